@@ -147,6 +147,12 @@ func (c *Coordinator) Locks(ctx context.Context, controller string) ([]plan.Reso
 	return list, err
 }
 
+// LeaseLasts is how long the controller's Lease lasts without being renewed; 0: it has written none so far.
+func (c *Coordinator) LeaseLasts(ctx context.Context, controller string) (lasts time.Duration, err error) {
+	err = c.do(ctx, func(context.Context) { lasts = c.elections.lasts[controller] })
+	return lasts, err
+}
+
 func (e *elections) of(controller string) []plan.ResourceKey {
 	return slices.SortedFunc(maps.Keys(e.locks[controller]), func(a, b plan.ResourceKey) int {
 		return strings.Compare(a.String(), b.String())

@@ -28,7 +28,7 @@ func TestLocksOfAControllerAreKnown(t *testing.T) {
 	r := newRig(t, &plan.Plan{}, time.Minute)
 	r.process = r.connect(t, "db")
 	for _, o := range []wire.Observation{
-		write(leaseGroup, "leases", "lease", "lease", "{}"),
+		write(leaseGroup, "leases", "lease", "lease", `{"spec":{"leaseDurationSeconds":30}}`),
 		write("", "configmaps", "configmap", "map", leads),
 		write("", "endpoints", "endpoints", "ends", leads),
 		write("", "configmaps", "configmap", "other", `{"metadata":{"annotations":{"a":"b"}}}`),
@@ -49,6 +49,11 @@ func TestLocksOfAControllerAreKnown(t *testing.T) {
 		"lease.coordination.k8s.io/kube-system/lease"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("locks (-want +got):\n%s", diff)
+	}
+	for controller, want := range map[string]time.Duration{"db": 30 * time.Second, "other": 0} {
+		if got, err := r.LeaseLasts(context.Background(), controller); err != nil || got != want {
+			t.Errorf("the lease of %s lasts for %s, want %s (%v)", controller, got, want, err)
+		}
 	}
 }
 

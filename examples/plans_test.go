@@ -76,6 +76,10 @@ var plans = []examplePlan{
 		findings: []string{"invariant a-token-is-replaced-in-time:"}},
 	{example: tokens, plan: "missed-rotation", variant: "fixed", want: pass},
 	{example: tokens, plan: "two-days", want: pass},
+	{example: tokens, plan: "wrong-clock", want: pass},
+	{example: tokens, plan: "wrong-clock", variant: "fixed", want: bug,
+		findings: []string{"invariant a-token-is-replaced-after-a-day:"},
+		reason:   "the fix compares the time with one that was written while the clock was wrong"},
 
 	{example: ports, plan: "lost-answers", want: bug, long: true, findings: []string{"invariant one-port-each:"}},
 	{example: ports, plan: "killed", want: pass, long: true},

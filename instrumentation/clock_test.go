@@ -18,10 +18,18 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 )
 
-// clockProgram builds testdata/clock, with a flag of go build or without, so that it has the run's clock.
+// clockProgram builds testdata/clock, with flags of go build or without, so that it has the run's clock.
 func clockProgram(t testing.TB, flags ...string) string {
 	t.Helper()
-	g := testGoRoot(t, runtime.GOOS, runtime.GOARCH)
+	binary := filepath.Join(t.TempDir(), "clock")
+	goBuild(t, "clock", runtime.GOARCH, binary, append([]string{clockOverlay(t, runtime.GOARCH)}, flags...)...)
+	return binary
+}
+
+// clockOverlay returns the flag of go build that gives programs for a processor the run's clock.
+func clockOverlay(t testing.TB, goarch string) string {
+	t.Helper()
+	g := testGoRoot(t, runtime.GOOS, goarch)
 	if !g.hasClock() {
 		t.Skipf("%s on %s/%s cannot have the run's clock", g.version, g.goos, g.goarch)
 	}
@@ -38,22 +46,19 @@ func clockProgram(t testing.TB, flags ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "overlay.json")
+	file := filepath.Join(t.TempDir(), "overlay.json")
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(dir, "clock")
-	goBuild(t, binary, append([]string{"-overlay", file}, flags...)...)
-	return binary
+	return "-overlay=" + file
 }
 
-// goBuild builds testdata/clock with these flags.
-func goBuild(t testing.TB, binary string, flags ...string) {
+// goBuild builds a program of testdata with these flags.
+func goBuild(t testing.TB, program, goarch, binary string, flags ...string) {
 	t.Helper()
 	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", binary, ".")...)
-	cmd.Dir = "testdata/clock"
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	cmd.Dir = filepath.Join("testdata", program)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOARCH="+goarch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -64,7 +69,7 @@ func goBuild(t testing.TB, binary string, flags ...string) {
 func BenchmarkClock(b *testing.B) {
 	patched := clockProgram(b)
 	plain := filepath.Join(b.TempDir(), "plain")
-	goBuild(b, plain)
+	goBuild(b, "clock", runtime.GOARCH, plain)
 	dir, err := os.MkdirTemp("", "clock")
 	if err != nil {
 		b.Fatal(err)
@@ -312,6 +317,61 @@ func TestClock(t *testing.T) {
 		release()
 	})
 
+	// A wrong wall clock is that of one process, until it is right again. Its timers are not concerned, nor is the time
+	// that it measures, nor any other process.
+	run("a wrong wall clock", func(r *timedRun) {
+		const wrong = -40 * 24 * time.Hour
+		begin := r.keeper.Clock().Now()
+		all := []*timedProcess{r.start("dates", "1h", "1h", "1h"), r.start("dates", "1h", "1h", "1h")}
+		for !r.keeper.State().Idle || r.keeper.State().Processes < len(all) {
+			time.Sleep(time.Millisecond)
+		}
+		skewed := all[0]
+		r.keeper.Skew(skewed.PID(), wrong)
+		right := r.keeper.Clock().After(150 * time.Minute)
+		r.keeper.Run()
+		<-right
+		r.keeper.Skew(skewed.PID(), 0)
+		r.end(all...)
+		for _, p := range all {
+			for i, want := range []time.Duration{0, wrong, wrong, 0} {
+				if p != skewed {
+					want = 0
+				}
+				var wall int64
+				var passed time.Duration
+				if _, err := fmt.Fscan(&p.out, &wall, &passed); err != nil {
+					t.Fatal(err)
+				}
+				due := time.Duration(i) * time.Hour
+				if ahead := time.Unix(0, wall).Sub(begin.Add(due)) - want; ahead < 0 || ahead > 5*time.Second {
+					t.Errorf("process %d, after %s: the wall clock is %s ahead, want %s", p.PID(), due, ahead+want,
+						want)
+				}
+				if late := passed - due; late < 0 || late > 5*time.Second {
+					t.Errorf("process %d: %s seemed to be %s", p.PID(), due, passed)
+				}
+			}
+		}
+	})
+
+	run("a wrong wall clock of a process that starts", func(r *timedRun) {
+		p := r.start("dates", "1h")
+		begin := r.keeper.Clock().Now()
+		r.keeper.Skew(p.PID(), time.Hour) // it need not have joined
+		r.keeper.Run()
+		r.end(p)
+		var first, second int64
+		var passed time.Duration
+		if _, err := fmt.Fscan(&p.out, &first, &passed, &second, &passed); err != nil {
+			t.Fatal(err)
+		}
+		if ahead := time.Unix(0, second).Sub(begin.Add(passed)); ahead < time.Hour-5*time.Second ||
+			ahead > time.Hour+5*time.Second {
+			t.Errorf("the wall clock is %s ahead", ahead)
+		}
+	})
+
 	// What the kernel does for this process, such as writing to a slow disk, is work.
 	run("our own system calls", func(r *timedRun) {
 		random, err := syscall.Open("/dev/urandom", syscall.O_RDONLY, 0)
@@ -365,4 +425,53 @@ func TestClockBuildsWithRaceDetector(t *testing.T) {
 	r := newTimedRun(t, clockProgram(t, "-race"))
 	r.keeper.Run()
 	r.end(r.start("sleep", "1h"), r.start("wait"), r.start("child"))
+}
+
+// The points of each processor fit together with its assembly.
+func TestClockBuildsForOtherProcessor(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the standard library once more")
+	}
+	goarch := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+	if goarch == "" {
+		t.Skip("no clock on this processor")
+	}
+	binary := filepath.Join(t.TempDir(), "clock")
+	goBuild(t, "clock", goarch, binary, clockOverlay(t, goarch))
+	if has, err := HasClock(binary); err != nil || !has {
+		t.Errorf("has a clock: %t, %v", has, err)
+	}
+}
+
+// Go code of a program with C code lives by the run's clock, its C code in real time; while a C function runs, time is
+// real for everybody.
+func TestClockOfCgoProgram(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip("no C compiler")
+	}
+	binary := filepath.Join(t.TempDir(), "clock")
+	flag := clockOverlay(t, runtime.GOARCH)
+	goBuild(t, "cgoclock", runtime.GOARCH, binary, flag)
+	r := newTimedRun(t, binary)
+	other := newTimedRun(t, clockProgram(t))
+	other.keeper = r.keeper
+	other.start("dates", "24h", "24h", "24h") // could move the clock at any time
+	p := r.start()
+	r.keeper.Run()
+	r.end(p)
+	var slept, inC, cSlept time.Duration
+	if _, err := fmt.Fscan(&p.out, &slept, &cSlept, &inC); err != nil {
+		t.Fatal(err)
+	}
+	if slept < time.Hour || slept > time.Hour+5*time.Second {
+		t.Errorf("an hour of Go code was %s", slept)
+	}
+	if cSlept < 0 || cSlept > time.Minute {
+		t.Errorf("meanwhile %s passed for C code", cSlept)
+	}
+	if inC < 300*time.Millisecond || inC > time.Minute {
+		t.Errorf("300 ms in a C function were %s for Go code", inC)
+	}
 }

@@ -200,18 +200,24 @@ func diffLines(t *testing.T, b *strings.Builder, original, patched string) {
 	if string(directive) != "//line "+original+":1" {
 		t.Errorf("%s begins with %s", patched, directive)
 	}
+	changedLines(t, b, patched, want, got)
+	fset := token.NewFileSet()
+	if _, err := parser.ParseFile(fset, patched, nil, 0); err != nil {
+		t.Errorf("patched file does not parse: %v", err)
+	}
+}
+
+// changedLines writes which of the same number of lines differ.
+func changedLines(t *testing.T, b *strings.Builder, name string, want, got []byte) {
+	t.Helper()
 	before, after := strings.SplitAfter(string(want), "\n"), strings.SplitAfter(string(got), "\n")
 	if len(before) != len(after) {
-		t.Fatalf("%s: %d lines, were %d", patched, len(after), len(before))
+		t.Fatalf("%s: %d lines, were %d", name, len(after), len(before))
 	}
 	for i := range after {
 		if after[i] != before[i] {
 			fmt.Fprintf(b, "%d-%s%d+%s", i+1, before[i], i+1, after[i])
 		}
-	}
-	fset := token.NewFileSet()
-	if _, err := parser.ParseFile(fset, patched, nil, 0); err != nil {
-		t.Errorf("patched file does not parse: %v", err)
 	}
 }
 

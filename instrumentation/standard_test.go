@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	goversion "go/version"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -107,6 +110,67 @@ func TestStandard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPatchedRuntime compares the lines of Go's runtime that give processes the run's clock with golden files, one for
+// each minor version of Go.
+func TestPatchedRuntime(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := "go" + regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(string(mod))[1]
+	for _, goarch := range []string{"amd64", "arm64"} {
+		t.Run(goarch, func(t *testing.T) {
+			g := testGoRoot(t, "linux", goarch)
+			if !*update && goversion.Lang(g.version) != goversion.Lang(declared) {
+				t.Skipf("%s is not the minor version of go.mod, %s", g.version, declared)
+			}
+			g.clockOnly = true
+			c, err := openCache(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay, _, err := c.standard(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			for _, original := range slices.Sorted(maps.Keys(overlay)) {
+				name, err := filepath.Rel(filepath.Join(g.dir, "src"), original)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&b, "%s\n", filepath.ToSlash(name))
+				var changed strings.Builder
+				switch {
+				case strings.HasPrefix(filepath.Base(name), "zz_trommel_"): // a file of ours
+				case filepath.ToSlash(name) == nowAssembly:
+					diffAssembly(t, &changed, original, overlay[original])
+				default:
+					diffLines(t, &changed, original, overlay[original])
+				}
+				// Where the lines are differs between patch releases.
+				b.WriteString(regexp.MustCompile(`(?m)^\d+`).ReplaceAllString(changed.String(), ""))
+			}
+			golden(t, filepath.Join("testdata", "patched",
+				fmt.Sprintf("std@%s_%s.golden", goversion.Lang(g.version), goarch)), b.String())
+		})
+	}
+}
+
+// diffAssembly is diffLines for a file that has no line directive.
+func diffAssembly(t *testing.T, b *strings.Builder, original, patched string) {
+	t.Helper()
+	want, err := os.ReadFile(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(patched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changedLines(t, b, patched, want, got)
 }
 
 // A version of Go that the points of the clock do not fit builds programs that live in real time.

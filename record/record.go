@@ -48,19 +48,21 @@ const (
 
 // Meta describes a run.
 type Meta struct {
-	Plan          string    `json:"plan"`
-	PlanFile      string    `json:"planFile,omitempty"`
-	Suite         string    `json:"suite,omitempty"`
-	Variant       string    `json:"variant,omitempty"`
-	Verdict       Verdict   `json:"verdict"`
-	Reason        string    `json:"reason,omitempty"` // of an inconclusive or error verdict
-	Trommel       string    `json:"trommel"`
-	Kubernetes    string    `json:"kubernetes,omitempty"`
-	Cluster       string    `json:"cluster,omitempty"` // see the Cluster constants
-	Seed          int64     `json:"seed"`
-	Started       time.Time `json:"started"`
-	Ended         time.Time `json:"ended"`
-	Clock         *Clock    `json:"clock,omitempty"` // nil: the times are the machine's
+	Plan       string    `json:"plan"`
+	PlanFile   string    `json:"planFile,omitempty"`
+	Suite      string    `json:"suite,omitempty"`
+	Variant    string    `json:"variant,omitempty"`
+	Verdict    Verdict   `json:"verdict"`
+	Reason     string    `json:"reason,omitempty"` // of an inconclusive or error verdict
+	Trommel    string    `json:"trommel"`
+	Kubernetes string    `json:"kubernetes,omitempty"`
+	Cluster    string    `json:"cluster,omitempty"` // see the Cluster constants
+	Seed       int64     `json:"seed"`
+	Started    time.Time `json:"started"`
+	Ended      time.Time `json:"ended"`
+	Clock      *Clock    `json:"clock,omitempty"` // nil: the times are the machine's
+	// RealTime says why, in a clause, if the times are the machine's; empty in older records.
+	RealTime      string    `json:"realTime,omitempty"`
 	WorkloadStart time.Time `json:"workloadStart"`
 	WorkloadEnd   time.Time `json:"workloadEnd"`
 	GivenBack     time.Time `json:"givenBack,omitzero"` // when all holds, pauses and kills were undone
@@ -136,9 +138,11 @@ type Controller struct {
 	APIServer string `json:"apiServer"` // that it was connected to at first
 	Replicas  int    `json:"replicas"`  // of its Deployment; 0 in older records
 	// Locks are the resource keys of the objects that it wrote for its leader election.
-	Locks             []string `json:"locks,omitempty"`
-	ClientGo          string   `json:"clientGo,omitempty"`
-	ControllerRuntime string   `json:"controllerRuntime,omitempty"`
+	Locks []string `json:"locks,omitempty"`
+	// LeaseLasts is how long its Lease lasts without being renewed; 0: it wrote none, or in older records.
+	LeaseLasts        time.Duration `json:"leaseLasts,omitempty"`
+	ClientGo          string        `json:"clientGo,omitempty"`
+	ControllerRuntime string        `json:"controllerRuntime,omitempty"`
 	// WatchList: it fills its caches by a streaming list, as far as its version, environment and arguments show.
 	WatchList       bool `json:"watchList"`
 	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // features are set by arguments, not by the environment

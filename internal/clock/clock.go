@@ -8,6 +8,7 @@ package clock
 import (
 	"container/heap"
 	"context"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,15 @@ type Clock struct {
 	mu     sync.Mutex
 	timers timerHeap
 	alarm  *time.Timer // for the first of them
+
+	kept account
+}
+
+// account tells for how long the clock was kept from moving, by reason.
+type account struct {
+	mu   sync.Mutex
+	now  map[*time.Time]string // what keeps it, by when it began
+	past map[string]time.Duration
 }
 
 // New returns a clock that agrees with this machine's until it is advanced.
@@ -109,6 +119,45 @@ func (c *Clock) Hold() (release func()) {
 		default:
 		}
 	})
+}
+
+// HoldFor is Hold for a reason that [Clock.Kept] tells, a clause such as "a command ran". If release is called with
+// false, the reason does not count after all.
+func (c *Clock) HoldFor(why string) (release func(counts bool)) {
+	if c == nil {
+		return func(bool) {}
+	}
+	free, began := c.Hold(), time.Now()
+	c.kept.mu.Lock()
+	defer c.kept.mu.Unlock()
+	if c.kept.now == nil {
+		c.kept.now, c.kept.past = map[*time.Time]string{}, map[string]time.Duration{}
+	}
+	c.kept.now[&began] = why
+	return func(counts bool) {
+		c.kept.mu.Lock()
+		if _, held := c.kept.now[&began]; held && counts {
+			c.kept.past[why] += time.Since(began)
+		}
+		delete(c.kept.now, &began)
+		c.kept.mu.Unlock()
+		free()
+	}
+}
+
+// Kept is for how long the reasons of [Clock.HoldFor] have kept the clock so far, by the machine's clock. Several at
+// once count each.
+func (c *Clock) Kept() map[string]time.Duration {
+	if c == nil {
+		return nil
+	}
+	c.kept.mu.Lock()
+	defer c.kept.mu.Unlock()
+	all := maps.Clone(c.kept.past)
+	for began, why := range c.kept.now {
+		all[why] += time.Since(*began)
+	}
+	return all
 }
 
 // Freed returns a channel that receives when nothing holds the clock any more. It is for one receiver, the keeper.

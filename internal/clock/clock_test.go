@@ -3,6 +3,7 @@ package clock
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,6 +103,35 @@ func TestSleep(t *testing.T) {
 }
 
 // A jump shortens no wait and no deadline; what is due by then comes at once.
+// What keeps the clock is known by reason, also while it lasts.
+func TestWhatKeepsTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		first, second, goesOn, other := c.HoldFor("a"), c.HoldFor("a"), c.HoldFor("b"), c.HoldFor("none")
+		time.Sleep(time.Second)
+		first(true)
+		first(true)
+		other(false)
+		time.Sleep(time.Second)
+		second(true)
+		if got, want := c.Kept(), map[string]time.Duration{"a": 3 * time.Second, "b": 2 * time.Second}; !maps.Equal(
+			got, want) {
+			t.Errorf("kept for %v, want %v", got, want)
+		}
+		if !c.Held() {
+			t.Error("not held")
+		}
+		if goesOn(true); c.Held() {
+			t.Error("held")
+		}
+		var machine *Clock
+		machine.HoldFor("a")(true)
+		if got := machine.Kept(); len(got) > 0 {
+			t.Errorf("the machine's clock was kept for %v", got)
+		}
+	})
+}
+
 func TestJump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New()

@@ -2,12 +2,16 @@ package explore_test
 
 import (
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/explore"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/testing/cputime"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -63,15 +67,17 @@ func mustLearn(b *testing.B, config explore.Config) {
 }
 
 // BenchmarkCampaign runs a campaign with everything learned, on as many clusters as fit. It reports how many plans it
-// does in an hour.
+// does in an hour, and how much processor time a plan takes: in all, and by program. The processes that end meanwhile
+// are the controllers'.
 func BenchmarkCampaign(b *testing.B) {
 	config := databaseCampaign(b)
 	mustLearn(b, config)
 	plans := 0
 	var took time.Duration
+	spent := map[string]time.Duration{}
 	for b.Loop() {
 		config.Dir = b.TempDir()
-		began := time.Now()
+		began, before := time.Now(), processorTime(b)
 		result, err := explore.Run(context.Background(), config)
 		if err != nil || len(result.With(explore.Failed)) > 0 {
 			b.Fatal(err, result.With(explore.Failed))
@@ -81,8 +87,42 @@ func BenchmarkCampaign(b *testing.B) {
 		}
 		took += time.Since(began)
 		plans += len(result.Outcomes)
+		for name, after := range processorTime(b) {
+			spent[name] += after - before[name]
+		}
 	}
 	b.ReportMetric(float64(plans)/took.Hours(), "plans/h")
+	var sum time.Duration
+	for name, d := range spent {
+		sum += d
+		b.ReportMetric(d.Seconds()*1000/float64(plans), "CPU-ms/plan-"+name)
+	}
+	b.ReportMetric(sum.Seconds()*1000/float64(plans), "CPU-ms/plan")
+}
+
+// processorTime is how much processor time this process and what it has started have used so far, by program; that of
+// processes that have ended is "ended".
+func processorTime(b *testing.B) map[string]time.Duration {
+	b.Helper()
+	var ended syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &ended); err != nil {
+		b.Fatal(err)
+	}
+	all := map[string]time.Duration{"ended": time.Duration(ended.Utime.Nano() + ended.Stime.Nano())}
+	pids, err := cputime.Descendants()
+	if errors.Is(err, cputime.ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	pids[os.Getpid()] = "trommel"
+	for pid, name := range pids {
+		if spent, err := cputime.Of(pid); err == nil { // else it has just ended
+			all[name] += spent
+		}
+	}
+	return all
 }
 
 // BenchmarkLearn learns a workload on as many clusters as fit. It reports how many times longer that takes than a run

@@ -56,6 +56,8 @@ type Reference struct {
 	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
 	Replicas map[string]int      `json:"replicas"`
 	Leases   map[string][]string `json:"leases,omitempty"`
+	// LeaseLasts is how long the lease of each of them lasts without being renewed.
+	LeaseLasts map[string]time.Duration `json:"leaseLasts,omitempty"`
 	// Polls is what the controllers look at again and again, when everything is at rest. The caller of Learn sets it.
 	Polls []record.Poll `json:"polls,omitempty"`
 	// Rested: all runs came to rest, but for Polls. The caller of Learn sets it.
@@ -164,6 +166,12 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		}
 		ref.Controllers = append(ref.Controllers, c.Name)
 		ref.Replicas[c.Name] = c.Replicas
+		if c.LeaseLasts > 0 {
+			if ref.LeaseLasts == nil {
+				ref.LeaseLasts = map[string]time.Duration{}
+			}
+			ref.LeaseLasts[c.Name] = c.LeaseLasts
+		}
 		for _, lock := range c.Locks {
 			if key, err := plan.ParseResourceKey(lock); err == nil && key.Type == "lease" {
 				if ref.Leases == nil {

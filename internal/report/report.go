@@ -101,6 +101,9 @@ func Text(w io.Writer, r *record.Run) error {
 // a report are of that clock.
 func took(m record.Meta) string {
 	machine, own := round(m.Took()), round(m.Lasted())
+	if m.RealTime != "" {
+		return fmt.Sprintf("%s (in real time: %s)", machine, m.RealTime)
+	}
 	if own == machine {
 		return machine.String()
 	}

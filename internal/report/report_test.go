@@ -273,6 +273,20 @@ func TestTook(t *testing.T) {
 	}
 }
 
+func TestWhyTimeWasReal(t *testing.T) {
+	r := runs()[0]
+	r.Meta.Clock, r.Meta.RealTime = nil, "the suite says so"
+	for name, show := range map[string]func(io.Writer, *record.Run) error{"text": Text, "HTML": page} {
+		var b bytes.Buffer
+		if err := show(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		if want := "took 20s (in real time: the suite says so)"; !strings.Contains(b.String(), want) {
+			t.Errorf("%s: no %q in\n%.2000s", name, want, b.String())
+		}
+	}
+}
+
 // Neither the logs of a run nor its objects can end the script that holds them.
 func TestDataStaysInItsElement(t *testing.T) {
 	const bad = "</script><script>alert(1)</script>"

@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
@@ -88,8 +89,13 @@ func (c *cycleControllers) start(ctx context.Context, to *rest.Config) error {
 	}
 	to = rest.CopyConfig(to)
 	to.UserAgent = "trommel-nodes"
+	by := clock.Of(ctx)
 	mgr, err := nodesmanager.New(to, nodesmanager.Options{
-		Provider: simulated.For, Add: simulatedCloud,
+		Provider: simulated.For, Clock: by,
+		Add: func(mgr ctrl.Manager) error {
+			c := kube.Clock(by)
+			return simulated.Add(mgr, simulated.Options{Clock: c, NewQueue: kube.Queue(c)})
+		},
 		Limits: controller.Limits{Poll: 200 * time.Millisecond},
 		Logger: logr.FromSlogHandler(c.logger.Handler()),
 	})
@@ -98,9 +104,6 @@ func (c *cycleControllers) start(ctx context.Context, to *rest.Config) error {
 	}
 	return serve(ctx, "controllers of node cycling", mgr, c.later)
 }
-
-// simulatedCloud adds the simulated cloud to a manager.
-func simulatedCloud(mgr ctrl.Manager) error { return simulated.Add(mgr, simulated.Options{}) }
 
 // groups returns the simulated node groups of the plan's cycles.
 func (c *cycleControllers) groups() (all []*unstructured.Unstructured, err error) {
@@ -124,8 +127,6 @@ func (c *cycleControllers) groups() (all []*unstructured.Unstructured, err error
 // applyGroups creates the simulated node groups of the plan's cycles, and returns when they have their nodes: a
 // workload may need them at once.
 func (c *cycleControllers) applyGroups(ctx context.Context) error {
-	release := clock.Hold(ctx) // the controllers of cycling go by this machine's clock
-	defer release()
 	ctx, cancel := clock.WithTimeout(ctx, c.step)
 	defer cancel()
 	groups, err := c.groups()

@@ -279,8 +279,6 @@ func (c *cycles) Ended(name string) <-chan struct{} { return c.cycle(name).ended
 // not end as the plan says. The controllers of cycling, the simulated cloud and the plan's own faults may be the cause,
 // so this says nothing about the controllers under test.
 func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
-	release := c.clock.Hold() // the controllers of cycling go by this machine's clock
-	defer release()
 	for _, one := range c.all() {
 		stood := one.await(ctx, c.step, func() (bool, error) {
 			return one.gone || controller.Ended(one.status.Phase), nil

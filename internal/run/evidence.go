@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -14,8 +15,9 @@ import (
 type evidence struct {
 	needed    func(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) // part of a history
 	processes func(ctx context.Context) ([]record.Process, error)                                 // of the controllers
-	locks     func(ctx context.Context, controller string) ([]plan.ResourceKey, error)
-	record    interface {
+	// locks are those of a controller's leader election; lasts is for how long its Lease is held without being renewed.
+	locks  func(ctx context.Context, controller string) (all []plan.ResourceKey, lasts time.Duration, err error)
+	record interface {
 		History(h record.HistoryEntry) error
 		Processes(all []record.Process) error
 	}
@@ -57,11 +59,11 @@ func (e *evidence) ofProcesses(ctx context.Context) []record.Process {
 func (e *evidence) fillInLocks(ctx context.Context, controllers []record.Controller) {
 	for i := range controllers {
 		c := &controllers[i]
-		locks, err := e.locks(ctx, c.Name)
+		locks, lasts, err := e.locks(ctx, c.Name)
 		if err != nil {
 			e.trouble(fmt.Errorf("locks of controller %q: %w", c.Name, err))
 		}
-		c.Locks = nil
+		c.Locks, c.LeaseLasts = nil, lasts
 		for _, l := range locks {
 			c.Locks = append(c.Locks, l.String())
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -56,8 +57,8 @@ func TestEvidence(t *testing.T) {
 				processes: func(context.Context) ([]record.Process, error) {
 					return []record.Process{{Pod: "db-0"}}, test.err
 				},
-				locks: func(context.Context, string) ([]plan.ResourceKey, error) {
-					return []plan.ResourceKey{{Type: "lease", Namespace: "a", Name: "db"}}, test.err
+				locks: func(context.Context, string) ([]plan.ResourceKey, time.Duration, error) {
+					return []plan.ResourceKey{{Type: "lease", Namespace: "a", Name: "db"}}, 15 * time.Second, test.err
 				},
 				record: to, trouble: func(err error) { told = append(told, err.Error()) },
 			}
@@ -66,7 +67,8 @@ func TestEvidence(t *testing.T) {
 			controllers := []record.Controller{{Name: "db", Locks: []string{"old"}}}
 			e.fillInLocks(t.Context(), controllers)
 			if len(states) != 1 || len(to.history) != 1 || len(processes) != 1 || len(to.processes) != 1 ||
-				!slices.Equal(controllers[0].Locks, []string{"lease/a/db"}) {
+				!slices.Equal(controllers[0].Locks, []string{"lease/a/db"}) ||
+				controllers[0].LeaseLasts != 15*time.Second {
 				t.Errorf("%v, %v, %v", states, processes, controllers)
 			}
 			if !slices.Equal(told, test.want) {

@@ -2,6 +2,9 @@ package run
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 type journal struct {
 	console  *console
 	clock    atomic.Pointer[clock.Clock] // nil until the run has its cluster
+	kept     map[string]time.Duration    // clock.Kept, when it became the run's
 	began    time.Time                   // by the machine's clock
 	meta     record.Meta
 	findings []record.Finding
@@ -33,13 +37,23 @@ func (j *journal) goBy(c *clock.Clock) {
 	}
 	ahead := c.Offset()
 	j.clock.Store(c)
+	j.kept = c.Kept()
 	j.meta.Started, j.phaseStart = j.meta.Started.Add(ahead), j.phaseStart.Add(ahead)
 }
+
+// worthANote is for how long time must have been real so that a run with a clock of its own says so.
+const worthANote = 100 * time.Millisecond
 
 // end records when the run ended.
 func (j *journal) end() {
 	j.meta.Ended = j.now()
-	if j.clock.Load() != nil {
+	if c := j.clock.Load(); c != nil {
+		kept := c.Kept()
+		for _, why := range slices.Sorted(maps.Keys(kept)) {
+			if d := kept[why] - j.kept[why]; d >= worthANote {
+				j.note(fmt.Sprintf("time was real for %s, while %s", d.Round(10*time.Millisecond), why))
+			}
+		}
 		j.meta.Clock = &record.Clock{Virtual: true, Took: time.Since(j.began), Began: j.began.Round(0)}
 	}
 }

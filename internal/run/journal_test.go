@@ -55,6 +55,29 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// A run whose clock had to go as the machine's does for a while says why, and nothing of what earlier runs did.
+func TestJournalOfAClockThatIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		console, _ := heard()
+		c := clock.New()
+		keep := func(d time.Duration, why string) {
+			release := c.HoldFor(why)
+			time.Sleep(d)
+			release(true)
+		}
+		keep(time.Hour, "an earlier run used it")
+		keep(time.Hour, "a command ran")
+		j := &journal{console: console, began: time.Now()}
+		j.goBy(c)
+		keep(1234*time.Millisecond, "a command ran")
+		keep(worthANote-1, "nobody could notice it")
+		j.end()
+		if want := []string{"time was real for 1.23s, while a command ran"}; !slices.Equal(j.meta.Notes, want) {
+			t.Errorf("notes %q, want %q", j.meta.Notes, want)
+		}
+	})
+}
+
 // Nothing in a record is of another clock than the rest, although the run begins before it has the cluster's clock.
 func TestJournalOfAClockThatIsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -135,8 +136,10 @@ func (r *runner) newParts(at *site, logs *logs, declared []plan.ResourceKey, kep
 			return p.states.needed(ctx, all, r.events.typesSeen())
 		},
 		processes: logs.processes,
-		locks: func(ctx context.Context, controller string) ([]plan.ResourceKey, error) {
-			return p.coordinator.Locks(ctx, controller)
+		locks: func(ctx context.Context, controller string) ([]plan.ResourceKey, time.Duration, error) {
+			all, err := p.coordinator.Locks(ctx, controller)
+			lasts, lastsErr := p.coordinator.LeaseLasts(ctx, controller)
+			return all, lasts, errors.Join(err, lastsErr)
 		},
 		record: r.writer, trouble: r.journal.trouble,
 	}

@@ -15,8 +15,6 @@ func (s *Session) realTime(p *plan.Plan) string {
 		return "time: real"
 	case p != nil && disrupts(p):
 		return "the controllers of disruptions, and the injectors, live in real time"
-	case p != nil && cyclesNodes(p):
-		return "the controllers of node cycling live in real time"
 	}
 	if has, err := instrumentation.HasClock(s.controlPlane); err == nil && !has {
 		return "the control plane cannot be given another clock"

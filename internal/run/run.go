@@ -166,8 +166,23 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 	r.teardown.later(l.release)
 	at := &site{lease: l, cluster: l.cluster, node: processNode(l.cluster), clock: clockOf(l.cluster)}
 	r.journal.goBy(at.clock)
+	r.journal.meta.RealTime = r.whyRealTime(at.clock)
 	r.journal.meta.Cluster = l.state
 	return at, nil
+}
+
+// whyRealTime says why a run with this clock goes in real time; empty: it does not.
+func (r *runner) whyRealTime(c *clock.Clock) string {
+	_, own := r.clusters.(*ownClusters)
+	switch {
+	case c != nil:
+		return ""
+	case r.realTime != "":
+		return r.realTime
+	case !own:
+		return "the cluster was there before the run"
+	}
+	return "a cluster of this type, or on this system, cannot have a clock of its own"
 }
 
 // listen listens for the cluster's instrumented processes. It returns the cluster's logs, as far as they are the run's.

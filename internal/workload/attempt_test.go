@@ -156,6 +156,11 @@ func TestFunctionsAndCommandsHoldTheClock(t *testing.T) {
 	if err := <-done; err != nil || c.Held() {
 		t.Errorf("a command: %v; then held: %t", err, c.Held())
 	}
+	for _, why := range []string{"a Go function of the workload ran", "a command of the workload ran"} {
+		if d, ok := c.Kept()[why]; !ok || d <= 0 {
+			t.Errorf("%s: the clock was kept for %s", why, d)
+		}
+	}
 }
 
 // Regression: a step ended after its default timeout while the controller's next try was due a little later.

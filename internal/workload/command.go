@@ -32,8 +32,8 @@ func (r *runner) command(command []string) func(context.Context) error {
 		cmd.Stdout, cmd.Stderr = write, write
 		fmt.Fprintf(r.Log, "$ %s\n", strings.Join(command, " "))
 		// What it does takes the machine's time; it is no process of the cluster.
-		release := clock.Hold(ctx)
-		defer release()
+		release := clock.Of(ctx).HoldFor("a command of the workload ran")
+		defer release(true)
 		p, err := child.Start(cmd)
 		_ = write.Close()
 		if err != nil {

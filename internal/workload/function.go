@@ -129,8 +129,9 @@ func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error)
 func (r *runner) await(ctx context.Context, s step, config *rest.Config) (outcome, error) {
 	callCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	release := clock.Hold(ctx) // it is no process of the cluster, and may wait by the machine's clock
-	defer release()
+	// It is no process of the cluster, and may wait by the machine's clock.
+	release := clock.Of(ctx).HoldFor("a Go function of the workload ran")
+	defer release(true)
 	done := make(chan error, 1)
 	go func() {
 		err := error(&FunctionError{s.function,

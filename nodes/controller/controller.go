@@ -23,10 +23,12 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -93,6 +95,8 @@ type Env struct {
 	Provider provider.Provider
 	Events   events.EventRecorder
 	Clock    clock.PassiveClock
+	// NewQueue makes the queues of the controllers; nil: the usual ones.
+	NewQueue kube.NewQueue
 	Limits   Limits
 	// Getenv finds the certificates of checks.
 	Getenv func(string) string
@@ -101,6 +105,9 @@ type Env struct {
 	// NodesCycled is told how many nodes of a group were cycled.
 	NodesCycled func(group string, n int)
 }
+
+// Options are those of all controllers.
+func (e *Env) Options() ctrlcontroller.Options { return ctrlcontroller.Options{NewQueue: e.NewQueue} }
 
 // Now is the time as it is written into statuses.
 func (e *Env) Now() *metav1.MicroTime {

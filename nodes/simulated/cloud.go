@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 )
@@ -75,8 +76,10 @@ func templateHash(t *nodes.SimulatedTemplate) string {
 
 // Options of the cloud. The zero value works.
 type Options struct {
-	// Clock is for tests.
+	// Clock is that of a run, or of a test; default: the machine's.
 	Clock clock.PassiveClock
+	// NewQueue makes the queue of its controller; nil: the usual one.
+	NewQueue kube.NewQueue
 	// KeepCalls is how long calls are kept after their answer; default: 1 hour.
 	KeepCalls time.Duration
 	// Retry is the time after which a group that got no instances tries again; default: 1 second.
@@ -109,7 +112,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 			return o.(*nodes.ProviderCall).Spec.NodeGroupName
 		})).
 		Watches(&corev1.Node{}, toGroup(func(o client.Object) string { return o.GetLabels()[LabelGroup] })).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, NewQueue: o.NewQueue}).
 		Complete(c)
 	if err != nil {
 		return fmt.Errorf("simulated cloud: %w", err)

@@ -17,7 +17,9 @@ import (
 )
 
 // newNode returns an instance's Node. It is not Ready: that is KWOK's to write, when the Node has its annotation.
-func newNode(g *nodes.SimulatedNodeGroup, i *nodes.SimulatedInstance, connected bool) *corev1.Node {
+func newNode(
+	g *nodes.SimulatedNodeGroup, i *nodes.SimulatedInstance, connected bool, now metav1.Time,
+) *corev1.Node {
 	t := &g.Spec.Template
 	labels := map[string]string{}
 	maps.Copy(labels, t.Labels)
@@ -41,7 +43,6 @@ func newNode(g *nodes.SimulatedNodeGroup, i *nodes.SimulatedInstance, connected 
 	if address == "" {
 		address = addressOf(i.ProviderID)
 	}
-	now := metav1.Now()
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: i.NodeName, Labels: labels, Annotations: annotations,
@@ -80,7 +81,7 @@ func addressOf(providerID string) string {
 func (c *cloud) register(
 	ctx context.Context, g *nodes.SimulatedNodeGroup, i *nodes.SimulatedInstance, ready bool,
 ) error {
-	node := newNode(g, i, ready)
+	node := newNode(g, i, ready, metav1.NewTime(c.now()))
 	err := c.Create(ctx, node)
 	if !apierrors.IsAlreadyExists(err) {
 		return err

@@ -19,6 +19,8 @@ func main() {
 	switch os.Args[1] {
 	case "sleep":
 		err = sleep(os.Args[2:])
+	case "dates":
+		err = dates(os.Args[2:])
 	case "serve":
 		err = serve(os.Args[2])
 	case "ask":
@@ -49,6 +51,21 @@ func sleep(durations []string) error {
 		}
 		time.Sleep(d)
 		fmt.Println(text, time.Now().UnixNano())
+	}
+	return nil
+}
+
+// dates sleeps like sleep, and tells at the beginning and each time that it wakes up what time it is, and how long the
+// process has run by its monotonic clock.
+func dates(durations []string) error {
+	begin := time.Now()
+	for _, text := range append([]string{"0s"}, durations...) {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return err
+		}
+		time.Sleep(d)
+		fmt.Println(time.Now().UnixNano(), int64(time.Since(begin)))
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ type keeper struct {
 
 	mu        sync.Mutex
 	processes map[int]*process
-	expected  map[int]func() // by process ID: releases the clock
+	expected  map[int]func(counts bool) // by process ID: releases the clock
 	skews     map[int]time.Duration
 	moved     time.Duration
 	steps     int
@@ -92,7 +92,7 @@ func Start(dir string) (*Keeper, error) {
 	}
 	k := &Keeper{clock: clock.New(), dir: dir, keeper: &keeper{
 		page: page, offset: (*int64)(unsafe.Pointer(&page[0])), listener: listener, done: make(chan struct{}),
-		processes: map[int]*process{}, expected: map[int]func(){}, skews: map[int]time.Duration{},
+		processes: map[int]*process{}, expected: map[int]func(bool){}, skews: map[int]time.Duration{},
 		causes: map[int]int{}, start: make(chan struct{}, 1),
 	}}
 	ownEpoll()
@@ -132,7 +132,7 @@ func (k *Keeper) Expect(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.processes[pid] == nil && k.expected[pid] == nil {
-		k.expected[pid] = k.clock.Hold()
+		k.expected[pid] = k.clock.HoldFor("a process ran that does not have the run's clock")
 	}
 }
 
@@ -140,17 +140,17 @@ func (k *Keeper) Expect(pid int) {
 func (k *Keeper) Gone(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.arrived(pid)
+	k.arrived(pid, false)
 	delete(k.skews, pid)
 	if p := k.processes[pid]; p != nil {
 		k.remove(p)
 	}
 }
 
-// arrived is called with the lock.
-func (k *keeper) arrived(pid int) {
+// arrived ends that a process is expected: it has joined the clock, or it has ended. It is called with the lock.
+func (k *keeper) arrived(pid int, joined bool) {
 	if release := k.expected[pid]; release != nil {
-		release()
+		release(!joined)
 		delete(k.expected, pid)
 	}
 }
@@ -247,7 +247,7 @@ func (k *Keeper) Close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, release := range k.expected {
-		release()
+		release(false)
 	}
 	_ = unix.Munmap(k.page)
 }
@@ -273,7 +273,7 @@ func (k *Keeper) accept() {
 		}
 		k.processes[p.pid] = p
 		atomic.StoreInt64(&p.slot.skew, int64(k.skews[p.pid]))
-		k.arrived(p.pid)
+		k.arrived(p.pid, true)
 		k.mu.Unlock()
 		k.ended.Go(func() {
 			_, _ = conn.Read(make([]byte, 1)) // until its end

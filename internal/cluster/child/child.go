@@ -41,12 +41,18 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		return nil, err
 	}
 	started := make(chan error)
-	s.forks <- func() { started <- cmd.Start() }
+	s.forks <- func() {
+		err := cmd.Start()
+		if err == nil {
+			// At once: if this process is killed before, nobody kills what the child has started.
+			s.guard.tell("+", p.PID())
+		}
+		started <- err
+	}
 	if err := <-started; err != nil {
 		release()
 		return nil, err
 	}
-	s.guard.tell("+", p.PID())
 	go func() {
 		p.reap()
 		s.guard.tell("-", p.PID())

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
+	"github.com/trommel-dev/trommel/internal/testing/cputime"
 )
 
 // BenchmarkIdle measures what a second of its own time costs a cluster in which nothing happens but what timers do. An
@@ -90,23 +88,11 @@ func cpuTimes(b *testing.B, pids map[string]int) map[string]time.Duration {
 	b.Helper()
 	all := map[string]time.Duration{}
 	for name, pid := range pids {
-		// The scheduler's own account of each thread; /proc/PID/stat counts in hundredths of a second.
-		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-		if err != nil || len(files) == 0 {
-			b.Fatalf("%s: no threads: %v", name, err)
+		spent, err := cputime.Of(pid)
+		if err != nil {
+			b.Fatalf("%s: %v", name, err)
 		}
-		for _, f := range files {
-			data, err := os.ReadFile(f)
-			if err != nil {
-				b.Fatal(err)
-			}
-			spent, _, _ := strings.Cut(string(data), " ")
-			n, err := strconv.ParseInt(spent, 10, 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			all[name] += time.Duration(n)
-		}
+		all[name] = spent
 	}
 	return all
 }

@@ -1,7 +1,10 @@
 package pattern
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/plan"
@@ -71,4 +74,41 @@ func (g *generator) zombieAt(i int, lease string) {
 		why += "; the new leader has made the same write by then"
 	}
 	g.addWith(chance, signature, why, build.FreezeController(c.By).When(write), build.ThawController(c.By).When(thaw))
+	g.zombieAtItsEnd(i, lease, write, thaw)
+}
+
+const (
+	// usualLease is for how long a lease is held without being renewed, by client-go's defaults. A leader that fails to
+	// renew its lease stops when two thirds of that time are over; they count from its first failure, or later.
+	usualLease = 15 * time.Second
+	// justBefore is how long before that moment it is frozen.
+	justBefore = 500 * time.Millisecond
+)
+
+// zombieAtItsEnd lets the leader's renewals fail from the i-th change on, which it is about to make, and freezes it at
+// the last moment at which it still leads. While it is frozen it should have stopped, and then the lease ends. It goes
+// on as in zombieAt: what it was about to do, it does, or gives up, while it stops. That is the same for all writes, so
+// one plan for each controller suffices.
+func (g *generator) zombieAtItsEnd(i int, lease string, write *build.Condition, thaw build.Trigger) {
+	by := g.ref.Changes[i].By
+	signature := "the end of " + lease
+	if slices.ContainsFunc(g.all, func(r ranked) bool { return r.Signature == signature && r.Plan != nil }) {
+		return
+	}
+	object, exact := g.object(i)
+	if !exact {
+		return // other objects of such a name would be held, too
+	}
+	why := fmt.Sprintf("a process of %s cannot renew its lease, and goes on with its write after it should have "+
+		"stopped and another one has become the leader: %s", by, g.describe(i))
+	stops := cmp.Or(g.ref.LeaseLasts[by], usualLease) * 2 / 3
+	g.addWith(0.5, signature, why,
+		build.PauseController(by, plan.BeforeControllerWrite).Scope(object).When(write),
+		build.FailCall(by, plan.Refused, http.StatusServiceUnavailable).Scope(lease).UntilRestored().
+			When(build.AtOnce()),
+		build.FreezeController(by).When(build.Timeout(stops-justBefore)),
+		// The new leader can take the lease, and the write is sent when the old one goes on.
+		build.RestoreCalls(by).Scope(lease).When(build.AtOnce()),
+		build.ResumeController(by, plan.BeforeControllerWrite).Scope(object).When(build.AtOnce()),
+		build.ThawController(by).When(thaw))
 }

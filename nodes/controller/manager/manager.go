@@ -9,12 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
+	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
@@ -35,6 +36,8 @@ type Options struct {
 	Namespace string
 	controllers.Options
 	Logger logr.Logger
+	// Clock is the run's, if the manager belongs to one; nil: the machine's.
+	Clock *clock.Clock
 	// Add adds something else to the manager, such as the simulated provider's own controller.
 	Add func(ctrl.Manager) error
 }
@@ -69,7 +72,8 @@ func (o *Options) add(mgr ctrl.Manager) error {
 	}
 	env := &controller.Env{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Provider: p, Events: mgr.GetEventRecorder("node-cycling"),
-		Clock: clock.RealClock{}, Limits: o.Limits.WithDefaults(), Getenv: os.Getenv,
+		Clock: kube.Clock(o.Clock), NewQueue: kube.Queue(kube.Clock(o.Clock)), Limits: o.Limits.WithDefaults(),
+		Getenv:     os.Getenv,
 		PhaseEnded: m.phaseEnded, NodesCycled: m.nodesCycled,
 	}
 	for _, add := range []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add} {

@@ -88,6 +88,7 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 			builder.WithPredicates(controller.MoreThanMessages)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.all),
 			builder.WithPredicates(controller.NodeChanges)).
+		WithOptions(env.Options()).
 		Complete(r)
 }
 

@@ -77,6 +77,7 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 		Watches(&corev1.Node{}, r.wake(client.Object.GetName), builder.WithPredicates(controller.NodeChanges)).
 		Watches(&nodes.CycleNodeRequest{}, handler.EnqueueRequestsFromMapFunc(r.ofRequest),
 			builder.WithPredicates(controller.MoreThanMessages)).
+		WithOptions(env.Options()).
 		Complete(r)
 }
 

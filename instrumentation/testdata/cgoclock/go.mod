@@ -1,0 +1,3 @@
+module cgoclock
+
+go 1.26
