@@ -144,12 +144,9 @@ type Controller struct {
 	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // features are set by arguments, not by the environment
 }
 
-// WatchListSwitch says how the suite turns the controller's streaming list off.
-func (c Controller) WatchListSwitch() string {
-	if c.FeatureGateArgs {
-		return "--feature-gates=WatchListClient=false in its args"
-	}
-	return "`watchList: false` for this controller"
+// WatchListSwitch says how the controller's streaming list is turned off.
+func (Controller) WatchListSwitch() string {
+	return "`watchList: false` in the action that starts it there, or for it in the suite"
 }
 
 // Process is one start of a controller's container.

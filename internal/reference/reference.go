@@ -50,6 +50,8 @@ type Reference struct {
 	Tried []string `json:"-"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
+	// Streaming are those of them that fill their caches by a streaming list; see StaleBy.
+	Streaming []string `json:"streaming,omitempty"`
 	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
 	Replicas map[string]int      `json:"replicas"`
 	Leases   map[string][]string `json:"leases,omitempty"`
@@ -138,6 +140,9 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			continue
 		}
 		ref.Controllers = append(ref.Controllers, c.Name)
+		if c.WatchList {
+			ref.Streaming = append(ref.Streaming, c.Name)
+		}
 		ref.Replicas[c.Name] = c.Replicas
 		for _, lock := range c.Locks {
 			if key, err := plan.ParseResourceKey(lock); err == nil && key.Type == "lease" {

@@ -45,6 +45,10 @@ func (g *generator) stale() {
 			if c.By == by {
 				continue // a state that the controller itself has written tells it nothing new
 			}
+			if _, why := g.ref.StaleBy(g.suite, by); why != "" {
+				g.drop(g.signature(i), fmt.Sprintf("%s is shown the past: %s", by, g.describe(i)), why)
+				continue
+			}
 			acts := slices.DeleteFunc(g.followUps(i, by), func(k int) bool { return k > undone })
 			if len(acts) == 0 {
 				g.drop(g.signature(i), fmt.Sprintf("%s is shown the past: %s", by, g.describe(i)),
@@ -60,6 +64,15 @@ func (g *generator) stale() {
 			}
 		}
 	}
+}
+
+// toPast restarts a controller at the API server that is paused, so that it can be shown the past.
+func (g *generator) toPast(by string) *build.Action {
+	move := build.ReconnectController(by, g.behind())
+	if off, _ := g.ref.StaleBy(g.suite, by); off {
+		move.WithoutStreamingLists()
+	}
+	return move
 }
 
 // staleAt shows a controller the state after the i-th change when it has made the k-th.
@@ -82,7 +95,7 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64) {
 	scope, _ := g.object(i)
 	g.addWith(chance, signature, why,
 		build.PauseAPIServer(g.behind()).Scope(scope).When(seen),
-		build.ReconnectController(by, g.behind()).When(acted),
+		g.toPast(by).When(acted),
 		build.ResumeAPIServer(g.behind()).Scope(scope).When(g.window(staleFor)))
 }
 
