@@ -87,6 +87,10 @@ type Meta struct {
 
 	// Recorded are resource keys such as secret/*/*: of these the history has every state.
 	Recorded []string `json:"recorded,omitempty"`
+	// Unrecorded are those of types that controllers wrote although nobody knew before that they do.
+	Unrecorded []string `json:"unrecorded,omitempty"`
+	// Unlisted are those that nobody could list when the workload began, in a run that records all types.
+	Unlisted []string `json:"unlisted,omitempty"`
 
 	Controllers []Controller `json:"controllers,omitempty"`
 	StaleReads  []StaleRead  `json:"staleReads,omitempty"` // the first one of each controller

@@ -106,7 +106,7 @@ func newCampaign(config Config) *campaign {
 			Dropped: map[string]int{}, Empty: []string{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
-		widened: map[string]*reference.Reference{}, extra: map[string]*sync.Once{},
+		widened: map[*Learned]*reference.Reference{}, extra: map[string]*sync.Once{},
 		confirming: map[string]Outcome{},
 	}
 	c.changed.L = &c.mu
@@ -149,9 +149,10 @@ type campaign struct {
 	changed    sync.Cond
 	stopped    string // why no new plan is begun; empty: it is
 	failures   int    // plans in a row that could not be run
-	// What runs without a plan's actions have found, and the references with how they ended, by workload.
+	// What runs without a plan's actions have found, by workload, and the references with how they ended.
 	quietly map[string][]record.Finding
-	widened map[string]*reference.Reference
+	widened map[*Learned]*reference.Reference
+	newest  map[string]*newest    // by workload
 	extra   map[string]*sync.Once // runs that add something to references, by workload and name
 	still   map[string]*still     // the runs without actions, by the plan without its actions
 	// confirmed is how long the runs took that confirm findings, by the machine's clock; all runners together.
@@ -172,6 +173,8 @@ func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
 type workload struct {
 	name  string
 	steps []plan.Step // nil: the suite has it
+	// types are recorded besides those that the first run shows.
+	types []plan.ResourceKey
 }
 
 func workloadOf(p *plan.Plan) workload {

@@ -190,6 +190,11 @@ func (c *campaign) compareRuns(
 	runs := make([]*record.Run, number)
 	runs[0] = first
 	types := reference.Types(runs[0])
+	for _, key := range w.types {
+		if !slices.Contains(types, key) {
+			types = append(types, key)
+		}
+	}
 	options := run.RunOptions{Trace: true, History: types}
 	var mu sync.Mutex // guards runs
 	var ref *reference.Reference
@@ -234,6 +239,7 @@ func (c *campaign) compareRuns(
 		return nil, err
 	}
 	ref.Types, ref.Reached, ref.Pace = types, reference.Reached(runs[0]), quiet.Pace
+	ref.Unlisted = runs[0].Meta.Unlisted
 	ref.Rested = true
 	for _, r := range runs {
 		ref.Rested = ref.Rested && r.Meta.Rested
@@ -264,7 +270,7 @@ func (c *campaign) firstLook(ctx context.Context, w workload) (*plan.Plan, *reco
 	if err != nil {
 		return nil, nil, err
 	}
-	options := run.RunOptions{Trace: true, FindTypes: true}
+	options := run.RunOptions{Trace: true, FindTypes: true, History: w.types}
 	if quiet.Pace == plan.PaceRest {
 		r, meta, err := c.once(ctx, quiet, options)
 		if err != nil || meta.Verdict == record.Pass {

@@ -49,6 +49,12 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 	}
 	var all []Learned
 	for _, l := range slices.Concat(learned, later) {
+		if l.Reference != nil && len(l.Reference.Unlisted) > 0 {
+			if c.result.Unrecorded == nil {
+				c.result.Unrecorded = map[string][]string{}
+			}
+			c.result.Unrecorded[l.Workload] = l.Reference.Unlisted
+		}
 		if l.Err != nil {
 			c.result.Unlearned = append(c.result.Unlearned, Unlearned{l.Workload, l.Err.Error()})
 		} else if c.Plans == nil {
@@ -351,6 +357,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	if t.known != nil {
 		return t.known, c.confirm(ctx, t, t.known, t.first)
 	}
+	c.uptodate(t)
 	o := &Outcome{
 		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why, Key: t.key,
 		Judged: t.learned.Reference != nil,
@@ -367,6 +374,14 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	o.took(meta)
 	if err == nil && meta.Verdict == record.Inconclusive && meta.ActionsFired < meta.ActionsTotal {
 		r, meta, err = c.once(ctx, t.plan, c.options(t)) // what it waits for may have been a matter of luck
+		o.took(meta)
+	}
+	if err != nil {
+		return o, err
+	}
+	again, err := c.learnMore(ctx, t, meta)
+	if err == nil && again {
+		r, meta, err = c.once(ctx, t.plan, c.options(t))
 		o.took(meta)
 	}
 	if err != nil {

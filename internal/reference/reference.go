@@ -70,9 +70,11 @@ type Reference struct {
 	Pace plan.Pace `json:"pace,omitempty"`
 	// Source is what the reference was made from, Types what other runs must record to be compared with it, and Reached
 	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
-	Source  Source              `json:"source"`
-	Types   []plan.ResourceKey  `json:"types,omitempty"`
-	Reached map[string][]string `json:"reached,omitempty"`
+	Source Source             `json:"source"`
+	Types  []plan.ResourceKey `json:"types,omitempty"`
+	// Unlisted are the types that could not be recorded when the types were looked for. The caller of Learn sets it.
+	Unlisted []string            `json:"unlisted,omitempty"`
+	Reached  map[string][]string `json:"reached,omitempty"`
 }
 
 // Course is when a workload went on.
