@@ -42,7 +42,10 @@ type Settings struct {
 	// FailFast stops the campaign after the first confirmed finding.
 	FailFast bool `json:"failFast,omitempty"`
 	// Time is how time passes in the runs; default: as the suite says. The suite must say the same.
-	Time  plan.Time `json:"time,omitempty"`
+	Time plan.Time `json:"time,omitempty"`
+	// Pace is that of the generated plans' workloads; default: as the workloads were learned. With PaceNone, their runs
+	// are not compared with paced runs except in what holds data.
+	Pace  plan.Pace `json:"pace,omitempty"`
 	Shard Shard     `json:"shard,omitzero"`
 }
 

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/trommel-dev/trommel/plan"
@@ -36,5 +37,37 @@ func TestRaceThatTheRunWithoutPausesLosesToo(t *testing.T) {
 		if excused != right {
 			t.Errorf("created at once it ends alike: %t; the reference has it: %t", right, excused)
 		}
+	}
+}
+
+// The plans of a campaign with a pace of its own have it, and what they are compared with is learned as usual.
+func TestPaceOfACampaign(t *testing.T) {
+	f := &fake{}
+	var paces, learned []plan.Pace
+	f.answer = func(p *plan.Plan, _ int, _ *record.Meta, _ *[]record.Finding, _ *[]string) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(p.Actions) > 0 {
+			paces = append(paces, p.Pace)
+		} else {
+			learned = append(learned, p.Pace)
+		}
+		return nil
+	}
+	c := config(t, f, "w")
+	c.Pace, c.Patterns = plan.PaceNone, []string{"intermediate"}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paces) == 0 || slices.Contains(paces, plan.PaceRest) || len(r.With(Passed)) != len(r.Outcomes) {
+		t.Errorf("paces %v, outcomes %+v", paces, r.Outcomes)
+	}
+	if len(learned) != 4 || learned[0] != plan.PaceRest {
+		t.Errorf("learned with the paces %v", learned)
+	}
+	p, err := plan.Load(r.Outcomes[0].File)
+	if err != nil || p.Pace != plan.PaceNone {
+		t.Errorf("the plan's file says pace %q (%v)", p.Pace, err)
 	}
 }
