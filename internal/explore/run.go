@@ -65,7 +65,8 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 			l.candidates = pattern.GenerateFor(c.Suite, l.steps, l.Reference, patterns...)
 			for i := range l.candidates {
 				if p := l.candidates[i].Plan; p != nil && p.Pace == "" {
-					if p.Pace = l.Reference.Pace; c.Pace != "" && l.steps == nil { // the clock must not jump before rest
+					p.Pace = l.Reference.Pace
+					if c.Pace != "" && l.steps == nil { // the clock must not jump before rest
 						p.Pace = c.Pace
 					}
 				}

@@ -103,8 +103,8 @@ func (r *runner) gather(
 	if r.options.Reference != nil {
 		for _, key := range p.states.unrecorded(ctx, r.events.typesSeen()) {
 			meta.Unrecorded = append(meta.Unrecorded, key.String())
-			r.journal.note(fmt.Sprintf("%s was not recorded: a controller wrote it, which it does not do without faults; "+
-				"name it in history: of the suite or the plan", key))
+			r.journal.note(fmt.Sprintf("%s was not recorded: a controller wrote it, which it does not do without "+
+				"faults; name it in history: of the suite or the plan", key))
 		}
 	}
 	processes := p.evidence.ofProcesses(ctx)

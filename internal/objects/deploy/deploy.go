@@ -193,7 +193,8 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 		if c.Build != nil && c.Build.ControlPlane != "" ||
 			slices.ContainsFunc(slices.Concat(container.Command, container.Args), setsWatchList) {
 			// Such programs do not look at the environment. The last argument applies.
-			container.Args = append(container.Args, fmt.Sprintf("--feature-gates=%s=%t", WatchListFeature, *c.WatchList))
+			container.Args = append(container.Args,
+				fmt.Sprintf("--feature-gates=%s=%t", WatchListFeature, *c.WatchList))
 		}
 	}
 	if t.Instrumented {
