@@ -187,7 +187,8 @@ func TestStaleness(t *testing.T) {
 			events:  [][]record.Event{paused, {held(wire.Update, 10)}, moved},
 			none: []string{"db was started at apiserver-2, " + heldUpdate +
 				", but its first sync is a streaming list (client-go v0.36.3, feature WatchListClient), " +
-				"which waits until the server has caught up: set `watchList: false` for this controller"},
+				"which waits until the server has caught up: set `watchList: false` in the action that starts it " +
+				"there, or for it in the suite"},
 		},
 		{
 			name: "a cut leaves the cache", controller: hooked, actions: []plan.Action{reconnect(plan.ReconnectCut)},

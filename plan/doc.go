@@ -36,6 +36,7 @@
 //	    actionTarget: db-operator          # default: the suite's only controller
 //	    reconnectAPIServer: apiserver-2
 //	    reconnectBy: restart               # or cut: the process keeps running, its connections are redirected
+//	    watchList: false                   # no streaming lists in the whole run; default: as the suite says
 //	    waitBefore: 1s                     # after the trigger; waitAfter: before the action counts as complete
 //	    async: true                        # the next action's trigger is enabled when this one begins
 //	    trigger:

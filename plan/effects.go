@@ -28,6 +28,8 @@ type Effects struct {
 	Starts string
 	// Moves says which controller is connected to another API server; nil: none.
 	Moves *Move
+	// Lists names the controller that fills its caches without streaming lists, in the whole run; empty: none.
+	Lists string
 	// Begins is the disruption that the action begins, Ends the one that it ends, by name.
 	Begins, Ends string
 	// Advances is how far the cluster's clock jumps; 0: it does not.

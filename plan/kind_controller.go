@@ -16,10 +16,13 @@ const (
 	ReconnectController ActionType = "reconnectController"
 )
 
-// Reconnecting has the fields of reconnectController.
+// Reconnecting has the fields of the actions that start and reconnect controllers.
 type Reconnecting struct {
 	ReconnectAPIServer string    `yaml:"reconnectAPIServer"` // where to
 	ReconnectBy        Reconnect `yaml:"reconnectBy" default:"restart"`
+	// WatchList may be false: in the whole run, the controller fills its caches without streaming lists, so that a
+	// paused API server can show it the past. Nil: as the suite says.
+	WatchList *bool `yaml:"watchList"`
 }
 
 // Reconnect is a way to move a controller to another API server.
@@ -35,8 +38,12 @@ var restartController = ActionKind{
 	Type: RestartController, Target: TargetController,
 	Summary: "Kill the controller (SIGKILL) and start it again.",
 	Doc:     "SIGKILL, then a new process",
-	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + " and start it again" },
-	Effects: func(a *Action) Effects { return Effects{Stops: a.Target, Starts: a.Target} },
+	Fields:  []string{"watchList"},
+	Check:   checkWatchList,
+	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + " and start it again" + a.lists() },
+	Effects: func(a *Action) Effects {
+		return Effects{Stops: a.Target, Starts: a.Target, Lists: a.listing()}
+	},
 }
 
 var killController = ActionKind{
@@ -51,16 +58,49 @@ var startController = ActionKind{
 	Type: StartController, Target: TargetController,
 	Summary: "Start a killed controller.",
 	Doc:     "starts a killed controller",
-	Explain: func(a *Action) string { return "start " + controllerName(a.Target) },
-	Effects: func(a *Action) Effects { return Effects{Starts: a.Target} },
+	Fields:  []string{"watchList"},
+	Check:   checkWatchList,
+	Explain: func(a *Action) string { return "start " + controllerName(a.Target) + a.lists() },
+	Effects: func(a *Action) Effects { return Effects{Starts: a.Target, Lists: a.listing()} },
+}
+
+// checkWatchList checks that an action contradicts neither itself nor the suite.
+func checkWatchList(c *ActionCheck) {
+	switch set := c.Action.WatchList; {
+	case set == nil:
+	case *set:
+		c.Errorf("watchList", "watchList of an action can only be false: with streaming lists a controller is shown "+
+			"nothing stale")
+	default:
+		if under := c.controller(); under != nil && under.WatchList != nil && *under.WatchList {
+			c.Errorf("watchList", "the suite says watchList: true for the controller %q", under.Name)
+		}
+	}
+}
+
+// listing names the action's controller if it must not use streaming lists; empty: it may.
+func (a *Action) listing() string {
+	if a.WatchList != nil && !*a.WatchList {
+		return a.Target
+	}
+	return ""
+}
+
+// lists says that the action's controller must not use streaming lists; empty: it may.
+func (a *Action) lists() string {
+	if a.WatchList != nil && !*a.WatchList {
+		return "; its streaming lists are off in the whole run"
+	}
+	return ""
 }
 
 var reconnectController = ActionKind{
 	Type: ReconnectController, Target: TargetController,
 	Summary: "Move the controller to another API server.",
 	Doc:     "moves the controller to another API server",
-	Fields:  []string{"reconnectAPIServer", "reconnectBy"},
+	Fields:  []string{"reconnectAPIServer", "reconnectBy", "watchList"},
 	Check: func(c *ActionCheck) {
+		checkWatchList(c)
 		c.APIServer("reconnectAPIServer", c.Action.ReconnectAPIServer)
 		by, known := string(c.Action.ReconnectBy), layout.Words[reflect.TypeFor[Reconnect]()]
 		if !slices.Contains(known, by) {
@@ -70,13 +110,16 @@ var reconnectController = ActionKind{
 	Explain: func(a *Action) string {
 		if a.ReconnectBy == ReconnectCut {
 			return fmt.Sprintf("cut the connections of %s and redirect them to %s; the process keeps running",
-				controllerName(a.Target), a.ReconnectAPIServer)
+				controllerName(a.Target), a.ReconnectAPIServer) + a.lists()
 		}
 		return fmt.Sprintf("kill %s and start it again, connected to %s", controllerName(a.Target),
-			a.ReconnectAPIServer)
+			a.ReconnectAPIServer) + a.lists()
 	},
 	Effects: func(a *Action) Effects {
-		e := Effects{Moves: &Move{Controller: a.Target, APIServer: a.ReconnectAPIServer, By: a.ReconnectBy}}
+		e := Effects{
+			Moves: &Move{Controller: a.Target, APIServer: a.ReconnectAPIServer, By: a.ReconnectBy},
+			Lists: a.listing(),
+		}
 		if a.ReconnectBy != ReconnectCut {
 			e.Stops, e.Starts = a.Target, a.Target
 		}

@@ -262,7 +262,7 @@ func TestCheckResources(t *testing.T) {
 		}
 		return nil
 	})
-	want := []string{"11:17", "17:26", "76:36", "84:16", "110:18", "114:18"}
+	want := []string{"11:17", "17:26", "77:36", "85:16", "111:18", "115:18"}
 	var got []string
 	for _, e := range err.(Errors) {
 		got = append(got, fmt.Sprintf("%d:%d", e.Line, e.Col))

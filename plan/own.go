@@ -7,14 +7,23 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
-// Within returns the suite with what the plan has of its own merged in, its steps, invariants and history, and the name
-// of the workload that exercises the controllers. The plan must be complete. The result shares what the plan does not
-// add with the original.
+// Within returns the suite with what the plan has of its own merged in, its steps, invariants and history, and which
+// controllers use no streaming lists, and the name of the workload that exercises the controllers. The plan must be
+// complete. The result shares what the plan does not add with the original.
 func (p *Plan) Within(s *Suite) (merged *Suite, workload string) {
-	if len(p.Steps)+len(p.Invariants)+len(p.History) == 0 {
+	listing := p.Listing()
+	if len(p.Steps)+len(p.Invariants)+len(p.History)+len(listing) == 0 {
 		return s, p.Workload
 	}
 	m := *s
+	if len(listing) > 0 {
+		m.Controllers = slices.Clone(s.Controllers)
+		for i := range m.Controllers {
+			if c := &m.Controllers[i]; listing[c.Name] > 0 {
+				c.WatchList = new(bool)
+			}
+		}
+	}
 	workload = p.Workload
 	if len(p.Steps) > 0 {
 		workload = p.TestName
@@ -24,6 +33,18 @@ func (p *Plan) Within(s *Suite) (merged *Suite, workload string) {
 	m.Invariants = slices.Concat(s.Invariants, p.Invariants)
 	m.History = slices.Concat(s.History, p.History)
 	return &m, workload
+}
+
+// Listing lists the controllers that use no streaming lists in the whole run because an action says so, each with the
+// number of the first such action; the first action is 1.
+func (p *Plan) Listing() map[string]int {
+	var all map[string]int
+	for i := range p.Actions {
+		if name := p.Actions[i].Effects().Lists; name != "" && all[name] == 0 {
+			set(&all, name, i+1)
+		}
+	}
+	return all
 }
 
 // cloneSteps copies steps as far as completing them changes them.

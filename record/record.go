@@ -89,6 +89,10 @@ type Meta struct {
 
 	// Recorded are resource keys such as secret/*/*: of these the history has every state.
 	Recorded []string `json:"recorded,omitempty"`
+	// Unrecorded are those of types that controllers wrote although nobody knew before that they do.
+	Unrecorded []string `json:"unrecorded,omitempty"`
+	// Unlisted are those that nobody could list when the workload began, in a run that records all types.
+	Unlisted []string `json:"unlisted,omitempty"`
 
 	Controllers []Controller `json:"controllers,omitempty"`
 	StaleReads  []StaleRead  `json:"staleReads,omitempty"` // the first one of each controller
@@ -148,12 +152,9 @@ type Controller struct {
 	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // features are set by arguments, not by the environment
 }
 
-// WatchListSwitch says how the suite turns the controller's streaming list off.
-func (c Controller) WatchListSwitch() string {
-	if c.FeatureGateArgs {
-		return "--feature-gates=WatchListClient=false in its args"
-	}
-	return "`watchList: false` for this controller"
+// WatchListSwitch says how the controller's streaming list is turned off.
+func (Controller) WatchListSwitch() string {
+	return "`watchList: false` in the action that starts it there, or for it in the suite"
 }
 
 // Process is one start of a controller's container.

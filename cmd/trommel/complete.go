@@ -32,6 +32,7 @@ var flagCompleters = map[string]completer{
 	"workload":           completeWorkloads,
 	"pattern":            completePatterns,
 	"kubernetes-version": completeVersions,
+	"pace":               cobra.FixedCompletions([]string{"none"}, cobra.ShellCompDirectiveNoFileComp),
 	"stage":              cobra.FixedCompletions([]string{"test"}, cobra.ShellCompDirectiveNoFileComp),
 	"mode":               cobra.FixedCompletions([]string{"test"}, cobra.ShellCompDirectiveNoFileComp),
 	"resume":             completeCampaigns,

@@ -133,6 +133,8 @@ func (o *testOptions) register(c *cobra.Command) {
 func (o *testOptions) registerPatterns(c *cobra.Command) {
 	c.Flags().StringSliceVar(&o.Patterns, "pattern", nil,
 		"`name` of a pattern (default: all that need not be asked for)")
+	c.Flags().StringVar((*string)(&o.Pace), "pace", "", "none: the steps of the workloads do not wait for rest; "+
+		"finds races, and compares only what holds data (default: as they were learned)")
 }
 
 // referencesDir holds the references of suites that have no other directory.
@@ -201,6 +203,10 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 	switch {
 	case o.Learn < 2 || o.Repeat < 1:
 		return nil, nil, errors.New("--runs must be at least 2, and --repeat at least 1")
+	case o.Pace != "" && o.Pace != plan.PaceNone:
+		return nil, nil, fmt.Errorf("--pace %q: the only value is none", o.Pace)
+	case o.Plans != "" && o.Pace != "":
+		return nil, nil, errors.New("--plans runs plans as they are: leave out --pace, and write pace: none in them")
 	case o.Plans != "" && len(o.Patterns)+len(o.Workloads) > 0:
 		return nil, nil, errors.New("--plans runs all plans of a directory: leave out --workload and --pattern")
 	}

@@ -310,6 +310,9 @@ func staleness(p *plan.Plan, suite *plan.Suite) []string {
 		}
 		suite = varied
 	}
+	q := *p
+	q.Complete(suite)
+	suite, _ = q.Within(suite)
 	return run.Staleness(suite)
 }
 

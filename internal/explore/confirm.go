@@ -458,8 +458,7 @@ func (c *campaign) widen(t *task, r *record.Run, allow func(*reference.Reference
 
 // change changes the reference that the next runs are compared with, and keeps what is new for others. c.mu is held.
 func (c *campaign) change(t *task, what func(*reference.Reference) error) {
-	w := t.learned.Workload
-	ref := c.widened[w]
+	ref := c.widened[t.learned]
 	if ref == nil {
 		ref = t.learned.Reference
 	}
@@ -473,7 +472,7 @@ func (c *campaign) change(t *task, what func(*reference.Reference) error) {
 		return
 	}
 	wider.Later(len(ref.Alternatives))
-	c.widened[w] = &wider
+	c.widened[t.learned] = &wider
 	if len(wider.Alternatives) == len(ref.Alternatives) && len(wider.Kept) == len(ref.Kept) &&
 		len(wider.Tried) == len(ref.Tried) {
 		return
@@ -488,7 +487,7 @@ func (c *campaign) options(t *task) run.RunOptions {
 	o := t.learned.Options()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if wider := c.widened[t.learned.Workload]; wider != nil {
+	if wider := c.widened[t.learned]; wider != nil {
 		o.Reference = wider
 	}
 	return o

@@ -42,7 +42,10 @@ type Settings struct {
 	// FailFast stops the campaign after the first confirmed finding.
 	FailFast bool `json:"failFast,omitempty"`
 	// Time is how time passes in the runs; default: as the suite says. The suite must say the same.
-	Time  plan.Time `json:"time,omitempty"`
+	Time plan.Time `json:"time,omitempty"`
+	// Pace is that of the generated plans' workloads; default: as the workloads were learned. With PaceNone, their runs
+	// are not compared with paced runs except in what holds data.
+	Pace  plan.Pace `json:"pace,omitempty"`
 	Shard Shard     `json:"shard,omitzero"`
 }
 
@@ -111,7 +114,7 @@ func newCampaign(config Config) *campaign {
 			Unlearned: []Unlearned{}, Dropped: map[string]int{}, Empty: []string{}, Suggested: []Suggestion{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
-		widened: map[string]*reference.Reference{}, extra: map[string]*sync.Once{},
+		widened: map[*Learned]*reference.Reference{}, extra: map[string]*sync.Once{},
 		confirming: map[string]Outcome{},
 	}
 	c.changed.L = &c.mu
@@ -154,9 +157,10 @@ type campaign struct {
 	changed    sync.Cond
 	stopped    string // why no new plan is begun; empty: it is
 	failures   int    // plans in a row that could not be run
-	// What runs without a plan's actions have found, and the references with how they ended, by workload.
+	// What runs without a plan's actions have found, by workload, and the references with how they ended.
 	quietly  map[string][]record.Finding
-	widened  map[string]*reference.Reference
+	widened  map[*Learned]*reference.Reference
+	newest   map[string]*newest    // by workload
 	extra    map[string]*sync.Once // runs that add something to references, by workload and name
 	still    map[string]*still     // the runs without actions, by the plan without its actions
 	forecast forecast
@@ -178,6 +182,8 @@ func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
 type workload struct {
 	name  string
 	steps []plan.Step // nil: the suite has it
+	// types are recorded besides those that the first run shows.
+	types []plan.ResourceKey
 }
 
 func workloadOf(p *plan.Plan) workload {

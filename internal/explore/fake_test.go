@@ -32,6 +32,7 @@ type fake struct {
 	now  int            // runs that are going on
 	// reference is what the newest run is compared with.
 	reference *reference.Reference
+	recorded  []plan.ResourceKey // in the newest run
 	most      int
 }
 
@@ -45,7 +46,7 @@ func (f *fake) RunWith(
 	f.runs[p.TestName]++
 	number := f.runs[p.TestName]
 	f.all = append(f.all, p.TestName)
-	f.reference = o.Reference
+	f.reference, f.recorded = o.Reference, o.History
 	f.now++
 	f.most = max(f.most, f.now)
 	f.mu.Unlock()

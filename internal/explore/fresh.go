@@ -12,29 +12,30 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// freshly runs a workload of one step: it creates what a task's workload asks for in the end. What the controllers make
-// of that is right in any case, whatever there was before. Done is a run of the task's workload. It returns nil if it
-// cannot be told what the workload asks for, or if the run does not pass.
-func (c *campaign) freshly(ctx context.Context, t *task, done *record.Run) (*record.Run, error) {
+// freshly runs a workload of one step: it creates what a workload of these steps asks for in the end. What the
+// controllers make of that is right in any case, whatever there was before. Done is a run of the workload. It returns
+// nil if it cannot be told what the workload asks for, or if the run does not pass.
+func (c *campaign) freshly(
+	ctx context.Context, workload string, all []plan.Step, pace plan.Pace, types []plan.ResourceKey, done *record.Run,
+) (*record.Run, error) {
 	objects, ok, err := reference.Asked(done, steps.FieldManager)
 	if err != nil || !ok {
 		return nil, err
 	}
 	create := []plan.Step{{Apply: &plan.ApplyStep{Objects: objects}}}
-	all := c.stepsOf(t)
 	last := len(all)
 	for last > 0 && (all[last-1].Wait != nil || all[last-1].Sleep > 0) {
 		last--
 	}
 	p := &plan.Plan{
-		TestName: t.learned.Workload + "-fresh", Steps: slices.Concat(create, all[last:]), Pace: t.plan.Pace,
+		TestName: workload + "-fresh", Steps: slices.Concat(create, all[last:]), Pace: pace,
 		Description: "What the workload asks for in the end is created at once.",
 	}
 	p.Complete(c.Suite)
 	if err := p.Validate(c.Suite); err != nil {
 		return nil, err
 	}
-	r, meta, err := c.again(ctx, p, run.RunOptions{History: t.learned.Reference.Types})
+	r, meta, err := c.again(ctx, p, run.RunOptions{History: types})
 	if err != nil {
 		return nil, err
 	}

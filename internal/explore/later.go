@@ -72,7 +72,7 @@ func (c *campaign) laterOf(l *Learned) []later {
 		if _, taken := c.Suite.Workloads[name]; taken || slices.Contains(ref.Uneventful, by) {
 			continue
 		}
-		all = append(all, later{workload{name, slices.Concat(steps, []plan.Step{
+		all = append(all, later{workload{name: name, steps: slices.Concat(steps, []plan.Step{
 			{Sleep: breath}, {AdvanceTime: by}, {Sleep: breath}, {AdvanceTime: next},
 		})}, by})
 	}

@@ -93,7 +93,9 @@ type Result struct {
 	Suggested []Suggestion `json:"suggested"`
 	// Unreached are the points in each controller that no workload reaches, so that no plan can use them.
 	Unreached map[string][]string `json:"unreached"`
-	Took      time.Duration       `json:"nanoseconds"` // with what it took before it was resumed
+	// Unrecorded are the types of which no states could be recorded, by workload.
+	Unrecorded map[string][]string `json:"unrecorded,omitempty"`
+	Took       time.Duration       `json:"nanoseconds"` // with what it took before it was resumed
 }
 
 // With returns the outcomes of a status.

@@ -108,7 +108,7 @@ func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 	if meta.Verdict != record.Pass {
 		return fmt.Errorf("it does not pass: %s", meta.Reason) // so how it ends says nothing
 	}
-	fresh, err := c.freshly(ctx, t, r)
+	fresh, err := c.freshly(ctx, t.learned.Workload, c.stepsOf(t), t.plan.Pace, t.learned.Reference.Types, r)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

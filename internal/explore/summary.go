@@ -221,6 +221,10 @@ func (r *Result) notTested() []string {
 		lines = append(lines, fmt.Sprintf("no workload reaches these points of %s: %s", name,
 			strings.Join(r.Unreached[name], ", ")))
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.Unrecorded)) {
+		lines = append(lines, fmt.Sprintf("%s: what becomes of these types, which could not be listed: %s", name,
+			strings.Join(r.Unrecorded[name], ", ")))
+	}
 	for _, rule := range slices.Sorted(maps.Keys(r.Dropped)) {
 		lines = append(lines, fmt.Sprintf("%s without a plan: %s", wording.Count(r.Dropped[rule], "candidate"), rule))
 	}

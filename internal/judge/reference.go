@@ -91,9 +91,28 @@ func Comparison(
 	return func(objects map[reference.Key]*reference.Object) []reference.Difference {
 		by := touched(p, objects)
 		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
-			return d.Note || d.Count && by.explains(d) || d.OfRenewals() && by.writes || d.OfVersions() && by.any
+			return d.Note || d.Count && by.explains(d) || d.OfRenewals() && by.writes || d.OfVersions() && by.any ||
+				races(p, ref) && !harmsData(d, ref, objects)
 		})
 	}
+}
+
+// races reports whether a plan's workload does not wait for the controllers before its steps, other than the runs
+// without faults. Who is faster then decides what comes first, so that nearly everything may differ.
+func races(p *plan.Plan, ref *reference.Reference) bool {
+	return p.Pace == plan.PaceNone && ref.Pace == plan.PaceRest
+}
+
+// harmsData reports whether a difference is that something that holds data is not there, or there although it should be
+// gone, or was created more often.
+func harmsData(
+	d reference.Difference, ref *reference.Reference, objects map[reference.Key]*reference.Object,
+) bool {
+	if d.Field != "" || !reference.HoldsData(d.Key.Type()) {
+		return false
+	}
+	want, got := ref.Objects[d.Key], objects[d.Own]
+	return !d.Count || want != nil && got != nil && got.Made > want.MostMade
 }
 
 // copied reports whether an object has the annotation of conflicts that the plan has not written to it.

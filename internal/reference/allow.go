@@ -55,7 +55,38 @@ func (ref *Reference) AllowSlow(slow, fresh *record.Run, fieldsOnly bool) error 
 		return err
 	}
 	f := ref.filter()
-	objects := f.otherwise(f.matched(run.Objects()))
+	return f.allowTimed("with slow controllers", f.matched(run.Objects()), fresh, fieldsOnly)
+}
+
+// AllowUnpaced adds the end of a run without faults in which the steps of the workload follow one another at once, to a
+// reference of paced runs. Who is faster then decides what comes first, and the controllers may have got that wrong. So
+// its end is right as far as AllowSlow would say so. How often fields changed back may be as in that run in any case.
+func (ref *Reference) AllowUnpaced(r, fresh *record.Run, fieldsOnly bool) error {
+	run, err := Follow(r)
+	if err != nil {
+		return err
+	}
+	const how = "without pauses between its steps"
+	f := ref.filter()
+	objects := f.matched(run.Objects())
+	f.returned(objects, run.Changes())
+	back := map[Key]*Object{}
+	for key, o := range objects {
+		if usual := ref.Objects[key]; usual != nil && len(o.Returned) > 0 {
+			back[key] = &Object{End: usual.End, Made: usual.Made, MostMade: usual.MostMade, Returned: o.Returned}
+		}
+	}
+	if err := f.allowTimed(how, objects, fresh, fieldsOnly); err != nil {
+		return err
+	}
+	ref.add(Alternative{How: how, Objects: back, Whole: true})
+	return nil
+}
+
+// allowTimed adds how objects have ended, matched, if only times were different; see AllowSlow.
+func (f *filter) allowTimed(how string, ended map[Key]*Object, fresh *record.Run, fieldsOnly bool) error {
+	ref := f.ref
+	objects := f.otherwise(ended)
 	var asked map[Key]*Object
 	if fresh != nil {
 		run, err := Follow(fresh)
@@ -79,7 +110,7 @@ func (ref *Reference) AllowSlow(slow, fresh *record.Run, fieldsOnly bool) error 
 		})
 	})
 	ref.add(Alternative{
-		How: "with slow controllers", Objects: objects, FieldsOnly: fieldsOnly || fresh == nil, Whole: true,
+		How: how, Objects: objects, FieldsOnly: fieldsOnly || fresh == nil, Whole: true,
 	})
 	return nil
 }

@@ -73,6 +73,47 @@ func TestSlowEndsThatAreWrong(t *testing.T) {
 	}
 }
 
+// Regression: whatever a run without pauses ended with was right, also the wrong end of a race.
+func TestUnpacedEndsThatAreWrong(t *testing.T) {
+	const (
+		secret = `db: created secret/default/s {"data": {"v": "2"}}`
+		old    = `db: created secret/default/s {"data": {"v": "1"}}`
+		claim  = `created persistentvolumeclaim/default/c {}`
+		none   = `deleted persistentvolumeclaim/default/c {}`
+	)
+	for _, tt := range []struct {
+		name           string
+		unpaced, fresh []string // fresh: nil, there is none
+		fieldsOnly     bool
+		counts         string // a part of what is told; empty: it does not count
+	}{
+		{name: "as without a race", unpaced: []string{secret, claim, none}},
+		{name: "as created at once", unpaced: []string{old}, fresh: []string{old}},
+		{name: "not as created at once", unpaced: []string{old}, fresh: []string{secret}, counts: `data.v is "1"`},
+		{name: "nothing created at once", unpaced: []string{old}, counts: `data.v is "1"`},
+		{name: "left over", unpaced: []string{secret, claim}, fresh: []string{secret, claim},
+			counts: "persistentvolumeclaim/default/c: exists at the end"},
+		{name: "data is missing", unpaced: []string{claim, none}, fresh: []string{claim, none},
+			counts: "secret/default/s: never created"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			normal := story(t, secret, claim, none)
+			ref := learn(t, normal, normal)
+			var fresh *record.Run
+			if tt.fresh != nil {
+				fresh = story(t, tt.fresh...)
+			}
+			if err := ref.AllowUnpaced(story(t, tt.unpaced...), fresh, tt.fieldsOnly); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(compare(t, ref, story(t, tt.unpaced...)), "\n")
+			if tt.counts == "" && got != "" || !strings.Contains(got, tt.counts) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
 // What a campaign has seen is known to whoever reads the reference later.
 func TestAllowedIsKept(t *testing.T) {
 	run := func(seen string) *record.Run {

@@ -53,6 +53,8 @@ type Reference struct {
 	Tried []string `json:"-"`
 	// Controllers are those under test that have hooks.
 	Controllers []string `json:"controllers"`
+	// Streaming are those of them that fill their caches by a streaming list; see StaleBy.
+	Streaming []string `json:"streaming,omitempty"`
 	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
 	Replicas map[string]int      `json:"replicas"`
 	Leases   map[string][]string `json:"leases,omitempty"`
@@ -78,6 +80,8 @@ type Reference struct {
 	Source  Source              `json:"source"`
 	Types   []plan.ResourceKey  `json:"types,omitempty"`
 	Reached map[string][]string `json:"reached,omitempty"`
+	// Unlisted are the types that could not be recorded when the types were looked for. The caller of Learn sets it.
+	Unlisted []string `json:"unlisted,omitempty"`
 	// Calls is how often each controller made an annotated call at least in a run, by controller and call; see Calls.
 	Calls map[string]map[string]int `json:"calls,omitempty"`
 }
@@ -165,6 +169,9 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			continue
 		}
 		ref.Controllers = append(ref.Controllers, c.Name)
+		if c.WatchList {
+			ref.Streaming = append(ref.Streaming, c.Name)
+		}
 		ref.Replicas[c.Name] = c.Replicas
 		if c.LeaseLasts > 0 {
 			if ref.LeaseLasts == nil {

@@ -20,13 +20,13 @@ type events struct {
 		Event(e record.Event) error
 		Action(a record.Action) error
 	}
-	findTypes bool // keep of which types the controllers know objects
+	findTypes bool // keep of which types the controllers know objects, and not only of which they write some
 	brief     bool // of what is going to be written, record the metadata only, unless the plan asks for it
 
 	mu        sync.Mutex
 	completed []record.Action           // in order of completion
 	kept      []record.Event            // writes and reconciles of the controllers
-	types     map[plan.ResourceKey]bool // with findTypes: of reference.Types so far
+	types     map[plan.ResourceKey]bool // so far: with findTypes those of reference.Types, otherwise what is written
 }
 
 // Event implements coordinator.Recorder.
@@ -79,7 +79,7 @@ func (e *events) keep(event record.Event) {
 	o := event.Observation
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.findTypes {
+	if e.findTypes || o != nil && o.Point == wire.ControllerWrite && o.Phase == wire.After && o.Error == "" {
 		if key, ok := reference.TypeOf(o); ok {
 			if e.types == nil {
 				e.types = map[plan.ResourceKey]bool{}
@@ -99,7 +99,8 @@ func (e *events) ofControllers() []record.Event {
 	return slices.Clone(e.kept)
 }
 
-// typesSeen lists the types that the controllers had to do with so far.
+// typesSeen lists the types that the controllers had to do with so far: with findTypes in any way, otherwise those of
+// which they have written objects.
 func (e *events) typesSeen() []plan.ResourceKey {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -55,6 +55,24 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// Without findTypes, it counts what the controllers have really written.
+func TestTypesOfWrites(t *testing.T) {
+	e := &events{record: new(recorded)}
+	for _, o := range []record.Observation{
+		{Point: wire.ControllerWrite, Phase: wire.After, Resource: "persistentvolumeclaims"},
+		{Point: wire.ControllerWrite, Phase: wire.Before, Resource: "secrets"},
+		{Point: wire.ControllerWrite, Phase: wire.After, Resource: "pods", Error: "not found"},
+		{Point: wire.ControllerRead, Phase: wire.After, Kind: "configmap"},
+	} {
+		if err := e.Event(record.Event{Observation: &o}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := e.typesSeen(); len(got) != 1 || got[0].Type != "persistentvolumeclaims" {
+		t.Errorf("types %v", got)
+	}
+}
+
 // Judges need to know from which state a write began, and not what it wrote: the answer follows.
 func TestMetadataOnly(t *testing.T) {
 	o := record.Observation{Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update, Aside: true,

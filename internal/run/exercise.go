@@ -109,6 +109,10 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	for _, key := range p.states.named {
 		r.journal.meta.Recorded = append(r.journal.meta.Recorded, key.String())
 	}
+	for _, key := range p.states.unlisted {
+		r.journal.meta.Unlisted = append(r.journal.meta.Unlisted, key.String())
+	}
+	slices.Sort(r.journal.meta.Unlisted)
 	if err != nil {
 		return nil, fmt.Errorf("record history: %w", err)
 	}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
@@ -99,6 +100,13 @@ func (r *runner) gather(
 ) judge.Evidence {
 	meta := &r.journal.meta
 	states := p.evidence.history(ctx, recorder)
+	if r.options.Reference != nil {
+		for _, key := range p.states.unrecorded(ctx, r.events.typesSeen()) {
+			meta.Unrecorded = append(meta.Unrecorded, key.String())
+			r.journal.note(fmt.Sprintf("%s was not recorded: a controller wrote it, which it does not do without "+
+				"faults; name it in history: of the suite or the plan", key))
+		}
+	}
 	processes := p.evidence.ofProcesses(ctx)
 	p.evidence.fillInLocks(ctx, meta.Controllers)
 	meta.Observed = clock.Now(ctx)

@@ -48,6 +48,9 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	r.journal.meta.Controllers = describeControllers(r.suite, r.binaries, found.own)
 	p := r.newParts(at, logs, found.webhooks, kept)
 	r.teardown.later(p.cycles.close)
+	for _, line := range withoutStreamingLists(r.plan) {
+		r.journal.note(line)
+	}
 	for _, line := range stalenessWarnings(r.plan, r.suite, r.journal.meta.Controllers) {
 		r.journal.console.Info(line)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -23,10 +25,7 @@ import (
 // WatchListSince is the first client-go that fills its caches with a streaming list by default.
 const WatchListSince = "v0.35.0-0"
 
-const (
-	watchListFeature = "WatchListClient"
-	clientGo         = "k8s.io/client-go"
-)
+const clientGo = "k8s.io/client-go"
 
 // describeControllers describes how each controller runs, from its binary's manifest and its Deployment as applied.
 func describeControllers(
@@ -110,7 +109,7 @@ func containerOf(template map[string]any, binary string) (env map[string]string,
 // watchList reports whether the controller's first sync is a streaming list.
 func watchList(c record.Controller, env map[string]string, args []string) bool {
 	on := c.ClientGo != "" && semver.Compare(c.ClientGo, WatchListSince) >= 0
-	if set, err := strconv.ParseBool(env["KUBE_FEATURE_"+watchListFeature]); err == nil && !c.FeatureGateArgs {
+	if set, err := strconv.ParseBool(env[deploy.WatchListVariable]); err == nil && !c.FeatureGateArgs {
 		on = set
 	}
 	// Kubernetes components, and controllers built like them, take feature gates as arguments; the last one applies.
@@ -124,7 +123,7 @@ func watchList(c record.Controller, env map[string]string, args []string) bool {
 		}
 		for _, gate := range strings.Split(gates, ",") {
 			name, value, _ := strings.Cut(strings.TrimSpace(gate), "=")
-			if set, err := strconv.ParseBool(strings.TrimSpace(value)); err == nil && name == watchListFeature {
+			if set, err := strconv.ParseBool(strings.TrimSpace(value)); err == nil && name == deploy.WatchListFeature {
 				on = set
 			}
 		}
@@ -145,11 +144,10 @@ func Staleness(suite *plan.Suite) []string {
 			continue
 		}
 		d.ClientGo = clientGoOf(suite, c)
-		env := maps.Clone(c.Env)
+		d.WatchList = watchList(d, c.Env, c.Args)
 		if c.WatchList != nil {
-			env = map[string]string{"KUBE_FEATURE_" + watchListFeature: strconv.FormatBool(*c.WatchList)}
+			d.WatchList = *c.WatchList // see package deploy
 		}
-		d.WatchList = watchList(d, env, c.Args)
 		switch {
 		case d.WatchList:
 			lines = append(lines, WatchListWarning(d))
@@ -229,6 +227,16 @@ func unknownStaleness(controller string) string {
 // WatchListWarning explains what a streaming list means for a plan that pauses an API server.
 func WatchListWarning(c record.Controller) string {
 	return fmt.Sprintf("warning: %s (client-go %s) fills its caches with a streaming list, which waits while an API "+
-		"server is paused: started there, it is shown nothing stale unless the suite says %s", c.Name, c.ClientGo,
+		"server is paused: started there, it is shown nothing stale without %s", c.Name, c.ClientGo,
 		c.WatchListSwitch())
+}
+
+// withoutStreamingLists says which controllers' streaming lists were off because the plan says so.
+func withoutStreamingLists(p *plan.Plan) (lines []string) {
+	listing := p.Listing()
+	for _, name := range slices.Sorted(maps.Keys(listing)) {
+		lines = append(lines, fmt.Sprintf("streaming lists were off for %s (watchList: false of action %d)", name,
+			listing[name]))
+	}
+	return lines
 }

@@ -117,16 +117,29 @@ func TestStaleness(t *testing.T) {
 	const can = " can be shown stale state: when it starts on a paused API server, it lists what " +
 		"that server's cache contains"
 	const warning = " fills its caches with a streaming list, which waits while an API server is paused: " +
-		"started there, it is shown nothing stale unless the suite says "
+		"started there, it is shown nothing stale without `watchList: false` in the action that starts it there, or " +
+		"for it in the suite"
 	want := []string{
-		"warning: a (client-go v0.36.3)" + warning + "`watchList: false` for this controller",
+		"warning: a (client-go v0.36.3)" + warning,
 		"b (client-go v0.36.3)" + can,
 		"c (client-go v0.30.1)" + can,
 		"d: its client-go version is unknown, so it is unknown whether it can be shown stale state",
 		"e has no hooks: it is unknown whether it is shown stale state",
-		"warning: f (client-go v0.36.3)" + warning + "--feature-gates=WatchListClient=false in its args",
+		"f (client-go v0.36.3)" + can,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhoseStreamingListsAreOffIsSaid(t *testing.T) {
+	off := false
+	p := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.PauseAPIServer, Target: "apiserver-3"},
+		{Type: plan.ReconnectController, Target: "db", Reconnecting: plan.Reconnecting{WatchList: &off}},
+	}}
+	want := []string{"streaming lists were off for db (watchList: false of action 2)"}
+	if diff := cmp.Diff(want, withoutStreamingLists(p)); diff != "" {
 		t.Error(diff)
 	}
 }

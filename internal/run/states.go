@@ -29,8 +29,9 @@ type states struct {
 	find   bool                                            // nobody knows all types that matter: record every type
 	logger *slog.Logger
 
-	named  []plan.ResourceKey // recorded in any case
-	listed []plan.ResourceKey // with find: the others that are recorded
+	named    []plan.ResourceKey // recorded in any case
+	listed   []plan.ResourceKey // with find: the others that are recorded
+	unlisted []plan.ResourceKey // with find: those that cannot be listed
 }
 
 // choose returns what to record: the types of the keys, and those of the further keys that anybody can watch; if types
@@ -85,13 +86,17 @@ func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 		group.Go(func() error {
 			ctx, cancel := clock.WithTimeout(ctx, listTimeout)
 			defer cancel()
-			if err := s.list(ctx, t); err != nil {
+			err := s.list(ctx, t)
+			if err != nil {
 				s.logger.Debug("a type is not recorded", "type", key, "error", err)
-				return nil
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			keys = append(keys, key)
+			if err != nil {
+				s.unlisted = append(s.unlisted, key)
+			} else {
+				keys = append(keys, key)
+			}
 			return nil
 		})
 	}
@@ -138,4 +143,32 @@ func (s *states) needed(
 	}
 	return slices.DeleteFunc(all, func(h record.HistoryEntry) bool { return !want[typ{h.Type, h.Group}] }),
 		errors.Join(errs...)
+}
+
+// unrecorded lists those of the types that are not recorded, although something of their objects may count.
+func (s *states) unrecorded(ctx context.Context, seen []plan.ResourceKey) []plan.ResourceKey {
+	if s.find {
+		return nil // needed reports it
+	}
+	recorded := map[plan.ResourceKey]bool{}
+	of := func(t objects.Type) plan.ResourceKey {
+		return plan.ResourceKey{Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*"}
+	}
+	for _, key := range s.named {
+		if t, err := s.types.Resolve(ctx, key); err == nil {
+			recorded[of(t)] = true
+		}
+	}
+	var all []plan.ResourceKey
+	for _, key := range seen {
+		// Of a type that is not served any more nothing can be said.
+		t, err := s.types.Resolve(ctx, key)
+		if err != nil || !t.Watchable() || !reference.Counts(of(t)) || recorded[of(t)] {
+			continue
+		}
+		recorded[of(t)] = true
+		all = append(all, of(t))
+	}
+	slices.SortFunc(all, func(a, b plan.ResourceKey) int { return cmp.Compare(a.String(), b.String()) })
+	return all
 }

@@ -88,6 +88,31 @@ func TestStates(t *testing.T) {
 	if len(left) != 2 || left[0].Type != "pod" || left[1].Type != "secret" {
 		t.Errorf("left %v", left)
 	}
+	if !slices.Equal(s.unlisted, []plan.ResourceKey{keyOf("database")}) {
+		t.Errorf("unlisted: %v", s.unlisted)
+	}
+}
+
+// What a controller writes only under a fault was not known before: the run says of which types it has no states.
+func TestStatesOfTypesThatWereNotKnown(t *testing.T) {
+	types := kinds{
+		"secret": typed("Secret", "list", "watch"), "secrets": typed("Secret", "list", "watch"),
+		"claims": typed("Claim", "list", "watch"), "event": typed("Event", "list", "watch"),
+		"review": typed("Review", "create"),
+	}
+	s := &states{types: types, logger: slog.New(slog.DiscardHandler)}
+	if _, err := s.choose(t.Context(), nil, []plan.ResourceKey{keyOf("secret")}); err != nil {
+		t.Fatal(err)
+	}
+	// A deletion names the resource only.
+	seen := []plan.ResourceKey{keyOf("secrets"), keyOf("claims"), keyOf("review"), keyOf("event"), keyOf("unknown")}
+	if got := s.unrecorded(t.Context(), seen); !slices.Equal(got, []plan.ResourceKey{keyOf("claim")}) {
+		t.Errorf("not recorded: %v, want claims", got)
+	}
+	s.find = true
+	if got := s.unrecorded(t.Context(), seen); got != nil {
+		t.Errorf("not recorded: %v, although all types are", got)
+	}
 }
 
 func TestResolveTypes(t *testing.T) {

@@ -390,6 +390,10 @@ func (a *Action) AvoidOngoingRead() *Action { a.action.AvoidOngoingRead = true; 
 // ByCutting reconnects without a restart: the connections are cut and redirected to the other API server.
 func (a *Action) ByCutting() *Action { a.action.ReconnectBy = plan.ReconnectCut; return a }
 
+// WithoutStreamingLists lets the controller that is started or reconnected fill its caches without streaming lists, in
+// the whole run: only then can a paused API server show it the past, if its client-go is 0.35 or newer.
+func (a *Action) WithoutStreamingLists() *Action { a.action.WatchList = new(bool); return a }
+
 // Subresource sets the subresource to patch.
 func (a *Action) Subresource(name string) *Action { a.action.Subresource = name; return a }
 

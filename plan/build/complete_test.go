@@ -27,7 +27,7 @@ func everything() *build.PlanBuilder {
 			build.AnyFieldModified(key, build.State{"a": 1}).At(plan.AfterControllerRecv, op)),
 		build.ResumeController(op, plan.BeforeControllerRead).Scope(key).When(
 			build.AllFieldsModified(key, build.State{"a": 1}).At(plan.AfterControllerRecv, op)),
-		build.ReconnectController(op, "apiserver-2").ByCutting().When(
+		build.ReconnectController(op, "apiserver-2").ByCutting().WithoutStreamingLists().When(
 			build.Called("f").At(plan.AfterAnnotatedCall, op)),
 		build.PauseAPIServer("apiserver-1").When(build.Reconciled("").At(plan.AfterReconcile, op)),
 		build.ResumeAPIServer("apiserver-1").When(build.Timeout(time.Second).Extend(time.Minute)),

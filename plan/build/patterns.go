@@ -28,6 +28,8 @@ type Stale struct {
 	Reconnect Trigger
 	// WaitBefore is the time between Reconnect and the move.
 	WaitBefore time.Duration
+	// WithoutStreamingLists is that of [Action.WithoutStreamingLists].
+	WithoutStreamingLists bool
 	// Resume is how long the API server stays stale after the move began. Default: 20 s.
 	Resume time.Duration
 }
@@ -41,9 +43,13 @@ func StaleRead(testName string, s Stale) *PlanBuilder {
 	if c, ok := s.Reconnect.(*Condition); ok {
 		s.Reconnect = c.observed(plan.AfterAPIServerRecv, "apiserver-1")
 	}
+	move := ReconnectController(s.Controller, s.APIServer).WaitBefore(s.WaitBefore).Async().When(s.Reconnect)
+	if s.WithoutStreamingLists {
+		move.WithoutStreamingLists()
+	}
 	return Plan(testName).Then(
 		PauseAPIServer(s.APIServer).Scope(s.Scope).When(s.Seen.observed(plan.AfterAPIServerRecv, s.APIServer)),
-		ReconnectController(s.Controller, s.APIServer).WaitBefore(s.WaitBefore).Async().When(s.Reconnect),
+		move,
 		ResumeAPIServer(s.APIServer).Scope(s.Scope).When(Timeout(s.Resume)),
 	)
 }

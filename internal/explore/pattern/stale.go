@@ -51,6 +51,10 @@ func (g *generator) stale() {
 // staleState shows a controller the state after the i-th change when it has reacted to what has undone it.
 func (g *generator) staleState(i int, by string) {
 	why := func() string { return fmt.Sprintf("%s is shown the past: %s", by, g.describe(i)) }
+	if _, rule := g.ref.StaleBy(g.suite, by); rule != "" {
+		g.drop(g.signature(i), why(), rule)
+		return
+	}
 	all := g.undone(i)
 	if len(all) == 0 {
 		g.drop(g.signature(i), why(), "nothing undoes it later")
@@ -107,6 +111,15 @@ func (g *generator) madeAgain(k int, by string) int {
 	return -1
 }
 
+// toPast restarts a controller at the API server that is paused, so that it can be shown the past.
+func (g *generator) toPast(by string) *build.Action {
+	move := build.ReconnectController(by, g.behind())
+	if off, _ := g.ref.StaleBy(g.suite, by); off {
+		move.WithoutStreamingLists()
+	}
+	return move
+}
+
 // staleAt shows a controller the state after the i-th change when it has made the k-th.
 func (g *generator) staleAt(i, k int, by, how string, chance float64) {
 	why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. "+
@@ -124,7 +137,7 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64) {
 	scope, _ := g.object(i)
 	g.addWith(chance, signature, why,
 		build.PauseAPIServer(g.behind()).Scope(scope).When(seen),
-		build.ReconnectController(by, g.behind()).When(acted),
+		g.toPast(by).When(acted),
 		build.ResumeAPIServer(g.behind()).Scope(scope).When(g.window(staleFor)))
 }
 

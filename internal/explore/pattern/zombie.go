@@ -89,7 +89,7 @@ const (
 // the last moment at which it still leads. While it is frozen it should have stopped, and then the lease ends. It goes
 // on as in zombieAt: what it was about to do, it does, or gives up, while it stops. That is the same for all writes, so
 // one plan for each controller suffices.
-func (g *generator) zombieAtItsEnd(i int, lease string, write *build.Condition, thaw build.Trigger) {
+func (g *generator) zombieAtItsEnd(i int, lease string, write, thaw build.Trigger) {
 	by := g.ref.Changes[i].By
 	signature := "the end of " + lease
 	if slices.ContainsFunc(g.all, func(r ranked) bool { return r.Signature == signature && r.Plan != nil }) {

@@ -189,7 +189,13 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 		env = map[string]string{}
 	}
 	if c.WatchList != nil {
-		env["KUBE_FEATURE_WatchListClient"] = fmt.Sprint(*c.WatchList)
+		env[WatchListVariable] = fmt.Sprint(*c.WatchList)
+		if c.Build != nil && c.Build.ControlPlane != "" ||
+			slices.ContainsFunc(slices.Concat(container.Command, container.Args), setsWatchList) {
+			// Such programs do not look at the environment. The last argument applies.
+			container.Args = append(container.Args,
+				fmt.Sprintf("--feature-gates=%s=%t", WatchListFeature, *c.WatchList))
+		}
 	}
 	if t.Instrumented {
 		env[wire.EnvCoordinator] = t.Coordinator
@@ -204,6 +210,16 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	}
 	return nil
 }
+
+// WatchListFeature is client-go's feature that fills caches by a streaming list, and WatchListVariable the variable of
+// the environment that sets it.
+const (
+	WatchListFeature  = "WatchListClient"
+	WatchListVariable = "KUBE_FEATURE_" + WatchListFeature
+)
+
+// setsWatchList reports whether an argument sets the feature.
+func setsWatchList(arg string) bool { return strings.Contains(arg, WatchListFeature+"=") }
 
 func setEnv(c *corev1.Container, v corev1.EnvVar) {
 	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == v.Name })

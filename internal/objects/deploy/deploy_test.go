@@ -91,6 +91,48 @@ spec:
 	}
 }
 
+// Components of the control plane take features as arguments, and so do controllers that are built like them.
+func TestWatchListOfProgramsThatTakeFeatureGatesAsArguments(t *testing.T) {
+	off := false
+	for _, test := range []struct {
+		name       string
+		controller plan.Controller
+		want       []any
+	}{
+		{
+			name: "a component", controller: plan.Controller{Build: &plan.Build{ControlPlane: "kube-scheduler"}},
+			want: []any{"--feature-gates=WatchListClient=false"},
+		},
+		{
+			name:       "an argument that sets it",
+			controller: plan.Controller{Args: []string{"--feature-gates", "A=true,WatchListClient=true"}},
+			want: []any{"--feature-gates", "A=true,WatchListClient=true",
+				"--feature-gates=WatchListClient=false"},
+		},
+		{
+			name:       "another feature",
+			controller: plan.Controller{Args: []string{"--feature-gates=A=true"}},
+			want:       []any{"--feature-gates=A=true"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.controller.Name, test.controller.WatchList = "op", &off
+			own, _, err := Controller(&test.controller, nil, target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec, _, _ := unstructured.NestedMap(own[len(own)-1].Object, "spec")
+			if template, ok, _ := unstructured.NestedMap(spec, "template", "spec"); ok {
+				spec = template
+			}
+			containers, _, _ := unstructured.NestedSlice(spec, "containers")
+			if diff := cmp.Diff(test.want, containers[0].(map[string]any)["args"]); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestGeneratedController(t *testing.T) {
 	own, rest, err := Controller(&plan.Controller{Name: "op"}, nil, Target{Binary: "/bin/op"})
 	if err != nil {

@@ -1,0 +1,27 @@
+package examples
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTypesThatOnlyAFaultShows finds that an operator deletes claims after a crash, although it has nothing to do with
+// claims otherwise and the suite does not name them.
+func TestTypesThatOnlyAFaultShows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	trommel := buildTrommel(t)
+	dir := t.TempDir()
+	code, out := runTrommel(t, trommel, ".", 20*time.Minute, "test", "-c", "testdata/claim-operator",
+		"--pattern", "intermediate", "--dir", filepath.Join(dir, "campaign"),
+		"--reference", filepath.Join(dir, "references"))
+	const finds = "volume claim default/data-a-0 of the living ConfigMap default/a was deleted by claim-operator and " +
+		"created again, its data is lost"
+	_, bugs, _ := strings.Cut("\n"+string(out), "\nbugs\n")
+	if code != bug || !strings.Contains(bugs, finds) || strings.Count(string(out), "learning it again") != 1 {
+		t.Errorf("exit code %d, want %d, and %q among the bugs\n%s", code, bug, finds, out)
+	}
+}
