@@ -399,6 +399,9 @@ type FieldManager struct {
 	Subresource string `json:"subresource,omitempty"`
 }
 
+// PlanManager is the manager of what a plan itself writes, as another client.
+const PlanManager = "trommel"
+
 // String names the client for messages.
 func (m FieldManager) String() string {
 	if m.Subresource != "" {

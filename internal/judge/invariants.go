@@ -155,6 +155,8 @@ type tally struct {
 	errAt         string         // its object
 	violated      map[string]int // by object: index of the finding
 	more          map[int]int    // by index of the finding: further violations
+	// excused are the objects for which the invariant does not hold since the plan's own write.
+	excused map[string]bool
 }
 
 // invariantJudge judges never and always.
@@ -210,7 +212,8 @@ func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
 }
 
 // check is Check without violations by the entries with these indexes. Did says what changed with entries, by their
-// resource versions.
+// resource versions. What the plan itself writes does not count either, nor what follows until the invariant holds
+// again: it says nothing about the controllers.
 func (c *Invariants) check(
 	history []record.HistoryEntry, except map[int]bool, did map[uint64]string,
 ) []record.Finding {
@@ -252,7 +255,17 @@ func (c *Invariants) check(
 				continue
 			}
 			t.clean++
-			if holds == (v.word == "always") || except[n] {
+			if holds == (v.word == "always") {
+				delete(t.excused, subject)
+				continue
+			}
+			if _, known := t.violated[subject]; !known && byPlan(e) {
+				if t.excused == nil {
+					t.excused = map[string]bool{}
+				}
+				t.excused[subject] = true
+			}
+			if except[n] || t.excused[subject] {
 				continue
 			}
 			if at, ok := t.violated[subject]; ok {
@@ -292,6 +305,11 @@ func (c *Invariants) check(
 		}
 	}
 	return findings
+}
+
+// byPlan reports whether the plan itself has written a state.
+func byPlan(e *record.HistoryEntry) bool {
+	return slices.ContainsFunc(e.Writers, func(w record.FieldManager) bool { return w.Manager == record.PlanManager })
 }
 
 func (v *invariant) unevaluated(err error, detail string) record.Finding {

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +46,43 @@ const threeEvents = `
 	updated statefulset.apps/default/db {"kind": "StatefulSet", "spec": {"replicas": 3}}
 	deleted database/default/db {"kind": "Database", "spec": {"replicas": 3}, "status": {"phase": "Ready"}}
 `
+
+// What the plan itself writes says nothing about the controllers, until the invariant holds again.
+func TestViolationsByThePlan(t *testing.T) {
+	database := &plan.ResourceKey{Type: "database", Namespace: "*", Name: "*"}
+	c, err := Compile([]plan.Invariant{{Name: "i", On: database, Never: "object.spec.replicas > 2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := func(n int) string {
+		return fmt.Sprintf("\nupdated database/default/db {\"spec\": {\"replicas\": %d}}", n)
+	}
+	for _, tt := range []struct {
+		name   string
+		lines  string
+		byPlan []int // which of them
+		want   bool
+	}{
+		{"the controller", spec(1) + spec(3), nil, true},
+		{"the plan", spec(1) + spec(3), []int{1}, false},
+		{"what follows from the plan's write", spec(3) + spec(4) + spec(1), []int{0}, false},
+		{"the controller, after it has held again", spec(3) + spec(1) + spec(3), []int{0}, true},
+		{"the controller, before the plan", spec(3) + spec(4), []int{1}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all := history(t, tt.lines)
+			for _, i := range tt.byPlan {
+				all[i].Writers = []record.FieldManager{{Manager: "trommel"}}
+			}
+			found, err := invariantJudge{}.Judge(context.Background(), Evidence{
+				History: all, Invariants: c, Plan: &plan.Plan{},
+			})
+			if err != nil || len(found) > 0 != tt.want {
+				t.Errorf("%v, %v", found, err)
+			}
+		})
+	}
+}
 
 func TestCheck(t *testing.T) {
 	database := &plan.ResourceKey{Type: "database", Namespace: "*", Name: "*"}

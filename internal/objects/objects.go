@@ -21,10 +21,11 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // DefaultFieldManager owns the fields that a Client applies.
-const DefaultFieldManager = "trommel"
+const DefaultFieldManager = record.PlanManager
 
 // Client reads and writes objects through one API server. It is safe for concurrent use. Its methods make one attempt
 // each; see [Retry] for API servers that are temporarily not available.
