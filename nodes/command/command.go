@@ -75,7 +75,10 @@ func New(providers map[string]Provider) *cobra.Command {
 		"how long the deletion of a Node and the end of an instance may take")
 	f.DurationVar(&l.Healing, "healing-timeout", d.Healing, "how long healing may fail before a request is Failed")
 	f.DurationVar(&l.Poll, "poll", d.Poll, "time between two looks at what does not tell its changes")
-	f.DurationVar(&l.OrphanAge, "orphan-age", d.OrphanAge, "age from which a Node without an instance is deleted")
+	f.DurationVar(&l.OrphanAge, "orphan-age", d.OrphanAge,
+		"how long a Node without an instance must not have been Ready before it is deleted")
+	f.IntVar(&l.Share, "share", d.Share, "largest part of a group, in percent, that a request deletes or terminates "+
+		"because provider and Kubernetes do not agree; one node it always may")
 	f.DurationVar(&l.CheckTimeout, "check-timeout", d.CheckTimeout, "limit of one HTTP request of a check")
 	for _, name := range names {
 		if add := providers[name].Flags; add != nil {

@@ -70,6 +70,7 @@ func (o *Options) add(mgr ctrl.Manager) error {
 	env := &controller.Env{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Provider: p, Events: mgr.GetEventRecorder("node-cycling"),
 		Clock: clock.RealClock{}, Limits: o.Limits.WithDefaults(), Getenv: os.Getenv,
+		Namespaces: o.Namespaces,
 		PhaseEnded: m.phaseEnded, NodesCycled: m.nodesCycled,
 	}
 	for _, add := range []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add} {

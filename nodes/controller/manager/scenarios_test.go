@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -501,14 +502,97 @@ var scenarios = []struct {
 		f.changeNode(names[0], func(n *corev1.Node) {
 			n.Spec.Unschedulable = true
 			n.Annotations[controller.AnnotationCordoned], n.Annotations[controller.AnnotationClaim] = "gone", "gone"
-			n.Annotations[controller.AnnotationGroup] = f.namespace
+			n.Annotations[controller.AnnotationDetached] = f.namespace
 		})
 		f.start(limits(), false, nil)
 		q := f.request("tidy", some(names[1]))
 		f.ends(q, nodes.RequestSuccessful)
 		f.gone(orphan)
+		f.event(q, "OrphanDeleted", "Node "+orphan.Name+" was deleted: its instance")
 		if g, _, _ := f.now(); g.Spec.DesiredCapacity != 3 || g.Status.Detached != 0 {
 			t.Errorf("%+v", g)
+		}
+	}},
+	{"a machine that no request detached", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		names := f.nodeNames()
+		var n corev1.Node
+		if err := f.Get(t.Context(), client.ObjectKey{Name: names[0]}, &n); err != nil {
+			t.Fatal(err)
+		}
+		// Its instance runs, and the selector selects it, as it would select nodes of the control plane.
+		cloud := must(newProvider(must(shared.RESTConfig(""))))
+		if err := cloud.Detach(t.Context(), f.namespace, n.Spec.ProviderID); err != nil {
+			t.Fatal(err)
+		}
+		f.start(short(func(l *controller.Limits) { l.Equilibrium = 3 * time.Second }), false, nil)
+		q := f.request("wide", nil)
+		f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
+		if q.Status.Phase != nodes.RequestFailed || !strings.Contains(q.Status.Reason, "node "+names[0]+
+			" is selected, but its instance is in none of the groups, and no request has detached it") {
+			t.Errorf("%+v", q.Status)
+		}
+		_, members, list := f.now()
+		if i := members[n.Spec.ProviderID]; i.State != nodes.InstanceRunning || list[n.Spec.ProviderID] == nil {
+			t.Errorf("%+v, %v", i, list[n.Spec.ProviderID])
+		}
+	}},
+	{"an instance that has lost its Node", func(t *testing.T) {
+		f := newFixture(t, 3, nil)
+		lost := f.nodeNames()[0]
+		f.seen.mu.Lock()
+		f.seen.began = false // it is not us
+		f.seen.mu.Unlock()
+		f.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lost}})
+		f.start(short(func(l *controller.Limits) { l.Equilibrium = 2 * time.Second }), false, nil)
+		q := f.request("taken-up", nil)
+		f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
+		for _, id := range q.Status.Replaced {
+			f.selected[id] = true
+		}
+		f.ends(q, nodes.RequestSuccessful)
+		if len(q.Status.Replaced) != 1 || q.Status.Progress != "3/3" {
+			t.Errorf("%+v", q.Status)
+		}
+		f.event(q, "InstanceReplaced", q.Status.Replaced[0])
+	}},
+	{"two instances that have lost their Nodes", func(t *testing.T) {
+		f := newFixture(t, 3, nil)
+		f.seen.mu.Lock()
+		f.seen.began = false // it is not us
+		f.seen.mu.Unlock()
+		for _, name := range f.nodeNames()[:2] {
+			f.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		f.start(short(func(l *controller.Limits) { l.Equilibrium = 2 * time.Second }), false, nil)
+		q := f.request("too-many", nil)
+		f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
+		f.seen.mu.Lock()
+		defer f.seen.mu.Unlock()
+		if q.Status.Phase != nodes.RequestFailed || len(f.seen.terminated) > 0 ||
+			!strings.Contains(q.Status.Reason, "there are too many of them to be replaced") {
+			t.Errorf("%v, %+v", f.seen.terminated, q.Status)
+		}
+	}},
+	{"a request that nobody carries out", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		elsewhere := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "unserved-"}}
+		if err := f.Create(t.Context(), elsewhere); err != nil {
+			t.Fatal(err)
+		}
+		first := f.request("first", nil)
+		copied := &nodes.CycleNodeRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere.Name, Name: "unserved"}, Spec: first.Spec,
+		}
+		if err := f.Create(t.Context(), copied); err != nil {
+			t.Fatal(err)
+		}
+		f.delete(first)
+		f.gone(first)
+		f.start(limits(), false, nil)
+		f.ends(f.request("served", nil), nodes.RequestSuccessful)
+		if copied = f.latest(copied); copied.Status.Phase != "" || len(copied.Finalizers) > 0 {
+			t.Errorf("%+v", copied)
 		}
 	}},
 	{"health checks", func(t *testing.T) {
@@ -788,6 +872,25 @@ func TestScenarios(t *testing.T) {
 	}
 	check("CycleNodeRequest", walked.requests, texts(request.Transitions))
 	check("CycleNodeStatus", walked.statuses, texts(status.Transitions))
+}
+
+// event waits until an event of a request says something.
+func (f *fixture) event(q *nodes.CycleNodeRequest, reason, note string) {
+	f.t.Helper()
+	clustertest.Eventually(f.t, func(ctx context.Context) error { // events are written in the background
+		var list eventsv1.EventList
+		if err := f.List(ctx, &list, client.InNamespace(q.Namespace)); err != nil {
+			return err
+		}
+		var others []string
+		for _, e := range list.Items {
+			if e.Regarding.UID == q.UID && e.Reason == reason && strings.Contains(e.Note, note) {
+				return nil
+			}
+			others = append(others, e.Reason+": "+e.Note)
+		}
+		return fmt.Errorf("no event %s (%s) among %q", reason, note, others)
+	})
 }
 
 // whole checks that the group has as many nodes as before, and that nothing is left of a request.

@@ -121,9 +121,13 @@ func (r *Reconciler) initialised(ctx context.Context, q *nodes.CycleNodeRequest)
 		return "", err
 	}
 	states := map[string]nodes.NodeState{}
+	var strange []string
 	picked := 0
 	for _, n := range available {
 		if _, ok := found[n.ProviderID]; !ok {
+			if node := v.nodes[n.ProviderID]; node != nil && controller.IsReady(node) {
+				strange = append(strange, unknownButReady(node))
+			}
 			states[n.ProviderID] = nodes.NodeMissing
 		} else if active+picked < concurrency(q) {
 			states[n.ProviderID] = nodes.NodeDetaching
@@ -131,6 +135,8 @@ func (r *Reconciler) initialised(ctx context.Context, q *nodes.CycleNodeRequest)
 		}
 	}
 	switch {
+	case len(strange) > 0:
+		return controller.List(strange), nil
 	case len(states) > 0:
 		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 			setStates(s, states)
@@ -142,6 +148,12 @@ func (r *Reconciler) initialised(ctx context.Context, q *nodes.CycleNodeRequest)
 	return r.finish(ctx, q, v)
 }
 
+// unknownButReady says that provider and Kubernetes contradict each other about a Node. It is never deleted: the
+// provider may have been asked at the wrong place.
+func unknownButReady(node *corev1.Node) string {
+	return fmt.Sprintf("node %s is Ready, but the provider knows no instance of it", node.Name)
+}
+
 // detach detaches nodes from their groups.
 func (r *Reconciler) detach(
 	ctx context.Context, q *nodes.CycleNodeRequest, v *view, detaching []nodes.CycleNodeRequestNode,
@@ -150,7 +162,7 @@ func (r *Reconciler) detach(
 	for _, n := range detaching {
 		if node := v.nodes[n.ProviderID]; node != nil {
 			if by := node.Annotations[controller.AnnotationClaim]; by != string(q.UID) {
-				if other, err := r.claimOne(ctx, q, node, n.NodeGroupName); err != nil {
+				if other, err := r.claimOne(ctx, q, node); err != nil {
 					return "", err
 				} else if other != "" {
 					return "", failf("node %s was claimed by request %s", n.Name, other)
@@ -165,6 +177,11 @@ func (r *Reconciler) detach(
 			continue
 		}
 		called = true
+		if node := v.nodes[n.ProviderID]; node != nil {
+			if err := r.Env.MarkDetached(ctx, node, n.NodeGroupName); err != nil {
+				return "", err
+			}
+		}
 		err := r.Env.Provider.Detach(ctx, n.NodeGroupName, n.ProviderID)
 		switch {
 		case errors.Is(err, provider.ErrConflict):
@@ -205,11 +222,9 @@ func (r *Reconciler) detach(
 }
 
 // claimOne claims a Node again whose claim is not ours; it returns the request that has it, if there is one.
-func (r *Reconciler) claimOne(ctx context.Context, q *nodes.CycleNodeRequest, node *corev1.Node, group string) (
-	string, error,
-) {
+func (r *Reconciler) claimOne(ctx context.Context, q *nodes.CycleNodeRequest, node *corev1.Node) (string, error) {
 	v := &view{
-		members: map[string]member{node.Spec.ProviderID: {group: group}},
+		members: map[string]member{node.Spec.ProviderID: {}},
 		nodes:   map[string]*corev1.Node{node.Spec.ProviderID: node},
 	}
 	other, err := r.claim(ctx, q, v)
@@ -345,7 +360,11 @@ func (r *Reconciler) finish(ctx context.Context, q *nodes.CycleNodeRequest, v *v
 		if node == nil {
 			node = v.nodes[n.ProviderID]
 		}
-		if node == nil {
+		switch {
+		case node == nil:
+			continue
+		case controller.IsReady(node):
+			problems = append(problems, unknownButReady(node))
 			continue
 		}
 		problems = append(problems, fmt.Sprintf("Node %s still exists", node.Name))

@@ -131,8 +131,11 @@ func (r *Reconciler) undo(ctx context.Context, q *nodes.CycleNodeRequest, ref *n
 		return "", "", err
 	}
 	if instance == nil {
-		if node == nil {
+		switch {
+		case node == nil:
 			return nodes.NodeCycled, "", nil
+		case controller.IsReady(node):
+			return "", unknownButReady(node), nil
 		}
 		return "", fmt.Sprintf("Node %s still exists", ref.Name), r.deleteNode(ctx, node)
 	}
@@ -158,7 +161,7 @@ func (r *Reconciler) undo(ctx context.Context, q *nodes.CycleNodeRequest, ref *n
 		return "", fmt.Sprintf("node %s is being attached to %s", ref.Name, ref.NodeGroupName), nil
 	}
 	if node != nil {
-		if err := r.Env.Release(ctx, node, q.UID); err != nil {
+		if err := r.Env.Back(ctx, node, q.UID); err != nil {
 			return "", "", err
 		}
 	}

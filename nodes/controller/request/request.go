@@ -24,8 +24,8 @@
 //
 // Pending: a request waits, without timeout, for others of the same groups: for those that have begun, and for those
 // that were made earlier. It claims all Nodes of its groups. Then the Equilibrium timeout limits how long the groups'
-// instances and the selected Nodes may differ; Nodes without an instance are deleted, and detached instances are
-// attached. Initialised: the ScaleUp timeout begins with detaching, and goes on in ScalingUp; the Equilibrium timeout
+// instances and the selected Nodes may differ; a few Nodes without an instance are deleted, instances that a request
+// detached are attached, and a few that have lost their Nodes are replaced. Initialised: the ScaleUp timeout begins with detaching, and goes on in ScalingUp; the Equilibrium timeout
 // holds for the last look before Successful. Healing: nodes whose pods may still be there are uncordoned and attached;
 // nodes that are being cycled are waited for, if the request is deleted only those that are beyond draining; instances
 // whose Node is gone are terminated.
@@ -205,6 +205,11 @@ func (r *Reconciler) write(
 			cycled++
 		}
 	}
+	var names []string
+	for _, n := range changed.Status.CurrentNodes {
+		names = append(names, n.Name)
+	}
+	changed.Status.CurrentNodeNames = controller.List(names)
 	before := q.Status.NumNodesCycled
 	changed.Status.NumNodesCycled = int64(cycled)
 	changed.Status.ActiveChildren = int64(len(inState(changed, nodes.NodeCycling)))
