@@ -42,6 +42,8 @@ type cycleOptions struct {
 	concurrency    int64
 	timeout        time.Duration
 	labelsToRemove []string
+	force          bool
+	emptyDirData   bool
 
 	wait   bool
 	dryRun bool
@@ -84,6 +86,9 @@ Exit codes: 0 all nodes are replaced, 1 the request has failed, 2 usage, 3 the r
 		"limit for waiting and draining of one node (default: the controllers', 3h)")
 	f.StringSliceVar(&o.labelsToRemove, "remove-label", nil,
 		"`key` of a label that is removed from pods before they are evicted (may be repeated)")
+	f.BoolVar(&o.force, "force", false, "evict also pods without a controller, which nothing makes again")
+	f.BoolVar(&o.emptyDirData, "delete-emptydir-data", false,
+		"evict also pods that use emptyDir volumes, whose data is lost")
 	f.BoolVar(&o.wait, "wait", true, "follow the request until it has ended")
 	f.BoolVar(&o.dryRun, "dry-run", false,
 		"let the API server check the request, and list the nodes, without cycling them")
@@ -290,6 +295,7 @@ func (c *cycling) request(ctx context.Context, groups []string) (*nodes.CycleNod
 			NodeGroupName: groups[0], NodeGroupsList: groups[1:], Selector: *parsed, NodeNames: c.nodes,
 			CycleSettings: nodes.CycleSettings{
 				Method: nodes.Method(c.method), Concurrency: c.concurrency, LabelsToRemove: c.labelsToRemove,
+				Force: c.force, DeleteEmptyDirData: c.emptyDirData,
 			},
 			ValidationOptions: nodes.ValidationOptions{SkipMissingNamedNodes: c.skipMissing},
 		},

@@ -85,12 +85,26 @@ func (f *fixture) latest(q *nodes.CycleNodeRequest) *nodes.CycleNodeRequest {
 	return q
 }
 
-// pod creates a pod on a node of the group and waits until it runs.
+// pod creates a pod on a node of the group and waits until it runs. It has a controller, so that it may be evicted.
 func (f *fixture) pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
 	f.t.Helper()
 	zero := int64(0)
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "controller"}}
+	if err := f.Create(f.t.Context(), owner); apierrors.IsAlreadyExists(err) {
+		err = f.Get(f.t.Context(), client.ObjectKeyFromObject(owner), owner)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	} else if err != nil {
+		f.t.Fatal(err)
+	}
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name, Labels: map[string]string{"app": "x"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.namespace, Name: name, Labels: map[string]string{"app": "x"},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+			},
+		},
 		Spec: corev1.PodSpec{
 			NodeName: node, TerminationGracePeriodSeconds: &zero,
 			Containers: []corev1.Container{{Name: "c", Image: "x"}},
@@ -323,6 +337,50 @@ var scenarios = []struct {
 		if f.latest(q).Status.Phase != nodes.RequestFailed {
 			t.Errorf("%+v", q.Status)
 		}
+	}},
+	{"pods that would be lost", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		node := f.nodeNames()[0]
+		unmanaged := func(p *corev1.Pod) { p.OwnerReferences = nil }
+		local := func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{
+				Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			}}
+		}
+		f.pod("unmanaged", node, unmanaged)
+		f.pod("local", node, local)
+		f.start(limits(), false, nil)
+		q := f.request("refused", nil)
+		f.ends(q, nodes.RequestFailed)
+		if q.Status.Reason != "these pods would be lost: "+
+			f.namespace+"/local (the data of its emptyDir volumes would be lost), "+
+			f.namespace+"/unmanaged (no controller would make it again); "+controller.UndrainableAdvice ||
+			len(q.Status.NodesToTerminate) > 0 {
+			t.Errorf("%+v", q.Status)
+		}
+		// One that comes while the node is being cycled stops it, too.
+		f.delete(f.podNow("unmanaged"))
+		f.delete(f.podNow("local"))
+		q = f.stopped(limits(), ofRequest, string(nodes.RequestScalingUp), func() *nodes.CycleNodeRequest {
+			return f.request("late", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "2s" })
+		})
+		f.pod("unmanaged", node, unmanaged)
+		f.pod("other", node, nil)
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "DrainingPods for more than 2s: these pods are not evicted: "+
+			f.namespace+"/unmanaged (no controller would make it again)") {
+			t.Error(q.Status.Reason)
+		}
+		for _, name := range []string{"unmanaged", "other"} {
+			if p := f.podNow(name); p == nil || p.DeletionTimestamp != nil {
+				t.Errorf("pod %s was evicted", name)
+			}
+		}
+		f.pod("local", node, local)
+		q = f.request("accepted", func(s *nodes.CycleNodeRequestSpec) {
+			s.CycleSettings.Force, s.CycleSettings.DeleteEmptyDirData = true, true
+		})
+		f.ends(q, nodes.RequestSuccessful)
 	}},
 	{"a pod that is waited for in vain", func(t *testing.T) {
 		f := newFixture(t, 1, nil)

@@ -60,6 +60,9 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 	if err != nil {
 		return "", err
 	}
+	if err := r.drainable(ctx, q, chosen); err != nil {
+		return "", err
+	}
 	if done, err := r.oldHealthy(ctx, q, chosen); !done || err != nil {
 		return "", err
 	}
@@ -187,6 +190,31 @@ func choose(q *nodes.CycleNodeRequest, v *view) ([]nodes.CycleNodeRequestNode, e
 	}
 	slices.SortFunc(chosen, func(a, b nodes.CycleNodeRequestNode) int { return strings.Compare(a.Name, b.Name) })
 	return chosen, nil
+}
+
+// drainable looks for pods that draining would lose, before anything is done: as kubectl drain, a request fails at once.
+func (r *Reconciler) drainable(
+	ctx context.Context, q *nodes.CycleNodeRequest, chosen []nodes.CycleNodeRequestNode,
+) error {
+	settings := &q.Spec.CycleSettings
+	if settings.Force && settings.DeleteEmptyDirData {
+		return nil
+	}
+	var lost []string
+	for _, n := range chosen {
+		pods, err := r.Env.Pods(ctx, n.Name)
+		if err != nil {
+			return err
+		}
+		if settings.Method == nodes.MethodWait { // the others end by themselves
+			pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return controller.WaitedFor(settings, &p) })
+		}
+		lost = append(lost, controller.Undrainable(settings, pods)...)
+	}
+	if len(lost) > 0 {
+		return failf("these pods would be lost: %s; %s", controller.List(lost), controller.UndrainableAdvice)
+	}
+	return nil
 }
 
 // oldHealthy makes the health checks of the nodes that are to be cycled, and reports whether all have passed.

@@ -116,6 +116,7 @@ type world struct {
 	others   []*nodes.CycleNodeRequest
 	children []*nodes.CycleNodeStatus
 	nodes    map[string]*corev1.Node
+	pods     []*corev1.Pod
 	provider *scripted
 }
 
@@ -261,8 +262,14 @@ func (w *world) reconcile(t *testing.T) error {
 	for _, n := range w.nodes {
 		objects = append(objects, n)
 	}
+	for _, p := range w.pods {
+		objects = append(objects, p)
+	}
 	c := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(objects...).
-		WithStatusSubresource(w.request, &nodes.CycleNodeStatus{}).Build()
+		WithStatusSubresource(w.request, &nodes.CycleNodeStatus{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+			return []string{o.(*corev1.Pod).Spec.NodeName}
+		}).Build()
 	r := &Reconciler{Env: &controller.Env{
 		Client: c, Reader: c, Provider: w.provider, Events: events.NewFakeRecorder(10),
 		Clock: clocktesting.NewFakePassiveClock(now), Limits: controller.Limits{}.WithDefaults(),
@@ -559,6 +566,35 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("%s: it stays: %t; %s", tt.name, stays, w.request.Status.Message)
 		}
 	}
+}
+
+// What draining would lose is refused before anything is done.
+func TestUndrainable(t *testing.T) {
+	const refused = "these pods would be lost: apps/p (no controller would make it again); " +
+		controller.UndrainableAdvice
+	pod := func(w *world, labels map[string]string) {
+		w.pods = append(w.pods, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "p", Labels: labels},
+			Spec:       corev1.PodSpec{NodeName: "a"},
+		})
+	}
+	const pending, initialised, both = nodes.RequestPending, nodes.RequestInitialised, "a Available, b Available"
+	walk(t, []step{
+		{name: "drain", phase: pending, want: nodes.RequestHealing, message: refused,
+			given: func(w *world) { pod(w, nil) }},
+		{name: "it is accepted", phase: pending, want: initialised, states: both,
+			given: func(w *world) { pod(w, nil); w.request.Spec.CycleSettings.Force = true }},
+		{name: "on a node that is not cycled", phase: pending, want: initialised, states: "b Available",
+			given: func(w *world) { pod(w, nil); w.request.Spec.NodeNames = []string{"b"} }},
+		{name: "it is waited for", phase: pending, want: initialised, states: both,
+			given: func(w *world) { pod(w, nil); w.request.Spec.CycleSettings.Method = nodes.MethodWait }},
+		{name: "it is not waited for", phase: pending, want: nodes.RequestHealing, message: refused,
+			given: func(w *world) {
+				pod(w, map[string]string{"batch": "yes"})
+				w.request.Spec.CycleSettings.Method = nodes.MethodWait
+				w.request.Spec.CycleSettings.IgnorePodsLabels = map[string][]string{"batch": {"yes"}}
+			}},
+	})
 }
 
 // An instance that has lost its Node is waited for, and then replaced, once, if there are few.
