@@ -107,7 +107,7 @@ func testCycle(t *testing.T, trommel, name string) {
 	limits := func(protected string) {
 		t.Helper()
 		apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: node-cycling-limits, namespace: trommel-nodes}\n" +
-			"data: {controllers: '" + cyclingAccount + "', maxConcurrency: '2', protectedGroups: '" + protected +
+			"data: {controllers: '" + cyclingAccount + "', namespaces: 'default', maxConcurrency: '2', protectedGroups: '" + protected +
 			"', checkEndpoints: ''}\n")
 	}
 	// An API server takes policies and their parameters over some time after they are written.

@@ -106,6 +106,8 @@ type Env struct {
 	Limits   Limits
 	// Namespaces whose requests are carried out; empty: all.
 	Namespaces []string
+	// CheckEndpoints are URLs that checks may ask beside nodes and pods; see checks.Client.
+	CheckEndpoints []string
 	// Getenv finds the certificates of checks.
 	Getenv func(string) string
 	// PhaseEnded is told how long a request or status ("CycleNodeRequest", "CycleNodeStatus") was in a phase.
@@ -237,6 +239,13 @@ func (e *Env) Instance(ctx context.Context, providerID string) (*provider.Instan
 		}
 	}
 	return nil, nil
+}
+
+// IsPod reports whether a pod has the IP address.
+func (e *Env) IsPod(ctx context.Context, address string) (bool, error) {
+	var list corev1.PodList
+	err := e.Reader.List(ctx, &list, client.MatchingFields{"status.podIP": address}, client.Limit(1))
+	return len(list.Items) > 0, err
 }
 
 // IsReady reports whether a Node is Ready and not being deleted.

@@ -257,7 +257,7 @@ var scenarios = []struct {
 		f := newFixture(t, 1, nil)
 		f.start(limits(), false, nil)
 		q := f.request("invalid", func(s *nodes.CycleNodeRequestSpec) {
-			s.HealthChecks = []nodes.HealthCheck{{Endpoint: "http://{{ .Name }}"}}
+			s.HealthChecks = []nodes.HealthCheck{{Endpoint: "http://{{ .NodeIP }}", RegexMatch: "("}}
 		})
 		f.ends(q, nodes.RequestFailed)
 		q = f.request("unknown", func(s *nodes.CycleNodeRequestSpec) { s.NodeGroupName = "nobody" })
@@ -673,8 +673,23 @@ var scenarios = []struct {
 			}
 		}
 		f := newFixture(t, 1, nil)
+		p := f.start(limits(), false, nil)
+		q := f.request("refused", checks("500ms")) // the simulated node's address is this machine's own
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "it is neither the node's address nor a pod's") || asked.Load() > 0 {
+			t.Errorf("asked %d times: %s", asked.Load(), q.Status.Reason)
+		}
+		q = f.request("invalid", func(s *nodes.CycleNodeRequestSpec) {
+			s.HealthChecks = []nodes.HealthCheck{{Endpoint: server.URL}}
+		})
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "it is neither the node's address nor a pod's") || asked.Load() > 0 {
+			t.Errorf("asked %d times: %s", asked.Load(), q.Status.Reason)
+		}
+		p.stop()
+		f.endpoints = []string{server.URL}
 		f.start(limits(), false, nil)
-		q := f.request("old", checks("500ms"))
+		q = f.request("old", checks("500ms"))
 		f.ends(q, nodes.RequestFailed)
 		if !strings.Contains(q.Status.Reason, "health checks did not pass: node "+f.nodeNames()[0]) {
 			t.Error(q.Status.Reason)
@@ -727,6 +742,7 @@ var scenarios = []struct {
 				HealthCheck: nodes.HealthCheck{Endpoint: server.URL + "/{{ .NodeIP }}/drained", WaitPeriod: "1m"},
 			}}
 		}
+		f.endpoints = []string{server.URL}
 		f.start(limits(), false, nil)
 		q := f.request("checks", check)
 		f.await(q, "told to the nodes", func(q *nodes.CycleNodeRequest) bool {
@@ -789,7 +805,7 @@ var scenarios = []struct {
 		q := f.stopped(limits(), ofRequest, string(nodes.RequestScalingUp), func() *nodes.CycleNodeRequest {
 			return f.request("taken", nil)
 		})
-		if err := f.Create(t.Context(), &nodes.CycleNodeStatus{
+		if err := controllersClient(t).Create(t.Context(), &nodes.CycleNodeStatus{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: f.namespace, Name: controller.StatusName(q, q.Status.NodesToTerminate[0].ProviderID),
 			},
@@ -816,7 +832,7 @@ var scenarios = []struct {
 					Request: "none", RequestUID: "none", Node: controller.RefOf(list[id], f.namespace),
 				},
 			}
-			if err := f.Create(t.Context(), s); err != nil {
+			if err := controllersClient(t).Create(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 			clustertest.Eventually(t, func(ctx context.Context) error {
@@ -930,6 +946,11 @@ func TestScenarios(t *testing.T) {
 	}
 	check("CycleNodeRequest", walked.requests, texts(request.Transitions))
 	check("CycleNodeStatus", walked.statuses, texts(status.Transitions))
+}
+
+// controllersClient has the rights of the controllers.
+func controllersClient(t testing.TB) client.Client {
+	return must(client.New(account.Config(t), client.Options{Scheme: newScheme()}))
 }
 
 // event waits until an event of a request says something.

@@ -73,14 +73,18 @@ var Transitions = map[nodes.RequestPhase][]nodes.RequestPhase{
 }
 
 // Reconciler is the controller.
-type Reconciler struct {
-	Env    *controller.Env
-	checks checks.Client
+type Reconciler struct{ Env *controller.Env }
+
+// checks makes the HTTP requests of checks.
+func (r *Reconciler) checks() checks.Client {
+	return checks.Client{
+		Getenv: r.Env.Getenv, Timeout: r.Env.Limits.CheckTimeout, Allowed: r.Env.CheckEndpoints, IsPod: r.Env.IsPod,
+	}
 }
 
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
-	r := &Reconciler{env, checks.Client{Getenv: env.Getenv, Timeout: env.Limits.CheckTimeout}}
+	r := &Reconciler{Env: env}
 	return ctrl.NewControllerManagedBy(mgr).Named("cyclenoderequest").
 		For(&nodes.CycleNodeRequest{}, builder.WithPredicates(controller.MoreThanMessages)).
 		Owns(&nodes.CycleNodeStatus{}, builder.WithPredicates(controller.MoreThanMessages)).
@@ -347,7 +351,7 @@ func (r *Reconciler) validate(q *nodes.CycleNodeRequest) error {
 	if _, err := metav1.LabelSelectorAsSelector(&q.Spec.Selector); err != nil {
 		return failf("selector: %v", err)
 	}
-	if err := checks.Validate(&q.Spec, r.Env.Getenv); err != nil {
+	if err := r.checks().Validate(&q.Spec); err != nil {
 		return failf("%v", err)
 	}
 	return nil

@@ -399,6 +399,10 @@ func (r *Reconciler) deleteNode(ctx context.Context, s *nodes.CycleNodeStatus) (
 		return r.Env.Later(), r.to(ctx, s, nodes.StatusTerminatingNode, "")
 	}
 	if node.DeletionTimestamp == nil {
+		// A kubelet that started again has registered it again, and pods could be scheduled to it.
+		if err := r.Env.Cordon(ctx, node, s.Spec.RequestUID); err != nil {
+			return ctrl.Result{}, err
+		}
 		if err := controllers.Delete(ctx, r.Env.Client, node); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -434,6 +438,9 @@ func (r *Reconciler) terminate(ctx context.Context, s *nodes.CycleNodeStatus) (c
 	}
 	if node == nil {
 		return ctrl.Result{}, r.to(ctx, s, nodes.StatusSuccessful, "")
+	}
+	if err := r.Env.Cordon(ctx, node, s.Spec.RequestUID); err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := controllers.Delete(ctx, r.Env.Client, node); err != nil {
 		return ctrl.Result{}, err
