@@ -80,6 +80,13 @@ func answered(err error, want string) error {
 	return nil
 }
 
+// inForce lets the API server judge until it has taken the policies and their limits over, some time after they were
+// written.
+func inForce(t *testing.T, judge func(context.Context) error) {
+	t.Helper()
+	clustertest.Within(t, 30*time.Second, judge)
+}
+
 // TestRequestPolicy lets the API server judge requests by the policies of the manifests.
 func TestRequestPolicy(t *testing.T) {
 	check := func(endpoint string) func(*nodes.CycleNodeRequest) {
@@ -153,8 +160,7 @@ func TestRequestPolicy(t *testing.T) {
 	} {
 		setLimits(t, tt.limits)
 		c := as("")
-		// The API server takes the new limits over some time after they were written.
-		clustertest.Within(t, 30*time.Second, func(ctx context.Context) error {
+		inForce(t, func(ctx context.Context) error {
 			for name, row := range tt.rows {
 				err := answered(c.Create(ctx, policyRequest(row.change), client.DryRunAll), row.want)
 				if err != nil {
@@ -202,7 +208,7 @@ func TestStatusPolicy(t *testing.T) {
 		{NodeRef: ref, State: nodes.NodeAttaching},
 	}}
 	s.Status.Phase = nodes.StatusTerminatingNode
-	for _, tt := range []struct {
+	rows := []struct {
 		name string
 		do   func(c client.Client) error
 	}{
@@ -215,18 +221,22 @@ func TestStatusPolicy(t *testing.T) {
 		{"the status of a CycleNodeStatus", func(c client.Client) error {
 			return c.Status().Update(t.Context(), s.DeepCopy(), client.DryRunAll)
 		}},
-	} {
-		for who, c := range map[string]client.Client{
-			"the administrator": admin, "another account": as("system:serviceaccount:default:x", "system:masters"),
-		} {
-			if err := answered(tt.do(c), refused); err != nil {
-				t.Errorf("%s by %s: %v", tt.name, who, err)
+	}
+	inForce(t, func(context.Context) error {
+		for _, row := range rows {
+			for who, c := range map[string]client.Client{
+				"the administrator": admin, "another account": as("system:serviceaccount:default:x", "system:masters"),
+			} {
+				if err := answered(row.do(c), refused); err != nil {
+					return fmt.Errorf("%s by %s: %w", row.name, who, err)
+				}
+			}
+			if err := row.do(controllers); err != nil {
+				return fmt.Errorf("%s by the controllers: %w", row.name, err)
 			}
 		}
-		if err := tt.do(controllers); err != nil {
-			t.Errorf("%s by the controllers: %v", tt.name, err)
-		}
-	}
+		return nil
+	})
 }
 
 // TestTokenPolicy is about what the controllers' token is good for, if somebody else has it.
@@ -302,7 +312,7 @@ func TestTokenPolicy(t *testing.T) {
 			}, client.DryRunAll)
 		}
 	}
-	for _, tt := range []struct {
+	rows := []struct {
 		name string
 		do   func() error
 		want string
@@ -357,11 +367,15 @@ func TestTokenPolicy(t *testing.T) {
 		}, ""},
 		{"secrets are read", func() error { return controllers.List(t.Context(), &corev1.SecretList{}) },
 			"cannot list resource"},
-	} {
-		if err := answered(tt.do(), tt.want); err != nil {
-			t.Errorf("%s: %v", tt.name, err)
-		}
 	}
+	inForce(t, func(context.Context) error {
+		for _, row := range rows {
+			if err := answered(row.do(), row.want); err != nil {
+				return fmt.Errorf("%s: %w", row.name, err)
+			}
+		}
+		return nil
+	})
 	// Others may do all that, whatever becomes of the limits.
 	changed := pod.DeepCopy()
 	changed.Annotations["x"] = "y"
