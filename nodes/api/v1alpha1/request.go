@@ -260,6 +260,9 @@ type CycleNodeRequestStatus struct {
 	// attaches the old nodes again, beside the new ones.
 	// +optional
 	ExtraInstances int64 `json:"extraInstances,omitempty"`
+	// MissingGroup is a node group that the provider does not know; the request has failed because of it.
+	// +optional
+	MissingGroup string `json:"missingGroup,omitempty"`
 	// EquilibriumWaitStarted is when the request began to wait until the provider's and Kubernetes' nodes agree.
 	// +optional
 	EquilibriumWaitStarted *metav1.MicroTime `json:"equilibriumWaitStarted,omitempty"`

@@ -85,20 +85,19 @@ func (f *fixture) latest(q *nodes.CycleNodeRequest) *nodes.CycleNodeRequest {
 	return q
 }
 
-// pod creates a pod on a node of the group and waits until it runs. It has a controller, so that it may be evicted.
-func (f *fixture) pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
+// podOn is a pod on a node of the group. It has a controller, so that it may be evicted.
+func (f *fixture) podOn(name, node string) *corev1.Pod {
 	f.t.Helper()
-	zero := int64(0)
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "controller"}}
-	if err := f.Create(f.t.Context(), owner); apierrors.IsAlreadyExists(err) {
+	err := f.Create(f.t.Context(), owner)
+	if apierrors.IsAlreadyExists(err) {
 		err = f.Get(f.t.Context(), client.ObjectKeyFromObject(owner), owner)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-	} else if err != nil {
+	}
+	if err != nil {
 		f.t.Fatal(err)
 	}
-	p := &corev1.Pod{
+	zero := int64(0)
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: f.namespace, Name: name, Labels: map[string]string{"app": "x"},
 			OwnerReferences: []metav1.OwnerReference{
@@ -110,6 +109,12 @@ func (f *fixture) pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
 			Containers: []corev1.Container{{Name: "c", Image: "x"}},
 		},
 	}
+}
+
+// pod creates a pod on a node of the group and waits until it runs.
+func (f *fixture) pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
+	f.t.Helper()
+	p := f.podOn(name, node)
 	if change != nil {
 		change(p)
 	}
@@ -395,22 +400,32 @@ var scenarios = []struct {
 	{"a PodDisruptionBudget that never allows", func(t *testing.T) {
 		f := newFixture(t, 1, nil)
 		f.pod("guarded", f.nodeNames()[0], nil)
-		zero := intstr.FromInt32(0)
+		one := intstr.FromInt32(1)
 		if err := f.Create(t.Context(), &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "never"},
 			Spec: policyv1.PodDisruptionBudgetSpec{
-				MaxUnavailable: &zero, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+				MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
 			},
 		}); err != nil {
 			t.Fatal(err)
 		}
 		f.start(limits(), false, nil)
 		q := f.request("guarded", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "5s" })
+		const named = "The disruption budget never needs"
+		f.await(q, "waiting for the PodDisruptionBudget", func(q *nodes.CycleNodeRequest) bool {
+			return q.Status.Phase == nodes.RequestWaitingTermination && strings.Contains(q.Status.Message, named)
+		})
 		f.ends(q, nodes.RequestFailed)
-		if !strings.Contains(q.Status.Reason,
-			"DrainingPods for more than 5s: these pods cannot be evicted: "+f.namespace+"/guarded (") {
+		if !strings.Contains(q.Status.Reason, "DrainingPods for more than 5s: these pods cannot be evicted: "+
+			f.namespace+"/guarded (") || !strings.Contains(q.Status.Reason, named) {
 			t.Error(q.Status.Reason)
 		}
+		// The old node is back, and the new one is there, too.
+		const more = "2 instances, 1 more than when the request began"
+		if q.Status.ExtraInstances != 1 || !strings.Contains(q.Status.Message, more) {
+			t.Errorf("%+v", q.Status)
+		}
+		f.event(q, "GroupEnlarged", more)
 		if p := f.podNow("guarded"); p == nil || p.DeletionTimestamp != nil {
 			t.Error("it was deleted")
 		}

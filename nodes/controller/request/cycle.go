@@ -35,42 +35,46 @@ func (r *Reconciler) child(ctx context.Context, q *nodes.CycleNodeRequest, ref *
 }
 
 // children makes the CycleNodeStatuses of nodes that are to be cycled, and takes note of those that have ended. It
-// reports whether it has written something.
-func (r *Reconciler) children(ctx context.Context, q *nodes.CycleNodeRequest) (bool, error) {
+// reports whether it has written something, and what the others wait for.
+func (r *Reconciler) children(ctx context.Context, q *nodes.CycleNodeRequest) (
+	written bool, waits []string, err error,
+) {
 	states := map[string]nodes.NodeState{}
 	var failed []string
 	for _, n := range inState(q, nodes.NodeCycling) {
 		s, err := r.child(ctx, q, &n.NodeRef)
 		if err != nil {
-			return false, err
+			return false, nil, err
 		}
 		switch {
 		case s == nil:
 			gone, err := r.gone(ctx, &n.NodeRef)
 			if err != nil {
-				return false, err
+				return false, nil, err
 			}
 			if gone {
 				states[n.ProviderID] = nodes.NodeCycled // its status was deleted afterwards
 			} else if err := r.create(ctx, q, &n.NodeRef); err != nil {
-				return false, err
+				return false, nil, err
 			}
 		case s.Status.Phase == nodes.StatusSuccessful:
 			states[n.ProviderID] = nodes.NodeCycled
 		case s.Status.Phase == nodes.StatusFailed:
 			failed = append(failed, fmt.Sprintf("node %s: %s", n.Name, s.Status.Message))
+		case s.Status.Message != "":
+			waits = append(waits, fmt.Sprintf("node %s: %s", n.Name, s.Status.Message))
 		}
 	}
 	if len(failed) > 0 {
-		return true, r.to(ctx, q, nodes.RequestHealing, func(s *nodes.CycleNodeRequestStatus) {
+		return true, nil, r.to(ctx, q, nodes.RequestHealing, func(s *nodes.CycleNodeRequestStatus) {
 			setStates(s, states)
 			s.Reason = strings.Join(failed, "; ")
 		})
 	}
 	if len(states) > 0 {
-		return true, r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
+		return true, nil, r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
 	}
-	return false, nil
+	return false, waits, nil
 }
 
 // gone reports whether neither instance nor Node exist.
@@ -331,13 +335,22 @@ func (r *Reconciler) cordoning(ctx context.Context, q *nodes.CycleNodeRequest) (
 	return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { change(s); s.Message = message })
 }
 
-// waitingTermination waits until enough nodes are cycled for the next ones.
-func (r *Reconciler) waitingTermination(ctx context.Context, q *nodes.CycleNodeRequest) (string, error) {
+// waitingTermination waits until enough nodes are cycled for the next ones; waits is what these wait for.
+func (r *Reconciler) waitingTermination(ctx context.Context, q *nodes.CycleNodeRequest, waits []string) (string, error) {
 	active := len(inState(q, nodes.NodeCycling))
 	if active == 0 || active <= concurrency(q)/2 && len(inState(q, nodes.NodeAvailable)) > 0 {
 		return "", r.to(ctx, q, nodes.RequestInitialised, nil)
 	}
-	return fmt.Sprintf("waits until %d nodes are drained and terminated", active), nil
+	return untilDone(active, waits), nil
+}
+
+// untilDone says how many nodes are waited for, and what these wait for.
+func untilDone(active int, waits []string) string {
+	message := fmt.Sprintf("waits until %d nodes are drained and terminated", active)
+	if len(waits) > 0 {
+		message += ": " + controller.List(waits)
+	}
+	return message
 }
 
 // finish looks whether the request is Successful: each instance is terminated, its Node is gone, and the groups are

@@ -37,7 +37,7 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 	}
 	v, err := r.look(ctx, q)
 	if errors.Is(err, provider.ErrNotFound) {
-		return "", failf("%v", err)
+		return "", &failure{reason: err.Error(), group: v.missing}
 	} else if err != nil {
 		return "", err
 	}

@@ -122,11 +122,14 @@ func (r *Reconciler) matching(ctx context.Context, ok func(*nodes.CycleNodeReque
 }
 
 // failure ends a request by way of Healing.
-type failure struct{ reason string }
+type failure struct {
+	reason string
+	group  string // the provider does not know it
+}
 
 func (f *failure) Error() string { return f.reason }
 
-func failf(format string, args ...any) error { return &failure{fmt.Sprintf(format, args...)} }
+func failf(format string, args ...any) error { return &failure{reason: fmt.Sprintf(format, args...)} }
 
 // Reconcile makes a step.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -140,6 +143,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case apierrors.IsConflict(err) || ctx.Err() != nil || controller.Ended(q.Status.Phase):
 		return r.Env.Result(ctrl.Result{}, err)
 	case errors.As(err, &failed):
+		if failed.group != "" {
+			q.Status.MissingGroup = failed.group // written with the phase
+		}
 		return r.Env.Result(r.Env.Later(), r.fail(ctx, q, failed.reason))
 	case err != nil:
 		message = err.Error() // the timeouts hold for what cannot be asked or done, too
@@ -333,7 +339,8 @@ func (r *Reconciler) step(ctx context.Context, q *nodes.CycleNodeRequest) (waits
 	case phase == nodes.RequestPending:
 		return r.pending(ctx, q)
 	}
-	if written, err := r.children(ctx, q); written || err != nil {
+	written, children, err := r.children(ctx, q)
+	if written || err != nil {
 		return "", err
 	}
 	switch phase {
@@ -344,7 +351,7 @@ func (r *Reconciler) step(ctx context.Context, q *nodes.CycleNodeRequest) (waits
 	case nodes.RequestCordoningNode:
 		return r.cordoning(ctx, q)
 	}
-	return r.waitingTermination(ctx, q)
+	return r.waitingTermination(ctx, q, children)
 }
 
 func (r *Reconciler) validate(q *nodes.CycleNodeRequest) error {
@@ -363,6 +370,7 @@ type view struct {
 	members map[string]member       // instances in the groups, by provider ID
 	nodes   map[string]*corev1.Node // those that the selector selects, by provider ID
 	unnamed []*corev1.Node          // those without a provider ID
+	missing string                  // the group that could not be read
 }
 
 type member struct {
@@ -376,7 +384,7 @@ func (r *Reconciler) look(ctx context.Context, q *nodes.CycleNodeRequest) (*view
 	for _, name := range groupsOf(q) {
 		g, err := r.Env.Provider.Group(ctx, name)
 		if err != nil {
-			return nil, err
+			return &view{missing: name}, err
 		}
 		v.groups[name] = g
 		for _, i := range g.Instances {

@@ -765,6 +765,13 @@ func TestCycling(t *testing.T) {
 		{name: "a status is made", phase: waiting, want: waiting, states: "a Cycling, b Cycled",
 			message: "waits until 1 nodes are drained and terminated",
 			given:   func(w *world) { w.states("Cycling", "Cycled"); w.detached("a", provider.Running) }},
+		{name: "what a node waits for", phase: waiting, want: waiting,
+			message: "waits until 2 nodes are drained and terminated: node a: one thing, node b: another",
+			given: func(w *world) {
+				w.states("Cycling", "Cycling")
+				w.child("b", nodes.StatusDrainingPods, "another")
+				w.child("a", nodes.StatusTerminatingNode, "one thing")
+			}},
 		{name: "a node is cycled", phase: waiting, want: waiting, states: "a Cycled, b Cycling", given: func(w *world) {
 			w.states("Cycling", "Cycling")
 			w.child("a", nodes.StatusSuccessful, "")
@@ -863,6 +870,12 @@ func TestHealing(t *testing.T) {
 		{name: "what is being cycled is waited for", phase: healing, want: healing,
 			message: "reason; waits until 1 nodes are drained and terminated",
 			given:   func(w *world) { w.states("Cycling", "Available"); w.child("a", nodes.StatusDrainingPods, "") }},
+		{name: "what that waits for", phase: healing, want: healing,
+			message: "reason; waits until 1 nodes are drained and terminated: node a: a pod",
+			given: func(w *world) {
+				w.states("Cycling", "Available")
+				w.child("a", nodes.StatusDrainingPods, "a pod")
+			}},
 		{name: "a node is attached", phase: healing, want: healing, calls: "Attach test:///a",
 			message: "node a is being attached to g",
 			given:   func(w *world) { w.states("Attaching", "Available"); w.detached("a", provider.Running) }},
@@ -901,6 +914,51 @@ func TestHealing(t *testing.T) {
 				w.request.Status.HealingStarted = ago(20 * time.Minute)
 			}},
 	})
+}
+
+// A group that is larger than before is told, however healing ends.
+func TestEnlargedGroups(t *testing.T) {
+	const words = "node group g has now 4 instances, 2 more than when the request began: set its desired capacity to 2 " +
+		"again when these are not needed"
+	for _, tt := range []struct {
+		name     string
+		capacity int
+		late     bool
+		extra    int64
+		message  string
+	}{
+		{"as before", 2, false, 0, "reason"},
+		{"smaller", 1, false, 0, "reason"},
+		{"larger", 4, false, 2, "reason; " + words},
+		{"larger, and not undone", 4, true, 2,
+			"reason; it could not be undone: Healing for more than 20m0s: node a is being detached; " + words},
+	} {
+		w := newWorld(nodes.RequestHealing)
+		w.provider.group.DesiredCapacity = tt.capacity
+		if tt.late {
+			w.states("Attaching", "Available")
+			w.provider.group.Instances[0].State = provider.Detaching
+			w.request.Status.HealingStarted = ago(20 * time.Minute)
+		}
+		if err := w.reconcile(t); err != nil {
+			t.Fatal(err)
+		}
+		if s := w.request.Status; s.Phase != nodes.RequestFailed || s.ExtraInstances != tt.extra ||
+			s.Message != tt.message {
+			t.Errorf("%s: %s, %d more: %s", tt.name, s.Phase, s.ExtraInstances, s.Message)
+		}
+	}
+}
+
+func TestMissingGroup(t *testing.T) {
+	w := newWorld(nodes.RequestPending)
+	w.request.Spec.NodeGroupsList = []string{"h"}
+	if err := w.reconcile(t); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.request.Status; s.Phase != nodes.RequestHealing || s.MissingGroup != "h" {
+		t.Errorf("%+v", s)
+	}
 }
 
 // Only if the request is deleted, statuses that are at work are given up.

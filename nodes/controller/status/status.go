@@ -379,7 +379,7 @@ func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *
 		case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
 			return ctrl.Result{}, fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err) // no answer
 		default:
-			refused = append(refused, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, strings.TrimSpace(err.Error())))
+			refused = append(refused, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, why(err)))
 		}
 	}
 	message := "waits until these pods end: " + names(pods)
@@ -387,6 +387,20 @@ func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *
 		message = "these pods cannot be evicted: " + controller.List(refused)
 	}
 	return r.wait(ctx, s, message)
+}
+
+// why is the text of an API server's refusal, with its causes: they name the PodDisruptionBudget.
+func why(err error) string {
+	texts := []string{strings.TrimSpace(err.Error())}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, c := range status.Status().Details.Causes {
+			if c.Message != "" && !strings.Contains(texts[0], c.Message) {
+				texts = append(texts, c.Message)
+			}
+		}
+	}
+	return strings.Join(texts, " ")
 }
 
 // deleteNode deletes the Node and waits until it is gone.
