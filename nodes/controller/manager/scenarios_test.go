@@ -668,6 +668,86 @@ var scenarios = []struct {
 			t.Errorf("%+v", copied)
 		}
 	}},
+	{"several groups", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		other := &nodes.SimulatedNodeGroup{
+			ObjectMeta: metav1.ObjectMeta{Name: f.namespace + "-b"},
+			Spec: nodes.SimulatedNodeGroupSpec{DesiredCapacity: 1, MaxSize: 10, Template: nodes.SimulatedTemplate{
+				Labels: map[string]string{"group": f.namespace},
+			}},
+		}
+		if err := f.Create(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := f.Delete(context.Background(), other); err != nil {
+				t.Error(err)
+			}
+		})
+		clustertest.Eventually(t, func(context.Context) error {
+			if n := f.readyNow(); n != 3 {
+				return fmt.Errorf("%d of 3 nodes are Ready", n)
+			}
+			return nil
+		})
+		f.start(limits(), false, nil)
+		// One group alone does not have all of the selected nodes.
+		q := f.request("both", func(s *nodes.CycleNodeRequestSpec) {
+			s.NodeGroupsList = []string{f.namespace + "-b", f.namespace, f.namespace + "-b"}
+			s.CycleSettings.Concurrency = 2
+		})
+		f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
+		of := map[string]int{}
+		for _, n := range q.Status.NodesToTerminate {
+			of[n.NodeGroupName]++
+		}
+		if q.Status.Phase != nodes.RequestSuccessful || q.Status.Progress != "3/3" || of[f.namespace] != 2 ||
+			of[f.namespace+"-b"] != 1 || len(q.Status.Groups) != 2 {
+			t.Errorf("%v: %+v", of, q.Status)
+		}
+		if err := f.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
+			t.Fatal(err)
+		}
+		if s := other.Status; s.Started != 2 || s.Ready != 1 || other.Spec.DesiredCapacity != 1 {
+			t.Errorf("%+v", other)
+		}
+	}},
+	{"a namespace is not waited for", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		node := f.nodeNames()[0]
+		f.pod("batch", node, nil)
+		f.start(limits(), false, nil)
+		f.ends(f.request("ignored", func(s *nodes.CycleNodeRequestSpec) {
+			wait(s)
+			s.CycleSettings.IgnoreNamespaces = []string{"elsewhere", f.namespace}
+		}), nodes.RequestSuccessful)
+		if p := f.podNow("batch"); p != nil {
+			t.Errorf("%+v", p)
+		}
+	}},
+	{"pre-termination checks that are skipped", func(t *testing.T) {
+		var asked atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(http.StatusConflict)
+		}))
+		t.Cleanup(server.Close)
+		f := newFixture(t, 1, nil)
+		f.endpoints = []string{server.URL}
+		f.start(limits(), false, nil)
+		check := func(s *nodes.CycleNodeRequestSpec) {
+			s.PreTerminationChecks = []nodes.PreTerminationCheck{{
+				Endpoint: server.URL, HealthCheck: nodes.HealthCheck{Endpoint: server.URL, WaitPeriod: "500ms"},
+			}}
+		}
+		f.ends(f.request("made", check), nodes.RequestFailed)
+		before := asked.Load()
+		q := f.request("skipped", func(s *nodes.CycleNodeRequestSpec) { check(s); s.SkipPreTerminationChecks = true })
+		f.ends(q, nodes.RequestSuccessful)
+		if n := asked.Load(); before == 0 || n != before || len(q.Status.PreTerminationChecks) > 0 {
+			t.Errorf("asked %d times, before %d: %+v", n, before, q.Status)
+		}
+	}},
 	{"health checks", func(t *testing.T) {
 		var healthy, asked atomic.Int64
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
