@@ -276,8 +276,8 @@ func (c *cycling) request(ctx context.Context, groups []string) (*nodes.CycleNod
 	if selector == "" {
 		found, err := c.client.Get(ctx, groupKey(groups[0]))
 		if apierrors.IsNotFound(err) {
-			return nil, &exitError{exitNoGroup, fmt.Errorf("there is no simulated node group %s; for a group of another "+
-				"provider, say which nodes belong to it by their labels: -l pool=%s", groups[0], groups[0])}
+			return nil, &exitError{exitNoGroup, fmt.Errorf("there is no simulated node group %s; for a group of "+
+				"another provider, say which nodes belong to it by their labels: -l pool=%s", groups[0], groups[0])}
 		}
 		if err != nil && !errors.Is(err, objects.ErrNotServed) {
 			return nil, &exitError{exitCannotRun, err}

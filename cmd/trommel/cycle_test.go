@@ -108,8 +108,8 @@ func testCycle(t *testing.T, trommel, name string) {
 	limits := func(protected string) {
 		t.Helper()
 		apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: node-cycling-limits, namespace: trommel-nodes}\n" +
-			"data: {controllers: '" + cyclingAccount + "', namespaces: 'default', maxConcurrency: '2', protectedGroups: '" + protected +
-			"', checkEndpoints: ''}\n")
+			"data: {controllers: '" + cyclingAccount + "', namespaces: 'default', maxConcurrency: '2', " +
+			"protectedGroups: '" + protected + "', checkEndpoints: ''}\n")
 	}
 	// An API server takes policies and their parameters over some time after they are written.
 	eventually := func(want int, text string, args ...string) {

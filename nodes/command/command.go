@@ -112,8 +112,8 @@ func served(named []string, own string) ([]string, error) {
 	}
 	data, err := os.ReadFile(own)
 	if err != nil {
-		return nil, errors.New("outside of a pod, say whose requests are carried out: --namespaces NAMESPACE, or * for " +
-			"those of all namespaces")
+		return nil, errors.New("outside of a pod, say whose requests are carried out: --namespaces NAMESPACE, or * " +
+			"for those of all namespaces")
 	}
 	return []string{strings.TrimSpace(string(data))}, nil
 }

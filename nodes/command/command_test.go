@@ -48,8 +48,8 @@ func TestServed(t *testing.T) {
 		{[]string{"a", "b"}, own, []string{"a", "b"}, ""},
 		{[]string{"*"}, own, nil, ""},
 		{[]string{"a", "*"}, own, nil, "--namespaces a,*: * means all of them"},
-		{nil, own + "-none", nil, "outside of a pod, say whose requests are carried out: --namespaces NAMESPACE, or * " +
-			"for those of all namespaces"},
+		{nil, own + "-none", nil, "outside of a pod, say whose requests are carried out: --namespaces NAMESPACE, or " +
+			"* for those of all namespaces"},
 	} {
 		got, err := served(test.named, test.own)
 		if !slices.Equal(got, test.want) || (err == nil) != (test.err == "") || err != nil && err.Error() != test.err {

@@ -24,9 +24,10 @@ func (e *Env) Pods(ctx context.Context, node string) ([]corev1.Pod, error) {
 	}), nil
 }
 
-// Loss says what would be lost if a pod were evicted, and whether the settings accept that. Empty: nothing. The rules are
-// those of kubectl drain (k8s.io/kubectl/pkg/drain, which would bring kubectl's command line with it): a pod without a
-// controller is not made again, and the data of emptyDir volumes goes with the pod. Nobody misses a pod that has ended.
+// Loss says what would be lost if a pod were evicted, and whether the settings accept that. Empty: nothing. The rules
+// are those of kubectl drain (k8s.io/kubectl/pkg/drain, which would bring kubectl's command line with it): a pod
+// without a controller is not made again, and the data of emptyDir volumes goes with the pod. Nobody misses a pod that
+// has ended.
 func Loss(s *nodes.CycleSettings, p *corev1.Pod) (loss string, accepted bool) {
 	if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return "", true

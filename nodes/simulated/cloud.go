@@ -126,8 +126,8 @@ func (c *cloud) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	return result, err
 }
 
-// onlyConflicts reports whether an error is a conflict, or several. Of joined errors, apierrors.IsConflict sees only the
-// first: what is forbidden beside a conflict would be tried again at once, for ever, and never be told.
+// onlyConflicts reports whether an error is a conflict, or several. Of joined errors, apierrors.IsConflict sees only
+// the first: what is forbidden beside a conflict would be tried again at once, for ever, and never be told.
 func onlyConflicts(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyConflicts(err) })

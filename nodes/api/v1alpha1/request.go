@@ -127,8 +127,8 @@ type CycleSettings struct {
 	// IgnoreNamespaces are namespaces whose pods are not waited for. Only with the method Wait.
 	// +optional
 	IgnoreNamespaces []string `json:"ignoreNamespaces,omitempty"`
-	// Force evicts also pods without a controller, which nothing makes again. Otherwise a node that has such pods is not
-	// drained, as with kubectl drain.
+	// Force evicts also pods without a controller, which nothing makes again. Otherwise a node that has such pods is
+	// not drained, as with kubectl drain.
 	// +optional
 	Force bool `json:"force,omitempty"`
 	// DeleteEmptyDirData evicts also pods that use emptyDir volumes, whose data is lost. Otherwise a node that has such

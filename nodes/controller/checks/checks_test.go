@@ -81,8 +81,9 @@ func TestAllowed(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"*": "", "https://a/b": "", "checks.example": `endpoint "checks.example": it must be http://HOST or https://HOST`,
-		"http://a/?b": `endpoint "http://a/?b": it must be a scheme, a host and perhaps a path`,
+		"*": "", "https://a/b": "",
+		"checks.example": `endpoint "checks.example": it must be http://HOST or https://HOST`,
+		"http://a/?b":    `endpoint "http://a/?b": it must be a scheme, a host and perhaps a path`,
 	} {
 		if err := ParseAllowed([]string{text}); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("%s: %v", text, err)

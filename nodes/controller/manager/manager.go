@@ -32,8 +32,8 @@ type Options struct {
 	Limits controller.Limits
 	// Namespaces whose requests the manager carries out; empty: those of all namespaces.
 	Namespaces []string
-	// CheckEndpoints are URLs that checks may ask, with all below them, beside nodes and pods; "*": all. The controllers
-	// ask them, with what they can reach.
+	// CheckEndpoints are URLs that checks may ask, with all below them, beside nodes and pods; "*": all. The
+	// controllers ask them, with what they can reach.
 	CheckEndpoints []string
 	// Namespace of the lease; needed only for LeaderElection outside of a cluster.
 	Namespace string

@@ -115,7 +115,8 @@ const limitsName = "node-cycling-limits"
 // openLimits are the limits of the tests, which make requests in namespaces of their own.
 func openLimits() map[string]any {
 	return map[string]any{
-		"controllers": accountName, "namespaces": "*", "maxConcurrency": "0", "protectedGroups": "", "checkEndpoints": "*",
+		"controllers": accountName, "namespaces": "*", "maxConcurrency": "0", "protectedGroups": "",
+		"checkEndpoints": "*",
 	}
 }
 

@@ -327,7 +327,8 @@ func TestTokenPolicy(t *testing.T) {
 			p.Spec.Containers[0].Image = "evil"
 		}), onlyLabels},
 		{"a toleration is added", patchPod(func(p *corev1.Pod) {
-			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists})
+			p.Spec.Tolerations = append(p.Spec.Tolerations,
+				corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists})
 		}), onlyLabels},
 		{"an annotation is added", patchPod(func(p *corev1.Pod) { p.Annotations["x"] = "y" }), onlyLabels},
 		{"an annotation is removed", patchPod(func(p *corev1.Pod) { p.Annotations = nil }), onlyLabels},
@@ -336,7 +337,8 @@ func TestTokenPolicy(t *testing.T) {
 			n.Spec.Unschedulable = true
 			n.Annotations[controller.AnnotationCordoned] = "x"
 		}), ""},
-		{"another annotation of a Node", patchNode(ready, func(n *corev1.Node) { n.Annotations["x"] = "y" }), onlyCordon},
+		{"another annotation of a Node", patchNode(ready, func(n *corev1.Node) { n.Annotations["x"] = "y" }),
+			onlyCordon},
 		{"an annotation of a Node is removed", patchNode(ready, func(n *corev1.Node) { n.Annotations = nil }),
 			onlyCordon},
 		{"a Node's label", patchNode(ready, func(n *corev1.Node) { n.Labels["role"] = "control-plane" }), onlyCordon},
@@ -398,10 +400,11 @@ func TestPodSecurity(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(strings.Split(string(data), "\n---\n")[0]), &d); err != nil {
 		t.Fatal(err)
 	}
+	const violates = `violates PodSecurity "restricted`
 	c := as("")
 	pod := func(change func(*corev1.PodSpec)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: "pod-security"}, Spec: d.Spec.Template.Spec}
-		p = p.DeepCopy()
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: "pod-security"}}
+		p.Spec = *d.Spec.Template.Spec.DeepCopy()
 		change(&p.Spec)
 		return p
 	}
@@ -411,8 +414,8 @@ func TestPodSecurity(t *testing.T) {
 		want   string
 	}{
 		{"as it is", func(*corev1.PodSpec) {}, ""},
-		{"without seccomp", func(s *corev1.PodSpec) { s.SecurityContext = nil }, "violates PodSecurity \"restricted"},
-		{"in the host's network", func(s *corev1.PodSpec) { s.HostNetwork = true }, "violates PodSecurity \"restricted"},
+		{"without seccomp", func(s *corev1.PodSpec) { s.SecurityContext = nil }, violates},
+		{"in the host's network", func(s *corev1.PodSpec) { s.HostNetwork = true }, violates},
 	} {
 		if err := answered(c.Create(t.Context(), pod(tt.change), client.DryRunAll), tt.want); err != nil {
 			t.Errorf("%s: %v", tt.name, err)

@@ -30,11 +30,11 @@ import (
 
 var saboteurSeed = flag.Uint64("saboteur.seed", 0, "seed of TestSaboteur (default: the time)")
 
-// TestSaboteur lets a saboteur work against cycles at random: he kills the controllers, which are processes of their own,
-// deletes Nodes, pods and requests, strips finalizers, uses names again, ends instances and makes calls of the provider
-// fail. Whatever he does, each status must be true, nothing may be touched that no request was about, and when he is
-// done, one more request replaces all nodes, and nothing is left. -saboteur.seed does the same steps again, as far as
-// the cluster is as quick.
+// TestSaboteur lets a saboteur work against cycles at random: he kills the controllers, which are processes of their
+// own, deletes Nodes, pods and requests, strips finalizers, uses names again, ends instances and makes calls of the
+// provider fail. Whatever he does, each status must be true, nothing may be touched that no request was about, and when
+// he is done, one more request replaces all nodes, and nothing is left. -saboteur.seed does the same steps again, as
+// far as the cluster is as quick.
 func TestSaboteur(t *testing.T) {
 	steps, seed := 50, *saboteurSeed
 	if long() {
@@ -57,6 +57,7 @@ func TestSaboteur(t *testing.T) {
 	}
 	s.finish()
 	if t.Failed() {
+		s.kill() // it writes its output no more
 		t.Logf("seed %d:\n%s\ncontrollers:\n%s", seed, strings.Join(s.log, "\n"), s.output.String())
 	}
 }
@@ -84,7 +85,8 @@ func newSaboteur(t *testing.T, seed uint64) *saboteur {
 		fixture: newFixture(t, 4, func(g *nodes.SimulatedNodeGroup) { g.Spec.MaxSize = 1000 }),
 		rand:    rand.New(rand.NewPCG(seed, seed)), cloud: must(newProvider(must(shared.RESTConfig("")))),
 		changed:   make(chan struct{}, 1),
-		concerned: map[string]bool{}, ended: map[string]bool{}, nodeless: map[string]bool{}, forgotten: map[string]bool{},
+		concerned: map[string]bool{}, ended: map[string]bool{}, nodeless: map[string]bool{},
+		forgotten: map[string]bool{},
 	}
 	s.seen.mu.Lock()
 	s.seen.began = false // he deletes Nodes himself
@@ -388,8 +390,8 @@ func (s *saboteur) truthful() {
 			_, exists := members[n.ProviderID]
 			over := q.Status.Phase == nodes.RequestSuccessful || n.State == nodes.NodeCycled
 			if over && (exists || all[n.ProviderID] != nil) {
-				s.t.Errorf("request %s (%s): node %s is %s, but its instance %t, its Node %t", q.Name, q.Status.Phase, n.Name,
-					n.State, exists, all[n.ProviderID] != nil)
+				s.t.Errorf("request %s (%s): node %s is %s, but its instance exists: %t, its Node: %t", q.Name,
+					q.Status.Phase, n.Name, n.State, exists, all[n.ProviderID] != nil)
 			}
 		}
 	}

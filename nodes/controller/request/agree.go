@@ -114,9 +114,9 @@ func (r *Reconciler) withoutInstance(
 	return problems, nil
 }
 
-// withoutNode looks after instances in service of which no selected Node is known. One that has no Node at all is waited
-// for; then it is terminated, so that its group replaces it. That is done once for each, only if they are few, and if
-// nothing else is wrong with the groups.
+// withoutNode looks after instances in service of which no selected Node is known. One that has no Node at all is
+// waited for; then it is terminated, so that its group replaces it. That is done once for each, only if they are few,
+// and if nothing else is wrong with the groups.
 func (r *Reconciler) withoutNode(
 	ctx context.Context, q *nodes.CycleNodeRequest, v *view, ids []string, alone bool,
 ) (problems []string, written bool, err error) {
@@ -145,17 +145,19 @@ func (r *Reconciler) withoutNode(
 			problems = append(problems, at+fmt.Sprintf("is node %s, which the selector does not select", name))
 			alone = false
 		case !v.known():
-			problems = append(problems, at+"has no node: it is none of this cluster's groups, or all its nodes are gone")
+			problems = append(problems, at+
+				"has no node: it is none of this cluster's groups, or all its nodes are gone")
 		case slices.Contains(q.Status.Replaced, id):
 			problems = append(problems, at+"has no node, and is being replaced")
 			if err := r.Env.Provider.Terminate(ctx, id); err != nil && !errors.Is(err, provider.ErrNotFound) {
 				return nil, false, err
 			}
 		case !r.Env.Limits.Few(affected, len(v.members)):
-			problems = append(problems, at+"has no node; there are too many of them to be replaced: terminate them, or "+
-				"let their nodes register")
+			problems = append(problems, at+"has no node; there are too many of them to be replaced: terminate them, "+
+				"or let their nodes register")
 		default:
-			problems = append(problems, at+fmt.Sprintf("has no node: it is replaced if none registers within %s", limit))
+			problems = append(problems,
+				at+fmt.Sprintf("has no node: it is replaced if none registers within %s", limit))
 			replace = append(replace, id)
 		}
 	}

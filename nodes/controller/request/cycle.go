@@ -336,7 +336,9 @@ func (r *Reconciler) cordoning(ctx context.Context, q *nodes.CycleNodeRequest) (
 }
 
 // waitingTermination waits until enough nodes are cycled for the next ones; waits is what these wait for.
-func (r *Reconciler) waitingTermination(ctx context.Context, q *nodes.CycleNodeRequest, waits []string) (string, error) {
+func (r *Reconciler) waitingTermination(
+	ctx context.Context, q *nodes.CycleNodeRequest, waits []string,
+) (string, error) {
 	active := len(inState(q, nodes.NodeCycling))
 	if active == 0 || active <= concurrency(q)/2 && len(inState(q, nodes.NodeAvailable)) > 0 {
 		return "", r.to(ctx, q, nodes.RequestInitialised, nil)

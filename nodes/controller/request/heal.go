@@ -105,8 +105,8 @@ func (r *Reconciler) extra(ctx context.Context, q *nodes.CycleNodeRequest) (extr
 		}
 		if more := g.DesiredCapacity - int(record.DesiredCapacity); more > 0 {
 			extra += more
-			each = append(each, fmt.Sprintf("node group %s has now %d instances, %d more than when the request began: set "+
-				"its desired capacity to %d again when these are not needed", g.Name, g.DesiredCapacity, more,
+			each = append(each, fmt.Sprintf("node group %s has now %d instances, %d more than when the request began: "+
+				"set its desired capacity to %d again when these are not needed", g.Name, g.DesiredCapacity, more,
 				record.DesiredCapacity))
 		}
 	}
@@ -125,8 +125,8 @@ func (r *Reconciler) give(ctx context.Context, q *nodes.CycleNodeRequest, reason
 	return r.failed(ctx, q, fmt.Sprintf("%s; it could not be undone: %s", q.Status.Reason, reason), extra, words)
 }
 
-// cyclingNode is the state of a node that has, or may have, a CycleNodeStatus, and what that waits for. If the request is deleted, the status is
-// given up; it decides itself whether it still can be.
+// cyclingNode is the state of a node that has, or may have, a CycleNodeStatus, and what that waits for. If the request
+// is deleted, the status is given up; it decides itself whether it still can be.
 func (r *Reconciler) cyclingNode(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
 	state nodes.NodeState, wait string, err error,
 ) {

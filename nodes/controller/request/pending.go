@@ -100,8 +100,8 @@ func (r *Reconciler) others(ctx context.Context, q *nodes.CycleNodeRequest) ([]*
 	mine := groupsOf(q)
 	for i := range list.Items {
 		o := &list.Items[i]
-		// Nobody may ever carry out a new request of a namespace that these controllers do not serve. If others do, it is
-		// seen when they have begun, or have claimed the nodes.
+		// Nobody may ever carry out a new request of a namespace that these controllers do not serve. If others do, it
+		// is seen when they have begun, or have claimed the nodes.
 		if o.Status.Phase == "" && !r.Env.Serves(o.Namespace) {
 			continue
 		}
@@ -192,7 +192,8 @@ func choose(q *nodes.CycleNodeRequest, v *view) ([]nodes.CycleNodeRequestNode, e
 	return chosen, nil
 }
 
-// drainable looks for pods that draining would lose, before anything is done: as kubectl drain, a request fails at once.
+// drainable looks for pods that draining would lose, before anything is done: as kubectl drain, a request fails at
+// once.
 func (r *Reconciler) drainable(
 	ctx context.Context, q *nodes.CycleNodeRequest, chosen []nodes.CycleNodeRequestNode,
 ) error {

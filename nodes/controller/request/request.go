@@ -25,10 +25,10 @@
 // Pending: a request waits, without timeout, for others of the same groups: for those that have begun, and for those
 // that were made earlier. It claims all Nodes of its groups. Then the Equilibrium timeout limits how long the groups'
 // instances and the selected Nodes may differ; a few Nodes without an instance are deleted, instances that a request
-// detached are attached, and a few that have lost their Nodes are replaced. Initialised: the ScaleUp timeout begins with detaching, and goes on in ScalingUp; the Equilibrium timeout
-// holds for the last look before Successful. Healing: nodes whose pods may still be there are uncordoned and attached;
-// nodes that are being cycled are waited for, if the request is deleted only those that are beyond draining; instances
-// whose Node is gone are terminated.
+// detached are attached, and a few that have lost their Nodes are replaced. Initialised: the ScaleUp timeout begins
+// with detaching, and goes on in ScalingUp; the Equilibrium timeout holds for the last look before Successful. Healing:
+// nodes whose pods may still be there are uncordoned and attached; nodes that are being cycled are waited for, if the
+// request is deleted only those that are beyond draining; instances whose Node is gone are terminated.
 //
 // Each step writes first what it is going to do (NodeState), and does it then, so that a controller that begins again
 // does it again; all of it can be done twice. What was done is taken from the provider and the API server, never from

@@ -614,17 +614,17 @@ func TestInstancesWithoutNode(t *testing.T) {
 			message: "replaces instances that have no node: test:///b",
 			given:   func(w *world) { lose(w, "b"); late(w) }},
 		{name: "something else is wrong, too", phase: pending, want: nodes.RequestHealing,
-			message: "Pending for more than 5m0s: instance test:///b of g has no node: it is replaced if none registers " +
-				"within 5m0s, instance test:///c of g is Starting",
+			message: "Pending for more than 5m0s: instance test:///b of g has no node: it is replaced if none " +
+				"registers within 5m0s, instance test:///c of g is Starting",
 			given: func(w *world) { lose(w, "b"); late(w); w.node("c", provider.Starting) }},
 		{name: "too many", phase: pending, want: pending,
-			message: "instance test:///a of g has no node; there are too many of them to be replaced: terminate them, " +
-				"or let their nodes register, instance test:///b of g has no node; there are too many of them to be " +
-				"replaced: terminate them, or let their nodes register",
+			message: "instance test:///a of g has no node; there are too many of them to be replaced: terminate " +
+				"them, or let their nodes register, instance test:///b of g has no node; there are too many of them " +
+				"to be replaced: terminate them, or let their nodes register",
 			given: func(w *world) { w.node("c", provider.InService); lose(w, "a", "b") }},
 		{name: "one more than was replaced", phase: pending, want: pending,
-			message: "instance test:///b of g has no node; there are too many of them to be replaced: terminate them, " +
-				"or let their nodes register",
+			message: "instance test:///b of g has no node; there are too many of them to be replaced: terminate " +
+				"them, or let their nodes register",
 			given: func(w *world) { lose(w, "b"); w.request.Status.Replaced = []string{id("z")} }},
 		{name: "it was replaced in vain", phase: pending, want: nodes.RequestHealing,
 			message: "Pending for more than 5m0s: instance test:///b of g is Terminating",
@@ -649,7 +649,8 @@ func TestInstancesWithoutNode(t *testing.T) {
 	}
 }
 
-// A Node is not deleted either if it is one of those to be cycled, and still Ready: the provider may look elsewhere now.
+// A Node is not deleted either if it is one of those to be cycled, and still Ready: the provider may look elsewhere
+// now.
 func TestReadyNodesAreNotDeleted(t *testing.T) {
 	walk(t, []step{
 		{name: "before it is detached", phase: nodes.RequestInitialised, want: nodes.RequestInitialised,
@@ -918,8 +919,8 @@ func TestHealing(t *testing.T) {
 
 // A group that is larger than before is told, however healing ends.
 func TestEnlargedGroups(t *testing.T) {
-	const words = "node group g has now 4 instances, 2 more than when the request began: set its desired capacity to 2 " +
-		"again when these are not needed"
+	const words = "node group g has now 4 instances, 2 more than when the request began: set its desired capacity to " +
+		"2 again when these are not needed"
 	for _, tt := range []struct {
 		name     string
 		capacity int

@@ -343,7 +343,8 @@ func (r *Reconciler) removeLabels(
 	return r.Env.Later(), r.to(ctx, s, nodes.StatusDrainingPods, "")
 }
 
-// drain evicts the pods, and goes on when none is left. As kubectl drain, it evicts none if one of them must not be lost.
+// drain evicts the pods, and goes on when none is left. As kubectl drain, it evicts none if one of them must not be
+// lost.
 func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node) (ctrl.Result, error) {
 	pods, err := r.Env.Pods(ctx, node.Name)
 	if err != nil {

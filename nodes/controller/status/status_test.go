@@ -245,8 +245,8 @@ func TestSteps(t *testing.T) {
 				controller.UndrainableAdvice,
 			given: func(w *world) { w.pod("p", func(p *corev1.Pod) { p.OwnerReferences = nil }) }},
 		{name: "a pod without a controller for too long", phase: nodes.StatusDrainingPods, want: nodes.StatusFailed,
-			message: "DrainingPods for more than 3h0m0s: these pods are not evicted: apps/p (no controller would make " +
-				"it again); " + controller.UndrainableAdvice,
+			message: "DrainingPods for more than 3h0m0s: these pods are not evicted: apps/p (no controller would " +
+				"make it again); " + controller.UndrainableAdvice,
 			given: func(w *world) {
 				w.pod("p", func(p *corev1.Pod) { p.OwnerReferences = nil })
 				w.status.Status.StartedTimestamp = ago(limit)
