@@ -42,6 +42,8 @@ type cycleOptions struct {
 	concurrency    int64
 	timeout        time.Duration
 	labelsToRemove []string
+	force          bool
+	emptyDirData   bool
 
 	wait   bool
 	dryRun bool
@@ -60,8 +62,8 @@ func newCycleCommand(s streams) *cobra.Command {
 The cluster needs the controllers of node cycling: see docs/node-cycling.md. Ctrl-C asks whether the request stays;
 without a terminal it does.
 
-Exit codes: 0 all nodes are replaced, 1 the request has failed, 2 usage, 3 the request goes on or was ended by hand,
-4 could not run.`,
+Exit codes: 0 all nodes are replaced, 1 the request has failed, 2 usage, 3 the request goes on or was deleted,
+4 could not run, 5 there is no such node group.`,
 		Example: `  trommel cycle workers -l pool=workers
   trommel cycle workers -l pool=workers --concurrency 2 --node worker-3 --node worker-4
   trommel cycle workers -l pool=workers --dry-run -o yaml
@@ -84,6 +86,9 @@ Exit codes: 0 all nodes are replaced, 1 the request has failed, 2 usage, 3 the r
 		"limit for waiting and draining of one node (default: the controllers', 3h)")
 	f.StringSliceVar(&o.labelsToRemove, "remove-label", nil,
 		"`key` of a label that is removed from pods before they are evicted (may be repeated)")
+	f.BoolVar(&o.force, "force", false, "evict also pods without a controller, which nothing makes again")
+	f.BoolVar(&o.emptyDirData, "delete-emptydir-data", false,
+		"evict also pods that use emptyDir volumes, whose data is lost")
 	f.BoolVar(&o.wait, "wait", true, "follow the request until it has ended")
 	f.BoolVar(&o.dryRun, "dry-run", false,
 		"let the API server check the request, and list the nodes, without cycling them")
@@ -270,6 +275,10 @@ func (c *cycling) request(ctx context.Context, groups []string) (*nodes.CycleNod
 	selector := c.selector
 	if selector == "" {
 		found, err := c.client.Get(ctx, groupKey(groups[0]))
+		if apierrors.IsNotFound(err) {
+			return nil, &exitError{exitNoGroup, fmt.Errorf("there is no simulated node group %s; for a group of "+
+				"another provider, say which nodes belong to it by their labels: -l pool=%s", groups[0], groups[0])}
+		}
 		if err != nil && !errors.Is(err, objects.ErrNotServed) {
 			return nil, &exitError{exitCannotRun, err}
 		}
@@ -290,6 +299,7 @@ func (c *cycling) request(ctx context.Context, groups []string) (*nodes.CycleNod
 			NodeGroupName: groups[0], NodeGroupsList: groups[1:], Selector: *parsed, NodeNames: c.nodes,
 			CycleSettings: nodes.CycleSettings{
 				Method: nodes.Method(c.method), Concurrency: c.concurrency, LabelsToRemove: c.labelsToRemove,
+				Force: c.force, DeleteEmptyDirData: c.emptyDirData,
 			},
 			ValidationOptions: nodes.ValidationOptions{SkipMissingNamedNodes: c.skipMissing},
 		},
@@ -346,11 +356,12 @@ func (c *cycling) follow(ctx context.Context) error {
 	c.console.Show(progress.Event{Type: progress.Title, Text: fmt.Sprintf("cycling nodes: request %s in namespace %s",
 		c.key.Name, c.key.Namespace)})
 	var last nodes.CycleNodeRequestStatus
+	deleted := false
 	err := objects.FollowOne(ctx, c.client, c.key, func(r *nodes.CycleNodeRequest) (bool, error) {
 		if r == nil {
 			return true, &exitError{exitInconclusive, fmt.Errorf("the request %s was deleted", c.key.Name)}
 		}
-		last = r.Status
+		last, deleted = r.Status, r.DeletionTimestamp != nil
 		c.show(&last)
 		return last.Phase == nodes.RequestSuccessful || last.Phase == nodes.RequestFailed, nil
 	})
@@ -361,9 +372,17 @@ func (c *cycling) follow(ctx context.Context) error {
 		return err
 	case err != nil:
 		return &exitError{exitCannotRun, err}
+	case last.Phase == nodes.RequestFailed && deleted:
+		return &exitError{exitInconclusive, fmt.Errorf("the request %s was deleted%s", c.key.Name,
+			strings.TrimPrefix(last.Message, last.Reason))}
+	case last.Phase == nodes.RequestFailed && last.MissingGroup != "":
+		return &exitError{exitNoGroup, fmt.Errorf("the provider knows no node group %s", last.MissingGroup)}
 	case last.Phase == nodes.RequestFailed:
-		return &exitError{exitBug, fmt.Errorf("the request %s has failed: %s", c.key.Name,
-			strings.Trim(last.Reason+": "+last.Message, ": "))}
+		text := last.Message // it begins with the reason
+		if !strings.HasPrefix(text, last.Reason) {
+			text = strings.Trim(last.Reason+": "+text, ": ")
+		}
+		return &exitError{exitBug, fmt.Errorf("the request %s has failed: %s", c.key.Name, text)}
 	}
 	c.console.Close()
 	fmt.Fprintf(c.out, "%d nodes were replaced\n", last.NumNodesCycled)
@@ -390,7 +409,8 @@ func (c *cycling) show(s *nodes.CycleNodeRequestStatus) {
 		c.console.Show(progress.Event{Type: progress.Status, Text: fmt.Sprintf("%d of %d nodes", done, of),
 			Campaign: &progress.CampaignEvent{Done: done, Of: of, Running: current}})
 	}
-	if s.Message != "" && s.Message != c.waiting {
+	ended := s.Phase == nodes.RequestSuccessful || s.Phase == nodes.RequestFailed
+	if s.Message != "" && s.Message != c.waiting && !ended {
 		c.console.Show(progress.Event{Type: progress.Waiting, Text: s.Message})
 	}
 	c.waiting = s.Message

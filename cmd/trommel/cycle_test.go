@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -107,8 +108,8 @@ func testCycle(t *testing.T, trommel, name string) {
 	limits := func(protected string) {
 		t.Helper()
 		apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: node-cycling-limits, namespace: trommel-nodes}\n" +
-			"data: {controllers: '" + cyclingAccount + "', maxConcurrency: '2', protectedGroups: '" + protected +
-			"', checkEndpoints: ''}\n")
+			"data: {controllers: '" + cyclingAccount + "', namespaces: 'default', maxConcurrency: '2', " +
+			"protectedGroups: '" + protected + "', checkEndpoints: ''}\n")
 	}
 	// An API server takes policies and their parameters over some time after they are written.
 	eventually := func(want int, text string, args ...string) {
@@ -129,17 +130,40 @@ func testCycle(t *testing.T, trommel, name string) {
 	eventually(exitUsage, "cycleSettings.concurrency must be 1 to 2", "workers", "--dry-run", "--concurrency", "0")
 	expect(ctx, exitPass, "generateName: workers-", "workers", "--dry-run", "-o", "yaml")
 
-	expect(ctx, exitPass, "2 of 2 nodes replaced", "workers", "--name", "roll")
+	expect(ctx, exitPass, "force: true", "workers", "--dry-run", "-o", "yaml", "--force", "--delete-emptydir-data")
+	expect(ctx, exitNoGroup, "there is no simulated node group nobody", "nobody")
+	expect(ctx, exitNoGroup, "the provider knows no node group nobody", "nobody",
+		"-l", "simulated.nodes.trommel.dev/group=workers", "--name", "nobody")
+
+	if code, out, errs := run(ctx, "workers", "--name", "roll"); code != exitPass ||
+		!strings.Contains(out+errs, "2 of 2 nodes replaced") || strings.Contains(out+errs, "waiting: 2 nodes cycled") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
 	expect(ctx, exitUsage, "already exists", "workers", "--name", "roll")
 	expect(ctx, exitBug, "the request missing has failed", "workers", "--name", "missing", "--node", "workers-0003",
 		"--node", "none")
 
-	// Interrupted, it goes on: new nodes do not become Ready.
+	// New nodes do not become Ready from here on.
 	apply(group(", faults: [{name: never, type: NeverReady}]"))
+	begun := func(r *nodes.CycleNodeRequest) (bool, error) { return r != nil && r.Status.Phase != "", nil }
+	thought := make(chan error, 1)
+	go func() {
+		err := objects.FollowOne(bounded, c, requestKey("default", "rash"), begun)
+		thought <- errors.Join(err, c.Delete(bounded, requestKey("default", "rash"), objects.DeleteOptions{}))
+	}()
+	code, out, errs := run(ctx, "workers", "--name", "rash")
+	if err := <-thought; err != nil {
+		t.Error(err)
+	}
+	if code != exitInconclusive || strings.Count(errs, "the request rash was deleted") != 1 ||
+		strings.Contains(errs, "the request was deleted: ") {
+		t.Errorf("deleted: exit code %d\n%s%s", code, out, errs)
+	}
+
+	// Interrupted, it goes on.
 	interrupted, interrupt := context.WithCancel(ctx)
 	seen := make(chan error, 1)
 	go func() {
-		begun := func(r *nodes.CycleNodeRequest) (bool, error) { return r != nil && r.Status.Phase != "", nil }
 		seen <- objects.FollowOne(bounded, c, requestKey("default", "stuck"), begun)
 		interrupt()
 	}()

@@ -23,6 +23,7 @@ const (
 	exitUsage        = 2 // bad plan or usage
 	exitInconclusive = 3
 	exitCannotRun    = 4
+	exitNoGroup      = 5 // of cycle
 )
 
 // streams are the output streams of a command: results go to out, progress to err.

@@ -21,6 +21,7 @@ import (
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	nodesconfig "github.com/trommel-dev/trommel/nodes/config"
 	"github.com/trommel-dev/trommel/nodes/controller"
+	"github.com/trommel-dev/trommel/nodes/controller/checks"
 	nodesmanager "github.com/trommel-dev/trommel/nodes/controller/manager"
 	"github.com/trommel-dev/trommel/nodes/simulated"
 	"github.com/trommel-dev/trommel/plan"
@@ -96,8 +97,9 @@ func (c *cycleControllers) start(ctx context.Context, to *rest.Config) error {
 			c := kube.Clock(by)
 			return simulated.Add(mgr, simulated.Options{Clock: c, NewQueue: kube.Queue(c)})
 		},
-		Limits: controller.Limits{Poll: 200 * time.Millisecond},
-		Logger: logr.FromSlogHandler(c.logger.Handler()),
+		CheckEndpoints: []string{checks.Any}, // the plan and the machine are the same person's
+		Limits:         controller.Limits{Poll: 200 * time.Millisecond},
+		Logger:         logr.FromSlogHandler(c.logger.Handler()),
 	})
 	if err != nil {
 		return fmt.Errorf("controllers of node cycling: %w", err)

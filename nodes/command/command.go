@@ -2,8 +2,10 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -35,19 +37,23 @@ func New(providers map[string]Provider) *cobra.Command {
 	names := slices.Sorted(maps.Keys(providers))
 	var o manager.Options
 	var name string
+	var namespaces []string
 	limits := calls.Options{Registerer: metrics.Registry}
 	cmd := controllers.Command(&cobra.Command{
 		Use:   "trommel-nodes",
 		Short: "Run the controllers of node cycling (nodes.trommel.dev)",
 		Example: fmt.Sprintf(`  trommel-nodes --provider %[1]s --leader-elect --metrics=:8080
-  trommel-nodes --provider %[1]s --kubeconfig ~/.kube/config`, names[0]),
+  trommel-nodes --provider %[1]s --namespaces ops --kubeconfig ~/.kube/config`, names[0]),
 		PreRunE: func(*cobra.Command, []string) error {
 			if _, ok := providers[name]; !ok {
 				return fmt.Errorf("unknown provider %q (known: %s)", name, strings.Join(names, ", "))
 			}
 			return nil
 		},
-	}, &o.Options, func(to *rest.Config, log logr.Logger) (ctrl.Manager, error) {
+	}, &o.Options, func(to *rest.Config, log logr.Logger) (_ ctrl.Manager, err error) {
+		if o.Namespaces, err = served(namespaces, ownNamespace); err != nil {
+			return nil, err
+		}
 		o.Logger, o.Add = log, providers[name].Add
 		o.Provider = func(mgr ctrl.Manager) (provider.Provider, error) {
 			made, err := providers[name].New(mgr)
@@ -63,7 +69,10 @@ func New(providers map[string]Provider) *cobra.Command {
 	f.Float64Var(&limits.QPS, "provider-qps", 10, "largest number of calls of the provider per second")
 	f.IntVar(&limits.Burst, "provider-burst", 20, "calls of the provider that may be made at once")
 	f.DurationVar(&limits.Timeout, "provider-timeout", time.Minute, "limit of one call of the provider")
-	f.StringSliceVar(&o.Namespaces, "namespaces", nil, "namespaces whose requests are carried out (default: all)")
+	f.StringSliceVar(&namespaces, "namespaces", nil,
+		"namespaces whose requests are carried out; *: all (default: the pod's)")
+	f.StringSliceVar(&o.CheckEndpoints, "check-endpoints", nil,
+		"URLs that checks may ask, with all below them, beside the nodes and pods; *: all (default: none)")
 	f.StringVar(&o.Namespace, "lease-namespace", "", "namespace of the lease (default: the pod's)")
 	l, d := &o.Limits, o.Limits.WithDefaults()
 	f.DurationVar(&l.Equilibrium, "equilibrium-timeout", d.Equilibrium,
@@ -75,7 +84,10 @@ func New(providers map[string]Provider) *cobra.Command {
 		"how long the deletion of a Node and the end of an instance may take")
 	f.DurationVar(&l.Healing, "healing-timeout", d.Healing, "how long healing may fail before a request is Failed")
 	f.DurationVar(&l.Poll, "poll", d.Poll, "time between two looks at what does not tell its changes")
-	f.DurationVar(&l.OrphanAge, "orphan-age", d.OrphanAge, "age from which a Node without an instance is deleted")
+	f.DurationVar(&l.OrphanAge, "orphan-age", d.OrphanAge,
+		"how long a Node without an instance must not have been Ready before it is deleted")
+	f.IntVar(&l.Share, "share", d.Share, "largest part of a group, in percent, that a request deletes or terminates "+
+		"because provider and Kubernetes do not agree; one node it always may")
 	f.DurationVar(&l.CheckTimeout, "check-timeout", d.CheckTimeout, "limit of one HTTP request of a check")
 	for _, name := range names {
 		if add := providers[name].Flags; add != nil {
@@ -83,4 +95,25 @@ func New(providers map[string]Provider) *cobra.Command {
 		}
 	}
 	return cmd
+}
+
+// ownNamespace is where a pod finds its namespace.
+const ownNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// served are the namespaces that a flag names, or else the pod's own; empty: all.
+func served(named []string, own string) ([]string, error) {
+	switch {
+	case slices.Equal(named, []string{"*"}):
+		return nil, nil
+	case slices.Contains(named, "*"):
+		return nil, fmt.Errorf("--namespaces %s: * means all of them", strings.Join(named, ","))
+	case len(named) > 0:
+		return named, nil
+	}
+	data, err := os.ReadFile(own)
+	if err != nil {
+		return nil, errors.New("outside of a pod, say whose requests are carried out: --namespaces NAMESPACE, or * " +
+			"for those of all namespaces")
+	}
+	return []string{strings.TrimSpace(string(data))}, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // The chart and the kustomization install the same.
 func TestChartIsLikeKustomization(t *testing.T) {
-	charttest.Compare(t, "../../install/chart/charts/trommel-nodes", "trommel-nodes", 15)
+	charttest.Compare(t, "../../install/chart/charts/trommel-nodes", "trommel-nodes", 20)
 }
 
 // Its values reach the controllers and the admission policy; another provider has no rights that only simulated groups
@@ -20,7 +20,8 @@ func TestChartValues(t *testing.T) {
 	got := charttest.Render(t, plan.Manifest{
 		Helm: "../../install/chart/charts/trommel-nodes", Release: "x", Namespace: "elsewhere",
 		Values: map[string]any{
-			"provider": "aws", "image": "registry.example/nodes:v1", "args": []any{"--cycling-timeout=1h"},
+			"namespaces": []any{"ops", "platform"},
+			"provider":   "aws", "image": "registry.example/nodes:v1", "args": []any{"--cycling-timeout=1h"},
 			"serviceAccountAnnotations": map[string]any{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/nodes"},
 			"limits": map[string]any{
 				"maxConcurrency": 2, "protectedGroups": []any{"a", "b"},
@@ -33,7 +34,8 @@ func TestChartValues(t *testing.T) {
 		t.Fatalf("no Deployment in %v", got)
 	}
 	text := fmt.Sprint(deployment.Object)
-	for _, want := range []string{"--provider=aws", "--cycling-timeout=1h", "registry.example/nodes:v1"} {
+	for _, want := range []string{"--provider=aws", "--cycling-timeout=1h", "registry.example/nodes:v1",
+		"--namespaces=ops,platform", "--check-endpoints=https://checks.example/"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
 		}
@@ -47,7 +49,7 @@ func TestChartValues(t *testing.T) {
 	}
 	limits := fmt.Sprint(got["ConfigMap elsewhere/node-cycling-limits"].Object["data"])
 	for _, want := range []string{
-		"maxConcurrency:2", "protectedGroups:a,b", "checkEndpoints:https://checks.example/",
+		"namespaces:ops,platform", "maxConcurrency:2", "protectedGroups:a,b", "checkEndpoints:https://checks.example/",
 		"controllers:system:serviceaccount:elsewhere:node-cycling-controllers",
 	} {
 		if !strings.Contains(limits, want) {

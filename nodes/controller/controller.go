@@ -6,6 +6,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -43,8 +44,9 @@ const (
 	// AnnotationClaim has the UID of the request that cycles nodes of the Node's group. It is written with the Node's
 	// version, so that only one of two requests gets it.
 	AnnotationClaim = "nodes.trommel.dev/claimed-by"
-	// AnnotationGroup has the name of the claimed Node's group. With it, a detached instance finds its way back.
-	AnnotationGroup = "nodes.trommel.dev/node-group"
+	// AnnotationDetached has the name of the group from which a request detached the Node's instance. It is written
+	// before that is done, and stays until the instance is in the group again: no other instance is ever attached.
+	AnnotationDetached = "nodes.trommel.dev/detached-from"
 	// AnnotationCordoned has the UID of the request that cordoned the Node. It is not on Nodes that were cordoned
 	// before.
 	AnnotationCordoned = "nodes.trommel.dev/cordoned-by"
@@ -68,8 +70,12 @@ type Limits struct {
 	Healing time.Duration
 	// Poll is the time between two looks at what does not tell its changes; default: 5 seconds.
 	Poll time.Duration
-	// OrphanAge is the age from which a Node whose instance does not exist is deleted; default: 1 minute.
+	// OrphanAge is how long a Node whose instance does not exist must not have been Ready before it is deleted;
+	// default: 1 minute.
 	OrphanAge time.Duration
+	// Share is the largest part of a group, in percent, that one request deletes or terminates because provider and
+	// Kubernetes do not agree; one Node or instance it always may. Default: 10.
+	Share int
 	// CheckTimeout limits one HTTP request of a check; default: 5 seconds.
 	CheckTimeout time.Duration
 }
@@ -85,8 +91,12 @@ func (l Limits) WithDefaults() Limits {
 			*field = value
 		}
 	}
+	l.Share = cmp.Or(l.Share, 10)
 	return l
 }
+
+// Few reports whether n of all are few enough to be an accident of theirs, rather than a mistake of ours.
+func (l Limits) Few(n, all int) bool { return n <= 1 || 100*n <= l.Share*all }
 
 // Env is what a controller works with.
 type Env struct {
@@ -98,6 +108,10 @@ type Env struct {
 	// NewQueue makes the queues of the controllers; nil: the usual ones.
 	NewQueue kube.NewQueue
 	Limits   Limits
+	// Namespaces whose requests are carried out; empty: all.
+	Namespaces []string
+	// CheckEndpoints are URLs that checks may ask beside nodes and pods; see checks.Client.
+	CheckEndpoints []string
 	// Getenv finds the certificates of checks.
 	Getenv func(string) string
 	// PhaseEnded is told how long a request or status ("CycleNodeRequest", "CycleNodeStatus") was in a phase.
@@ -135,6 +149,11 @@ func (e *Env) Result(result ctrl.Result, err error) (ctrl.Result, error) {
 		return controllers.Result(err)
 	}
 	return result, nil
+}
+
+// Serves reports whether requests of the namespace are carried out.
+func (e *Env) Serves(namespace string) bool {
+	return len(e.Namespaces) == 0 || slices.Contains(e.Namespaces, namespace)
 }
 
 // Ended reports whether a request has ended.
@@ -229,12 +248,35 @@ func (e *Env) Instance(ctx context.Context, providerID string) (*provider.Instan
 	return nil, nil
 }
 
+// IsPod reports whether a pod has the IP address.
+func (e *Env) IsPod(ctx context.Context, address string) (bool, error) {
+	var list corev1.PodList
+	err := e.Reader.List(ctx, &list, client.MatchingFields{"status.podIP": address}, client.Limit(1))
+	return len(list.Items) > 0, err
+}
+
 // IsReady reports whether a Node is Ready and not being deleted.
 func IsReady(node *corev1.Node) bool {
 	return node.DeletionTimestamp == nil && slices.ContainsFunc(node.Status.Conditions,
 		func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
+}
+
+// NotReadyFor is how long a Node has not been Ready; zero if it is.
+func (e *Env) NotReadyFor(node *corev1.Node) time.Duration {
+	since := node.CreationTimestamp.Time
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			if c.Status == corev1.ConditionTrue {
+				return 0
+			}
+			if c.LastTransitionTime.After(since) {
+				since = c.LastTransitionTime.Time
+			}
+		}
+	}
+	return e.Clock.Since(since)
 }
 
 // PatchNode changes a Node as it was read; it fails with a conflict if the Node has changed since. It does nothing if
@@ -281,21 +323,39 @@ func release(n *corev1.Node, request types.UID) bool {
 	}
 	if n.Annotations[AnnotationClaim] == string(request) {
 		delete(n.Annotations, AnnotationClaim)
-		delete(n.Annotations, AnnotationGroup)
 		changed = true
 	}
 	return changed
 }
 
-// Claim marks a Node of a group as the request's. The marks of an earlier request, which has ended, are removed.
-func (e *Env) Claim(ctx context.Context, node *corev1.Node, request types.UID, group string) error {
+// MarkDetached says on a Node that its instance is going to be detached from a group by a request.
+func (e *Env) MarkDetached(ctx context.Context, node *corev1.Node, group string) error {
 	return e.PatchNode(ctx, node, func(n *corev1.Node) bool {
-		changed := false
+		changed := n.Annotations[AnnotationDetached] != group
+		n.Annotations[AnnotationDetached] = group
+		return changed
+	})
+}
+
+// Back is Release for a Node whose instance is in its group again.
+func (e *Env) Back(ctx context.Context, node *corev1.Node, request types.UID) error {
+	return e.PatchNode(ctx, node, func(n *corev1.Node) bool {
+		_, changed := n.Annotations[AnnotationDetached]
+		delete(n.Annotations, AnnotationDetached)
+		return release(n, request) || changed
+	})
+}
+
+// Claim marks a Node of a group as the request's. The marks of an earlier request, which has ended, are removed.
+func (e *Env) Claim(ctx context.Context, node *corev1.Node, request types.UID) error {
+	return e.PatchNode(ctx, node, func(n *corev1.Node) bool {
+		_, changed := n.Annotations[AnnotationDetached]
+		delete(n.Annotations, AnnotationDetached)
 		if by := n.Annotations[AnnotationCordoned]; by != "" && by != string(request) {
-			changed = release(n, types.UID(by))
+			changed = release(n, types.UID(by)) || changed
 		}
-		if n.Annotations[AnnotationClaim] != string(request) || n.Annotations[AnnotationGroup] != group {
-			n.Annotations[AnnotationClaim], n.Annotations[AnnotationGroup] = string(request), group
+		if n.Annotations[AnnotationClaim] != string(request) {
+			n.Annotations[AnnotationClaim] = string(request)
 			changed = true
 		}
 		return changed

@@ -123,10 +123,19 @@ func Add(mgr ctrl.Manager, o Options) error {
 // Reconcile carries calls out, and gives the group the instances that it should have.
 func (c *cloud) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := c.reconcile(ctx, req.Name)
-	if apierrors.IsConflict(err) {
+	if onlyConflicts(err) {
 		return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
 	}
 	return result, err
+}
+
+// onlyConflicts reports whether an error is a conflict, or several. Of joined errors, apierrors.IsConflict sees only
+// the first: what is forbidden beside a conflict would be tried again at once, for ever, and never be told.
+func onlyConflicts(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyConflicts(err) })
+	}
+	return apierrors.IsConflict(err)
 }
 
 func (c *cloud) reconcile(ctx context.Context, name string) (ctrl.Result, error) {

@@ -15,7 +15,7 @@ import (
 // +kubebuilder:resource:shortName=cnr,categories=node-cycling
 // +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name=Cycled,type=string,JSONPath=`.status.progress`
-// +kubebuilder:printcolumn:name=Current nodes,type=string,JSONPath=`.status.currentNodes[*].name`
+// +kubebuilder:printcolumn:name=Current nodes,type=string,JSONPath=`.status.currentNodeNames`
 // +kubebuilder:printcolumn:name=Node group,type=string,JSONPath=`.spec.nodeGroupName`,priority=1
 // +kubebuilder:printcolumn:name=Method,type=string,JSONPath=`.spec.cycleSettings.method`,priority=1
 // +kubebuilder:printcolumn:name=Concurrency,type=integer,JSONPath=`.spec.cycleSettings.concurrency`,priority=1
@@ -127,6 +127,14 @@ type CycleSettings struct {
 	// IgnoreNamespaces are namespaces whose pods are not waited for. Only with the method Wait.
 	// +optional
 	IgnoreNamespaces []string `json:"ignoreNamespaces,omitempty"`
+	// Force evicts also pods without a controller, which nothing makes again. Otherwise a node that has such pods is
+	// not drained, as with kubectl drain.
+	// +optional
+	Force bool `json:"force,omitempty"`
+	// DeleteEmptyDirData evicts also pods that use emptyDir volumes, whose data is lost. Otherwise a node that has such
+	// pods is not drained, as with kubectl drain.
+	// +optional
+	DeleteEmptyDirData bool `json:"deleteEmptyDirData,omitempty"`
 	// CyclingTimeout limits the time for waiting and draining of one node. Default: the controller's, 3h.
 	// +optional
 	CyclingTimeout chaos.Duration `json:"cyclingTimeout,omitempty"`
@@ -229,6 +237,9 @@ type CycleNodeRequestStatus struct {
 	// +listType=map
 	// +listMapKey=providerId
 	CurrentNodes []NodeRef `json:"currentNodes,omitempty"`
+	// CurrentNodeNames are their names, for people: kubectl get shows only the first item of a list.
+	// +optional
+	CurrentNodeNames string `json:"currentNodeNames,omitempty"`
 	// NumNodesCycled is the number of nodes that were cycled.
 	// +optional
 	NumNodesCycled int64 `json:"numNodesCycled,omitempty"`
@@ -240,6 +251,18 @@ type CycleNodeRequestStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Groups []GroupRecord `json:"groups,omitempty"`
+	// Replaced are instances without a Node that the request terminates before it begins, so that their groups replace
+	// them.
+	// +optional
+	// +listType=set
+	Replaced []string `json:"replaced,omitempty"`
+	// ExtraInstances is by how many instances the groups are larger than when the request began: a request that fails
+	// attaches the old nodes again, beside the new ones.
+	// +optional
+	ExtraInstances int64 `json:"extraInstances,omitempty"`
+	// MissingGroup is a node group that the provider does not know; the request has failed because of it.
+	// +optional
+	MissingGroup string `json:"missingGroup,omitempty"`
 	// EquilibriumWaitStarted is when the request began to wait until the provider's and Kubernetes' nodes agree.
 	// +optional
 	EquilibriumWaitStarted *metav1.MicroTime `json:"equilibriumWaitStarted,omitempty"`

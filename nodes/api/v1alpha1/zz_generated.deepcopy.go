@@ -164,6 +164,11 @@ func (in *CycleNodeRequestStatus) DeepCopyInto(out *CycleNodeRequestStatus) {
 		*out = make([]GroupRecord, len(*in))
 		copy(*out, *in)
 	}
+	if in.Replaced != nil {
+		in, out := &in.Replaced, &out.Replaced
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.EquilibriumWaitStarted != nil {
 		in, out := &in.EquilibriumWaitStarted, &out.EquilibriumWaitStarted
 		*out = (*in).DeepCopy()

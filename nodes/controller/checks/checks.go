@@ -1,5 +1,6 @@
 // Package checks makes the HTTP requests of health checks and of pre-termination checks. An endpoint belongs to whoever
-// wrote the request, so an answer is believed in little: redirections are not followed, of the body only the first 64
+// wrote the request, so only nodes and pods are asked unless more is allowed, and an answer is believed in little:
+// redirections are not followed, of the body only the first 64
 // KiB are read, each request has a limit of time, proxies are not used, and of what was answered a message says no more
 // than the status code.
 package checks
@@ -12,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,37 +23,13 @@ import (
 
 const maxBody = 64 << 10
 
-var nodeIP = regexp.MustCompile(`\{\{\s*\.NodeIP\s*\}\}`)
-
-// Endpoint fills in a node's address, which may be empty only if the template does not use it.
-func Endpoint(template, address string) (string, error) {
-	if strings.Contains(address, ":") {
-		address = "[" + address + "]" // IPv6
-	}
-	if address == "" && nodeIP.MatchString(template) {
-		return "", fmt.Errorf("endpoint %q: the node has no internal address", template)
-	}
-	text := nodeIP.ReplaceAllLiteralString(template, address)
-	if strings.Contains(text, "{{") {
-		return "", fmt.Errorf("endpoint %q: {{ .NodeIP }} is the only template", template)
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return "", fmt.Errorf("endpoint %q: %w", template, errors.Unwrap(err))
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return "", fmt.Errorf("endpoint %q: it must be http://HOST or https://HOST", template)
-	}
-	return text, nil
-}
-
 // Validate returns all that is wrong with the checks of a request.
-func Validate(spec *nodes.CycleNodeRequestSpec, getenv func(string) string) error {
+func (c Client) Validate(spec *nodes.CycleNodeRequestSpec) error {
 	var errs []error
-	health := func(at string, c *nodes.HealthCheck) {
-		_, err := Endpoint(c.Endpoint, "192.0.2.1")
-		_, err2 := regexp.Compile(c.RegexMatch)
-		_, err3 := tlsConfig(c.TLSConfig, getenv)
+	health := func(at string, check *nodes.HealthCheck) {
+		err := c.possible(check.Endpoint)
+		_, err2 := regexp.Compile(check.RegexMatch)
+		_, err3 := tlsConfig(check.TLSConfig, c.Getenv)
 		for _, err := range []error{err, err2, err3} {
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", at, err))
@@ -64,15 +40,15 @@ func Validate(spec *nodes.CycleNodeRequestSpec, getenv func(string) string) erro
 		health(fmt.Sprintf("healthChecks[%d]", i), &spec.HealthChecks[i])
 	}
 	for i := range spec.PreTerminationChecks {
-		c, at := &spec.PreTerminationChecks[i], fmt.Sprintf("preTerminationChecks[%d]", i)
-		_, err := Endpoint(c.Endpoint, "192.0.2.1")
-		_, err2 := tlsConfig(c.TLSConfig, getenv)
+		check, at := &spec.PreTerminationChecks[i], fmt.Sprintf("preTerminationChecks[%d]", i)
+		err := c.possible(check.Endpoint)
+		_, err2 := tlsConfig(check.TLSConfig, c.Getenv)
 		for _, err := range []error{err, err2} {
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", at, err))
 			}
 		}
-		health(at+".healthCheck", &c.HealthCheck)
+		health(at+".healthCheck", &check.HealthCheck)
 	}
 	return errors.Join(errs...)
 }
@@ -99,6 +75,10 @@ func tlsConfig(c nodes.TLSConfig, getenv func(string) string) (*tls.Config, erro
 type Client struct {
 	Getenv  func(string) string
 	Timeout time.Duration // of one request
+	// Allowed are URLs that may be asked, with all below them, beside nodes and pods; Any: all.
+	Allowed []string
+	// IsPod reports whether a pod has an IP address; nil: none has.
+	IsPod func(ctx context.Context, address string) (bool, error)
 }
 
 // Health makes a health check of the node with this address; nil: it has passed.
@@ -118,7 +98,7 @@ func (c Client) Trigger(ctx context.Context, check *nodes.PreTerminationCheck, a
 func (c Client) do(
 	ctx context.Context, method, template, address string, config nodes.TLSConfig, codes []int32, match *regexp.Regexp,
 ) error {
-	endpoint, err := Endpoint(template, address)
+	endpoint, err := c.allowed(ctx, template, address)
 	if err != nil {
 		return err
 	}

@@ -9,24 +9,28 @@ import (
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 )
 
-// TestColumns is about what kubectl get shows of a request that waits for a pod.
+// TestColumns is about what kubectl get shows of a request that waits for a pod, with another node beside it.
 func TestColumns(t *testing.T) {
-	f := newFixture(t, 1, nil)
+	f := newFixture(t, 2, nil)
 	node := f.nodeNames()[0]
 	pod := f.pod("waited", node, nil)
+	other := f.pod("other", f.nodeNames()[1], nil)
 	f.start(limits(), false, nil)
 	q := f.request("columns", func(s *nodes.CycleNodeRequestSpec) {
 		wait(s)
-		s.CycleSettings.Concurrency = 1
+		s.CycleSettings.Concurrency = 2
 	})
 	s := f.child(q, "waits until these pods end: "+f.namespace+"/waited")
+	second := f.child(q, "waits until these pods end: "+f.namespace+"/other")
 	f.await(q, "told", func(q *nodes.CycleNodeRequest) bool {
-		return q.Status.Phase == nodes.RequestWaitingTermination && q.Status.Message != ""
+		return q.Status.Message == "waits until 2 nodes are drained and terminated: node "+node+": "+
+			s.Status.Message+", node "+second.Spec.Node.Name+": "+second.Status.Message
 	})
 	to, list := must(shared.RESTConfig("")), "/apis/"+nodes.GroupVersion.String()+"/namespaces/"+f.namespace+"/"
 	want := [][]string{
 		{"Name", "Phase", "Cycled", "Current nodes", "Node group+", "Method+", "Concurrency+", "Message", "Age"},
-		{"columns", "WaitingTermination", "0/1", node, f.namespace, "Wait", "1", q.Status.Message, "AGE"},
+		{"columns", "WaitingTermination", "0/2", node + ", " + second.Spec.Node.Name, f.namespace, "Wait", "2",
+			q.Status.Message, "AGE"},
 	}
 	if diff := cmp.Diff(want, clustertest.Table(t, to, list+"cyclenoderequests")); diff != "" {
 		t.Errorf("requests (-want +got)\n%s", diff)
@@ -35,10 +39,13 @@ func TestColumns(t *testing.T) {
 		{"Name", "Node", "Phase", "Provider ID+", "Method+", "Message", "Age"},
 		{s.Name, node, "WaitingPods", s.Spec.Node.ProviderID, "Wait",
 			"waits until these pods end: " + f.namespace + "/waited", "AGE"},
+		{second.Name, second.Spec.Node.Name, "WaitingPods", second.Spec.Node.ProviderID, "Wait",
+			"waits until these pods end: " + f.namespace + "/other", "AGE"},
 	}
 	if diff := cmp.Diff(want, clustertest.Table(t, to, list+"cyclenodestatuses")); diff != "" {
 		t.Errorf("statuses (-want +got)\n%s", diff)
 	}
 	f.delete(pod)
+	f.delete(other)
 	f.ends(q, nodes.RequestSuccessful)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
+	"github.com/trommel-dev/trommel/nodes/controller/checks"
 	"github.com/trommel-dev/trommel/nodes/controller/request"
 	"github.com/trommel-dev/trommel/nodes/controller/status"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -32,6 +33,9 @@ type Options struct {
 	Limits controller.Limits
 	// Namespaces whose requests the manager carries out; empty: those of all namespaces.
 	Namespaces []string
+	// CheckEndpoints are URLs that checks may ask, with all below them, beside nodes and pods; "*": all. The
+	// controllers ask them, with what they can reach.
+	CheckEndpoints []string
 	// Namespace of the lease; needed only for LeaderElection outside of a cluster.
 	Namespace string
 	controllers.Options
@@ -62,6 +66,9 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 }
 
 func (o *Options) add(mgr ctrl.Manager) error {
+	if err := checks.ParseAllowed(o.CheckEndpoints); err != nil {
+		return err
+	}
 	p, err := o.Provider(mgr)
 	if err != nil {
 		return fmt.Errorf("provider: %w", err)
@@ -73,7 +80,7 @@ func (o *Options) add(mgr ctrl.Manager) error {
 	env := &controller.Env{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Provider: p, Events: mgr.GetEventRecorder("node-cycling"),
 		Clock: kube.Clock(o.Clock), NewQueue: kube.Queue(kube.Clock(o.Clock)), Limits: o.Limits.WithDefaults(),
-		Getenv:     os.Getenv,
+		Getenv: os.Getenv, Namespaces: o.Namespaces, CheckEndpoints: o.CheckEndpoints,
 		PhaseEnded: m.phaseEnded, NodesCycled: m.nodesCycled,
 	}
 	for _, add := range []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add} {

@@ -70,8 +70,12 @@ func install() {
 	for _, name := range []string{"namespace", "controllers", "simulated"} {
 		files = append(files, "../../config/rbac/"+name+".yaml")
 	}
+	files = append(files, "../../config/admission/policy.yaml")
 	for _, file := range files {
 		for _, u := range must(objects.Decode(must(os.ReadFile(file)), file)) {
+			if u.GetName() == limitsName {
+				u.Object["data"] = openLimits()
+			}
 			if err := objects.Retry(context.Background(), func(ctx context.Context) error {
 				_, err := c.Apply(ctx, u)
 				return err
@@ -104,6 +108,19 @@ func install() {
 		}
 	}()
 }
+
+// limitsName is the ConfigMap of the admission policies.
+const limitsName = "node-cycling-limits"
+
+// openLimits are the limits of the tests, which make requests in namespaces of their own.
+func openLimits() map[string]any {
+	return map[string]any{
+		"controllers": accountName, "namespaces": "*", "maxConcurrency": "0", "protectedGroups": "",
+		"checkEndpoints": "*",
+	}
+}
+
+const accountName = "system:serviceaccount:trommel-nodes:node-cycling-controllers"
 
 func newScheme() *runtime.Scheme { return must(controllers.Scheme(nodes.AddToScheme)) }
 
@@ -184,7 +201,8 @@ func (f *fixture) start(l controller.Limits, after bool, when func(int, *http.Re
 	mgr, err := New(to, Options{
 		Namespaces: []string{f.namespace}, Limits: l, Logger: logr.Discard(),
 		Options: controllers.Options{LeaderElection: f.elects}, Namespace: "trommel-nodes",
-		Provider: func(mgr ctrl.Manager) (provider.Provider, error) { return newProvider(mgr.GetConfig()) },
+		CheckEndpoints: f.endpoints,
+		Provider:       func(mgr ctrl.Manager) (provider.Provider, error) { return newProvider(mgr.GetConfig()) },
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -215,6 +233,7 @@ type fixture struct {
 	size      int
 	seen      *seen
 	elects    bool // the managers elect a leader
+	endpoints []string
 	// What the requests so far could touch, and how many nodes at a time.
 	selected    map[string]bool
 	concurrency int

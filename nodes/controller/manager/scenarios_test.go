@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,17 +85,36 @@ func (f *fixture) latest(q *nodes.CycleNodeRequest) *nodes.CycleNodeRequest {
 	return q
 }
 
-// pod creates a pod on a node of the group and waits until it runs.
-func (f *fixture) pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
+// podOn is a pod on a node of the group. It has a controller, so that it may be evicted.
+func (f *fixture) podOn(name, node string) *corev1.Pod {
 	f.t.Helper()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "controller"}}
+	err := f.Create(f.t.Context(), owner)
+	if apierrors.IsAlreadyExists(err) {
+		err = f.Get(f.t.Context(), client.ObjectKeyFromObject(owner), owner)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
 	zero := int64(0)
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name, Labels: map[string]string{"app": "x"}},
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.namespace, Name: name, Labels: map[string]string{"app": "x"},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+			},
+		},
 		Spec: corev1.PodSpec{
 			NodeName: node, TerminationGracePeriodSeconds: &zero,
 			Containers: []corev1.Container{{Name: "c", Image: "x"}},
 		},
 	}
+}
+
+// pod creates a pod on a node of the group and waits until it runs.
+func (f *fixture) pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
+	f.t.Helper()
+	p := f.podOn(name, node)
 	if change != nil {
 		change(p)
 	}
@@ -242,7 +262,7 @@ var scenarios = []struct {
 		f := newFixture(t, 1, nil)
 		f.start(limits(), false, nil)
 		q := f.request("invalid", func(s *nodes.CycleNodeRequestSpec) {
-			s.HealthChecks = []nodes.HealthCheck{{Endpoint: "http://{{ .Name }}"}}
+			s.HealthChecks = []nodes.HealthCheck{{Endpoint: "http://{{ .NodeIP }}", RegexMatch: "("}}
 		})
 		f.ends(q, nodes.RequestFailed)
 		q = f.request("unknown", func(s *nodes.CycleNodeRequestSpec) { s.NodeGroupName = "nobody" })
@@ -323,6 +343,50 @@ var scenarios = []struct {
 			t.Errorf("%+v", q.Status)
 		}
 	}},
+	{"pods that would be lost", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		node := f.nodeNames()[0]
+		unmanaged := func(p *corev1.Pod) { p.OwnerReferences = nil }
+		local := func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{
+				Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			}}
+		}
+		f.pod("unmanaged", node, unmanaged)
+		f.pod("local", node, local)
+		f.start(limits(), false, nil)
+		q := f.request("refused", nil)
+		f.ends(q, nodes.RequestFailed)
+		if q.Status.Reason != "these pods would be lost: "+
+			f.namespace+"/local (the data of its emptyDir volumes would be lost), "+
+			f.namespace+"/unmanaged (no controller would make it again); "+controller.UndrainableAdvice ||
+			len(q.Status.NodesToTerminate) > 0 {
+			t.Errorf("%+v", q.Status)
+		}
+		// One that comes while the node is being cycled stops it, too.
+		f.delete(f.podNow("unmanaged"))
+		f.delete(f.podNow("local"))
+		q = f.stopped(limits(), ofRequest, string(nodes.RequestScalingUp), func() *nodes.CycleNodeRequest {
+			return f.request("late", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "2s" })
+		})
+		f.pod("unmanaged", node, unmanaged)
+		f.pod("other", node, nil)
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "DrainingPods for more than 2s: these pods are not evicted: "+
+			f.namespace+"/unmanaged (no controller would make it again)") {
+			t.Error(q.Status.Reason)
+		}
+		for _, name := range []string{"unmanaged", "other"} {
+			if p := f.podNow(name); p == nil || p.DeletionTimestamp != nil {
+				t.Errorf("pod %s was evicted", name)
+			}
+		}
+		f.pod("local", node, local)
+		q = f.request("accepted", func(s *nodes.CycleNodeRequestSpec) {
+			s.CycleSettings.Force, s.CycleSettings.DeleteEmptyDirData = true, true
+		})
+		f.ends(q, nodes.RequestSuccessful)
+	}},
 	{"a pod that is waited for in vain", func(t *testing.T) {
 		f := newFixture(t, 1, nil)
 		f.pod("busy", f.nodeNames()[0], nil)
@@ -336,22 +400,32 @@ var scenarios = []struct {
 	{"a PodDisruptionBudget that never allows", func(t *testing.T) {
 		f := newFixture(t, 1, nil)
 		f.pod("guarded", f.nodeNames()[0], nil)
-		zero := intstr.FromInt32(0)
+		one := intstr.FromInt32(1)
 		if err := f.Create(t.Context(), &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "never"},
 			Spec: policyv1.PodDisruptionBudgetSpec{
-				MaxUnavailable: &zero, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+				MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
 			},
 		}); err != nil {
 			t.Fatal(err)
 		}
 		f.start(limits(), false, nil)
 		q := f.request("guarded", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "5s" })
+		const named = "The disruption budget never needs"
+		f.await(q, "waiting for the PodDisruptionBudget", func(q *nodes.CycleNodeRequest) bool {
+			return q.Status.Phase == nodes.RequestWaitingTermination && strings.Contains(q.Status.Message, named)
+		})
 		f.ends(q, nodes.RequestFailed)
-		if !strings.Contains(q.Status.Reason,
-			"DrainingPods for more than 5s: these pods cannot be evicted: "+f.namespace+"/guarded (") {
+		if !strings.Contains(q.Status.Reason, "DrainingPods for more than 5s: these pods cannot be evicted: "+
+			f.namespace+"/guarded (") || !strings.Contains(q.Status.Reason, named) {
 			t.Error(q.Status.Reason)
 		}
+		// The old node is back, and the new one is there, too.
+		const more = "2 instances, 1 more than when the request began"
+		if q.Status.ExtraInstances != 1 || !strings.Contains(q.Status.Message, more) {
+			t.Errorf("%+v", q.Status)
+		}
+		f.event(q, "GroupEnlarged", more)
 		if p := f.podNow("guarded"); p == nil || p.DeletionTimestamp != nil {
 			t.Error("it was deleted")
 		}
@@ -501,14 +575,177 @@ var scenarios = []struct {
 		f.changeNode(names[0], func(n *corev1.Node) {
 			n.Spec.Unschedulable = true
 			n.Annotations[controller.AnnotationCordoned], n.Annotations[controller.AnnotationClaim] = "gone", "gone"
-			n.Annotations[controller.AnnotationGroup] = f.namespace
+			n.Annotations[controller.AnnotationDetached] = f.namespace
 		})
 		f.start(limits(), false, nil)
 		q := f.request("tidy", some(names[1]))
 		f.ends(q, nodes.RequestSuccessful)
 		f.gone(orphan)
+		f.event(q, "OrphanDeleted", "Node "+orphan.Name+" was deleted: its instance")
 		if g, _, _ := f.now(); g.Spec.DesiredCapacity != 3 || g.Status.Detached != 0 {
 			t.Errorf("%+v", g)
+		}
+	}},
+	{"a machine that no request detached", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		names := f.nodeNames()
+		var n corev1.Node
+		if err := f.Get(t.Context(), client.ObjectKey{Name: names[0]}, &n); err != nil {
+			t.Fatal(err)
+		}
+		// Its instance runs, and the selector selects it, as it would select nodes of the control plane.
+		cloud := must(newProvider(must(shared.RESTConfig(""))))
+		if err := cloud.Detach(t.Context(), f.namespace, n.Spec.ProviderID); err != nil {
+			t.Fatal(err)
+		}
+		f.start(short(func(l *controller.Limits) { l.Equilibrium = 3 * time.Second }), false, nil)
+		q := f.request("wide", nil)
+		f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
+		if q.Status.Phase != nodes.RequestFailed || !strings.Contains(q.Status.Reason, "node "+names[0]+
+			" is selected, but its instance is in none of the groups, and no request has detached it") {
+			t.Errorf("%+v", q.Status)
+		}
+		_, members, list := f.now()
+		if i := members[n.Spec.ProviderID]; i.State != nodes.InstanceRunning || list[n.Spec.ProviderID] == nil {
+			t.Errorf("%+v, %v", i, list[n.Spec.ProviderID])
+		}
+	}},
+	{"an instance that has lost its Node", func(t *testing.T) {
+		f := newFixture(t, 3, nil)
+		lost := f.nodeNames()[0]
+		f.seen.mu.Lock()
+		f.seen.began = false // it is not us
+		f.seen.mu.Unlock()
+		f.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lost}})
+		f.start(short(func(l *controller.Limits) { l.Equilibrium = 2 * time.Second }), false, nil)
+		q := f.request("taken-up", nil)
+		f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
+		for _, id := range q.Status.Replaced {
+			f.selected[id] = true
+		}
+		f.ends(q, nodes.RequestSuccessful)
+		if len(q.Status.Replaced) != 1 || q.Status.Progress != "3/3" {
+			t.Errorf("%+v", q.Status)
+		}
+		f.event(q, "InstanceReplaced", q.Status.Replaced[0])
+	}},
+	{"two instances that have lost their Nodes", func(t *testing.T) {
+		f := newFixture(t, 3, nil)
+		f.seen.mu.Lock()
+		f.seen.began = false // it is not us
+		f.seen.mu.Unlock()
+		for _, name := range f.nodeNames()[:2] {
+			f.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		f.start(short(func(l *controller.Limits) { l.Equilibrium = 2 * time.Second }), false, nil)
+		q := f.request("too-many", nil)
+		f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
+		f.seen.mu.Lock()
+		defer f.seen.mu.Unlock()
+		if q.Status.Phase != nodes.RequestFailed || len(f.seen.terminated) > 0 ||
+			!strings.Contains(q.Status.Reason, "there are too many of them to be replaced") {
+			t.Errorf("%v, %+v", f.seen.terminated, q.Status)
+		}
+	}},
+	{"a request that nobody carries out", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		elsewhere := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "unserved-"}}
+		if err := f.Create(t.Context(), elsewhere); err != nil {
+			t.Fatal(err)
+		}
+		first := f.request("first", nil)
+		copied := &nodes.CycleNodeRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere.Name, Name: "unserved"}, Spec: first.Spec,
+		}
+		if err := f.Create(t.Context(), copied); err != nil {
+			t.Fatal(err)
+		}
+		f.delete(first)
+		f.gone(first)
+		f.start(limits(), false, nil)
+		f.ends(f.request("served", nil), nodes.RequestSuccessful)
+		if copied = f.latest(copied); copied.Status.Phase != "" || len(copied.Finalizers) > 0 {
+			t.Errorf("%+v", copied)
+		}
+	}},
+	{"several groups", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		other := &nodes.SimulatedNodeGroup{
+			ObjectMeta: metav1.ObjectMeta{Name: f.namespace + "-b"},
+			Spec: nodes.SimulatedNodeGroupSpec{DesiredCapacity: 1, MaxSize: 10, Template: nodes.SimulatedTemplate{
+				Labels: map[string]string{"group": f.namespace},
+			}},
+		}
+		if err := f.Create(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := f.Delete(context.Background(), other); err != nil {
+				t.Error(err)
+			}
+		})
+		clustertest.Eventually(t, func(context.Context) error {
+			if n := f.readyNow(); n != 3 {
+				return fmt.Errorf("%d of 3 nodes are Ready", n)
+			}
+			return nil
+		})
+		f.start(limits(), false, nil)
+		// One group alone does not have all of the selected nodes.
+		q := f.request("both", func(s *nodes.CycleNodeRequestSpec) {
+			s.NodeGroupsList = []string{f.namespace + "-b", f.namespace, f.namespace + "-b"}
+			s.CycleSettings.Concurrency = 2
+		})
+		f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
+		of := map[string]int{}
+		for _, n := range q.Status.NodesToTerminate {
+			of[n.NodeGroupName]++
+		}
+		if q.Status.Phase != nodes.RequestSuccessful || q.Status.Progress != "3/3" || of[f.namespace] != 2 ||
+			of[f.namespace+"-b"] != 1 || len(q.Status.Groups) != 2 {
+			t.Errorf("%v: %+v", of, q.Status)
+		}
+		if err := f.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
+			t.Fatal(err)
+		}
+		if s := other.Status; s.Started != 2 || s.Ready != 1 || other.Spec.DesiredCapacity != 1 {
+			t.Errorf("%+v", other)
+		}
+	}},
+	{"a namespace is not waited for", func(t *testing.T) {
+		f := newFixture(t, 1, nil)
+		node := f.nodeNames()[0]
+		f.pod("batch", node, nil)
+		f.start(limits(), false, nil)
+		f.ends(f.request("ignored", func(s *nodes.CycleNodeRequestSpec) {
+			wait(s)
+			s.CycleSettings.IgnoreNamespaces = []string{"elsewhere", f.namespace}
+		}), nodes.RequestSuccessful)
+		if p := f.podNow("batch"); p != nil {
+			t.Errorf("%+v", p)
+		}
+	}},
+	{"pre-termination checks that are skipped", func(t *testing.T) {
+		var asked atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(http.StatusConflict)
+		}))
+		t.Cleanup(server.Close)
+		f := newFixture(t, 1, nil)
+		f.endpoints = []string{server.URL}
+		f.start(limits(), false, nil)
+		check := func(s *nodes.CycleNodeRequestSpec) {
+			s.PreTerminationChecks = []nodes.PreTerminationCheck{{
+				Endpoint: server.URL, HealthCheck: nodes.HealthCheck{Endpoint: server.URL, WaitPeriod: "500ms"},
+			}}
+		}
+		f.ends(f.request("made", check), nodes.RequestFailed)
+		before := asked.Load()
+		q := f.request("skipped", func(s *nodes.CycleNodeRequestSpec) { check(s); s.SkipPreTerminationChecks = true })
+		f.ends(q, nodes.RequestSuccessful)
+		if n := asked.Load(); before == 0 || n != before || len(q.Status.PreTerminationChecks) > 0 {
+			t.Errorf("asked %d times, before %d: %+v", n, before, q.Status)
 		}
 	}},
 	{"health checks", func(t *testing.T) {
@@ -531,8 +768,23 @@ var scenarios = []struct {
 			}
 		}
 		f := newFixture(t, 1, nil)
+		p := f.start(limits(), false, nil)
+		q := f.request("refused", checks("500ms")) // the simulated node's address is this machine's own
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "it is neither the node's address nor a pod's") || asked.Load() > 0 {
+			t.Errorf("asked %d times: %s", asked.Load(), q.Status.Reason)
+		}
+		q = f.request("invalid", func(s *nodes.CycleNodeRequestSpec) {
+			s.HealthChecks = []nodes.HealthCheck{{Endpoint: server.URL}}
+		})
+		f.ends(q, nodes.RequestFailed)
+		if !strings.Contains(q.Status.Reason, "it is neither the node's address nor a pod's") || asked.Load() > 0 {
+			t.Errorf("asked %d times: %s", asked.Load(), q.Status.Reason)
+		}
+		p.stop()
+		f.endpoints = []string{server.URL}
 		f.start(limits(), false, nil)
-		q := f.request("old", checks("500ms"))
+		q = f.request("old", checks("500ms"))
 		f.ends(q, nodes.RequestFailed)
 		if !strings.Contains(q.Status.Reason, "health checks did not pass: node "+f.nodeNames()[0]) {
 			t.Error(q.Status.Reason)
@@ -585,6 +837,7 @@ var scenarios = []struct {
 				HealthCheck: nodes.HealthCheck{Endpoint: server.URL + "/{{ .NodeIP }}/drained", WaitPeriod: "1m"},
 			}}
 		}
+		f.endpoints = []string{server.URL}
 		f.start(limits(), false, nil)
 		q := f.request("checks", check)
 		f.await(q, "told to the nodes", func(q *nodes.CycleNodeRequest) bool {
@@ -647,7 +900,7 @@ var scenarios = []struct {
 		q := f.stopped(limits(), ofRequest, string(nodes.RequestScalingUp), func() *nodes.CycleNodeRequest {
 			return f.request("taken", nil)
 		})
-		if err := f.Create(t.Context(), &nodes.CycleNodeStatus{
+		if err := controllersClient(t).Create(t.Context(), &nodes.CycleNodeStatus{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: f.namespace, Name: controller.StatusName(q, q.Status.NodesToTerminate[0].ProviderID),
 			},
@@ -674,7 +927,7 @@ var scenarios = []struct {
 					Request: "none", RequestUID: "none", Node: controller.RefOf(list[id], f.namespace),
 				},
 			}
-			if err := f.Create(t.Context(), s); err != nil {
+			if err := controllersClient(t).Create(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 			clustertest.Eventually(t, func(ctx context.Context) error {
@@ -788,6 +1041,30 @@ func TestScenarios(t *testing.T) {
 	}
 	check("CycleNodeRequest", walked.requests, texts(request.Transitions))
 	check("CycleNodeStatus", walked.statuses, texts(status.Transitions))
+}
+
+// controllersClient has the rights of the controllers.
+func controllersClient(t testing.TB) client.Client {
+	return must(client.New(account.Config(t), client.Options{Scheme: newScheme()}))
+}
+
+// event waits until an event of a request says something.
+func (f *fixture) event(q *nodes.CycleNodeRequest, reason, note string) {
+	f.t.Helper()
+	clustertest.Eventually(f.t, func(ctx context.Context) error { // events are written in the background
+		var list eventsv1.EventList
+		if err := f.List(ctx, &list, client.InNamespace(q.Namespace)); err != nil {
+			return err
+		}
+		var others []string
+		for _, e := range list.Items {
+			if e.Regarding.UID == q.UID && e.Reason == reason && strings.Contains(e.Note, note) {
+				return nil
+			}
+			others = append(others, e.Reason+": "+e.Note)
+		}
+		return fmt.Errorf("no event %s (%s) among %q", reason, note, others)
+	})
 }
 
 // whole checks that the group has as many nodes as before, and that nothing is left of a request.

@@ -35,42 +35,46 @@ func (r *Reconciler) child(ctx context.Context, q *nodes.CycleNodeRequest, ref *
 }
 
 // children makes the CycleNodeStatuses of nodes that are to be cycled, and takes note of those that have ended. It
-// reports whether it has written something.
-func (r *Reconciler) children(ctx context.Context, q *nodes.CycleNodeRequest) (bool, error) {
+// reports whether it has written something, and what the others wait for.
+func (r *Reconciler) children(ctx context.Context, q *nodes.CycleNodeRequest) (
+	written bool, waits []string, err error,
+) {
 	states := map[string]nodes.NodeState{}
 	var failed []string
 	for _, n := range inState(q, nodes.NodeCycling) {
 		s, err := r.child(ctx, q, &n.NodeRef)
 		if err != nil {
-			return false, err
+			return false, nil, err
 		}
 		switch {
 		case s == nil:
 			gone, err := r.gone(ctx, &n.NodeRef)
 			if err != nil {
-				return false, err
+				return false, nil, err
 			}
 			if gone {
 				states[n.ProviderID] = nodes.NodeCycled // its status was deleted afterwards
 			} else if err := r.create(ctx, q, &n.NodeRef); err != nil {
-				return false, err
+				return false, nil, err
 			}
 		case s.Status.Phase == nodes.StatusSuccessful:
 			states[n.ProviderID] = nodes.NodeCycled
 		case s.Status.Phase == nodes.StatusFailed:
 			failed = append(failed, fmt.Sprintf("node %s: %s", n.Name, s.Status.Message))
+		case s.Status.Message != "":
+			waits = append(waits, fmt.Sprintf("node %s: %s", n.Name, s.Status.Message))
 		}
 	}
 	if len(failed) > 0 {
-		return true, r.to(ctx, q, nodes.RequestHealing, func(s *nodes.CycleNodeRequestStatus) {
+		return true, nil, r.to(ctx, q, nodes.RequestHealing, func(s *nodes.CycleNodeRequestStatus) {
 			setStates(s, states)
 			s.Reason = strings.Join(failed, "; ")
 		})
 	}
 	if len(states) > 0 {
-		return true, r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
+		return true, nil, r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
 	}
-	return false, nil
+	return false, waits, nil
 }
 
 // gone reports whether neither instance nor Node exist.
@@ -121,9 +125,13 @@ func (r *Reconciler) initialised(ctx context.Context, q *nodes.CycleNodeRequest)
 		return "", err
 	}
 	states := map[string]nodes.NodeState{}
+	var strange []string
 	picked := 0
 	for _, n := range available {
 		if _, ok := found[n.ProviderID]; !ok {
+			if node := v.nodes[n.ProviderID]; node != nil && controller.IsReady(node) {
+				strange = append(strange, unknownButReady(node))
+			}
 			states[n.ProviderID] = nodes.NodeMissing
 		} else if active+picked < concurrency(q) {
 			states[n.ProviderID] = nodes.NodeDetaching
@@ -131,6 +139,8 @@ func (r *Reconciler) initialised(ctx context.Context, q *nodes.CycleNodeRequest)
 		}
 	}
 	switch {
+	case len(strange) > 0:
+		return controller.List(strange), nil
 	case len(states) > 0:
 		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 			setStates(s, states)
@@ -142,6 +152,12 @@ func (r *Reconciler) initialised(ctx context.Context, q *nodes.CycleNodeRequest)
 	return r.finish(ctx, q, v)
 }
 
+// unknownButReady says that provider and Kubernetes contradict each other about a Node. It is never deleted: the
+// provider may have been asked at the wrong place.
+func unknownButReady(node *corev1.Node) string {
+	return fmt.Sprintf("node %s is Ready, but the provider knows no instance of it", node.Name)
+}
+
 // detach detaches nodes from their groups.
 func (r *Reconciler) detach(
 	ctx context.Context, q *nodes.CycleNodeRequest, v *view, detaching []nodes.CycleNodeRequestNode,
@@ -150,7 +166,7 @@ func (r *Reconciler) detach(
 	for _, n := range detaching {
 		if node := v.nodes[n.ProviderID]; node != nil {
 			if by := node.Annotations[controller.AnnotationClaim]; by != string(q.UID) {
-				if other, err := r.claimOne(ctx, q, node, n.NodeGroupName); err != nil {
+				if other, err := r.claimOne(ctx, q, node); err != nil {
 					return "", err
 				} else if other != "" {
 					return "", failf("node %s was claimed by request %s", n.Name, other)
@@ -165,6 +181,11 @@ func (r *Reconciler) detach(
 			continue
 		}
 		called = true
+		if node := v.nodes[n.ProviderID]; node != nil {
+			if err := r.Env.MarkDetached(ctx, node, n.NodeGroupName); err != nil {
+				return "", err
+			}
+		}
 		err := r.Env.Provider.Detach(ctx, n.NodeGroupName, n.ProviderID)
 		switch {
 		case errors.Is(err, provider.ErrConflict):
@@ -205,11 +226,9 @@ func (r *Reconciler) detach(
 }
 
 // claimOne claims a Node again whose claim is not ours; it returns the request that has it, if there is one.
-func (r *Reconciler) claimOne(ctx context.Context, q *nodes.CycleNodeRequest, node *corev1.Node, group string) (
-	string, error,
-) {
+func (r *Reconciler) claimOne(ctx context.Context, q *nodes.CycleNodeRequest, node *corev1.Node) (string, error) {
 	v := &view{
-		members: map[string]member{node.Spec.ProviderID: {group: group}},
+		members: map[string]member{node.Spec.ProviderID: {}},
 		nodes:   map[string]*corev1.Node{node.Spec.ProviderID: node},
 	}
 	other, err := r.claim(ctx, q, v)
@@ -316,13 +335,24 @@ func (r *Reconciler) cordoning(ctx context.Context, q *nodes.CycleNodeRequest) (
 	return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { change(s); s.Message = message })
 }
 
-// waitingTermination waits until enough nodes are cycled for the next ones.
-func (r *Reconciler) waitingTermination(ctx context.Context, q *nodes.CycleNodeRequest) (string, error) {
+// waitingTermination waits until enough nodes are cycled for the next ones; waits is what these wait for.
+func (r *Reconciler) waitingTermination(
+	ctx context.Context, q *nodes.CycleNodeRequest, waits []string,
+) (string, error) {
 	active := len(inState(q, nodes.NodeCycling))
 	if active == 0 || active <= concurrency(q)/2 && len(inState(q, nodes.NodeAvailable)) > 0 {
 		return "", r.to(ctx, q, nodes.RequestInitialised, nil)
 	}
-	return fmt.Sprintf("waits until %d nodes are drained and terminated", active), nil
+	return untilDone(active, waits), nil
+}
+
+// untilDone says how many nodes are waited for, and what these wait for.
+func untilDone(active int, waits []string) string {
+	message := fmt.Sprintf("waits until %d nodes are drained and terminated", active)
+	if len(waits) > 0 {
+		message += ": " + controller.List(waits)
+	}
+	return message
 }
 
 // finish looks whether the request is Successful: each instance is terminated, its Node is gone, and the groups are
@@ -345,7 +375,11 @@ func (r *Reconciler) finish(ctx context.Context, q *nodes.CycleNodeRequest, v *v
 		if node == nil {
 			node = v.nodes[n.ProviderID]
 		}
-		if node == nil {
+		switch {
+		case node == nil:
+			continue
+		case controller.IsReady(node):
+			problems = append(problems, unknownButReady(node))
 			continue
 		}
 		problems = append(problems, fmt.Sprintf("Node %s still exists", node.Name))

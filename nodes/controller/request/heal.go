@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/trommel-dev/trommel/internal/controllers"
@@ -20,14 +21,17 @@ func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (strin
 	for _, n := range inState(q, nodes.NodeDetaching, nodes.NodeDetached) {
 		states[n.ProviderID] = nodes.NodeAttaching
 	}
-	active := 0
+	active, busy := 0, []string(nil)
 	for _, n := range inState(q, nodes.NodeCycling) {
-		state, err := r.cyclingNode(ctx, q, &n.NodeRef)
+		state, wait, err := r.cyclingNode(ctx, q, &n.NodeRef)
 		if err != nil {
 			return "", err
 		}
 		if state == nodes.NodeCycling {
 			active++
+			if wait != "" {
+				busy = append(busy, fmt.Sprintf("node %s: %s", n.Name, wait))
+			}
 		} else {
 			states[n.ProviderID] = state
 		}
@@ -58,15 +62,55 @@ func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (strin
 		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
 	case active > 0:
 		// They have timeouts of their own.
-		return "", r.say(ctx, q, fmt.Sprintf(
-			"%s; waits until %d nodes are drained and terminated", q.Status.Reason, active))
+		return "", r.say(ctx, q, q.Status.Reason+"; "+untilDone(active, busy))
 	case len(waits) > 0:
 		return controller.List(waits), nil
 	}
 	if err := r.releaseAll(ctx, q); err != nil {
 		return "", err
 	}
-	return "", r.to(ctx, q, nodes.RequestFailed, nil)
+	extra, words, err := r.extra(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	return "", r.failed(ctx, q, q.Status.Reason, extra, words)
+}
+
+// failed ends a request as Failed.
+func (r *Reconciler) failed(
+	ctx context.Context, q *nodes.CycleNodeRequest, reason string, extra int, words string,
+) error {
+	err := r.to(ctx, q, nodes.RequestFailed, func(s *nodes.CycleNodeRequestStatus) {
+		s.Reason, s.ExtraInstances = reason, int64(extra)
+		if words != "" {
+			s.Message = reason + "; " + words
+		}
+	})
+	if err == nil && words != "" {
+		r.Env.Events.Eventf(q, nil, corev1.EventTypeWarning, "GroupEnlarged", "Cycle", "%s", words)
+	}
+	return err
+}
+
+// extra is by how many instances the groups are larger than when the request began, and what a person can do about it:
+// attaching increases a group's desired capacity, and only a person knows which instances are needed.
+func (r *Reconciler) extra(ctx context.Context, q *nodes.CycleNodeRequest) (extra int, words string, err error) {
+	var each []string
+	for _, record := range q.Status.Groups {
+		g, err := r.Env.Provider.Group(ctx, record.Name)
+		if errors.Is(err, provider.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return 0, "", err
+		}
+		if more := g.DesiredCapacity - int(record.DesiredCapacity); more > 0 {
+			extra += more
+			each = append(each, fmt.Sprintf("node group %s has now %d instances, %d more than when the request began: "+
+				"set its desired capacity to %d again when these are not needed", g.Name, g.DesiredCapacity, more,
+				record.DesiredCapacity))
+		}
+	}
+	return extra, controller.List(each), nil
 }
 
 // give ends a request that cannot be healed in time. The reason tells a person what is left to do.
@@ -74,31 +118,33 @@ func (r *Reconciler) give(ctx context.Context, q *nodes.CycleNodeRequest, reason
 	if err := r.releaseAll(ctx, q); err != nil {
 		return err
 	}
-	return r.to(ctx, q, nodes.RequestFailed, func(s *nodes.CycleNodeRequestStatus) {
-		s.Reason = fmt.Sprintf("%s; it could not be undone: %s", s.Reason, reason)
-	})
+	extra, words, err := r.extra(ctx, q)
+	if err != nil {
+		extra, words = 0, "" // what cannot be asked cannot be said
+	}
+	return r.failed(ctx, q, fmt.Sprintf("%s; it could not be undone: %s", q.Status.Reason, reason), extra, words)
 }
 
-// cyclingNode is the state of a node that has, or may have, a CycleNodeStatus. If the request is deleted, the status is
-// given up; it decides itself whether it still can be.
+// cyclingNode is the state of a node that has, or may have, a CycleNodeStatus, and what that waits for. If the request
+// is deleted, the status is given up; it decides itself whether it still can be.
 func (r *Reconciler) cyclingNode(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
-	nodes.NodeState, error,
+	state nodes.NodeState, wait string, err error,
 ) {
 	s, err := r.child(ctx, q, ref)
 	if failed := (*failure)(nil); errors.As(err, &failed) {
-		return nodes.NodeAttaching, nil // someone else's
+		return nodes.NodeAttaching, "", nil // someone else's
 	} else if err != nil {
-		return "", err
+		return "", "", err
 	}
 	switch {
 	case s != nil && s.Status.Phase == nodes.StatusSuccessful:
-		return nodes.NodeCycled, nil
+		return nodes.NodeCycled, "", nil
 	case s == nil || s.Status.Phase == nodes.StatusFailed:
-		return nodes.NodeAttaching, nil
+		return nodes.NodeAttaching, "", nil
 	case q.DeletionTimestamp != nil:
-		return nodes.NodeCycling, r.abort(ctx, s)
+		return nodes.NodeCycling, s.Status.Message, r.abort(ctx, s)
 	}
-	return nodes.NodeCycling, nil
+	return nodes.NodeCycling, s.Status.Message, nil
 }
 
 // abort asks for the end of a CycleNodeStatus.
@@ -131,8 +177,11 @@ func (r *Reconciler) undo(ctx context.Context, q *nodes.CycleNodeRequest, ref *n
 		return "", "", err
 	}
 	if instance == nil {
-		if node == nil {
+		switch {
+		case node == nil:
 			return nodes.NodeCycled, "", nil
+		case controller.IsReady(node):
+			return "", unknownButReady(node), nil
 		}
 		return "", fmt.Sprintf("Node %s still exists", ref.Name), r.deleteNode(ctx, node)
 	}
@@ -158,7 +207,7 @@ func (r *Reconciler) undo(ctx context.Context, q *nodes.CycleNodeRequest, ref *n
 		return "", fmt.Sprintf("node %s is being attached to %s", ref.Name, ref.NodeGroupName), nil
 	}
 	if node != nil {
-		if err := r.Env.Release(ctx, node, q.UID); err != nil {
+		if err := r.Env.Back(ctx, node, q.UID); err != nil {
 			return "", "", err
 		}
 	}

@@ -55,7 +55,7 @@ func (r *Reconciler) healthy(ctx context.Context, q *nodes.CycleNodeRequest, at 
 			}
 			check := &q.Spec.HealthChecks[i]
 			g.Go(func() error {
-				err := r.checks.Health(ctx, check, ref.PrivateIP)
+				err := r.checks().Health(ctx, check, ref.PrivateIP)
 				mu.Lock()
 				defer mu.Unlock()
 				if state.Checks[i] = err == nil; err == nil {
@@ -136,12 +136,12 @@ func (r *Reconciler) mayEnd(
 				}
 				err := error(nil)
 				if s.Trigger == nil {
-					if err = r.checks.Trigger(ctx, check, n.PrivateIP); err == nil {
+					if err = r.checks().Trigger(ctx, check, n.PrivateIP); err == nil {
 						s.Trigger = r.Env.Now()
 					}
 				}
 				if err == nil {
-					err = r.checks.Health(ctx, &check.HealthCheck, n.PrivateIP)
+					err = r.checks().Health(ctx, &check.HealthCheck, n.PrivateIP)
 					s.Check = err == nil
 				}
 				if err != nil && r.Env.Over(since, waitPeriod(&check.HealthCheck)) {

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
@@ -38,12 +37,12 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 	}
 	v, err := r.look(ctx, q)
 	if errors.Is(err, provider.ErrNotFound) {
-		return "", failf("%v", err)
+		return "", &failure{reason: err.Error(), group: v.missing}
 	} else if err != nil {
 		return "", err
 	}
-	problems, err := r.disagreements(ctx, q, v)
-	if err != nil {
+	problems, written, err := r.disagreements(ctx, q, v)
+	if written || err != nil {
 		return "", err
 	}
 	if len(problems) > 0 {
@@ -59,6 +58,9 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 	}
 	chosen, err := choose(q, v)
 	if err != nil {
+		return "", err
+	}
+	if err := r.drainable(ctx, q, chosen); err != nil {
 		return "", err
 	}
 	if done, err := r.oldHealthy(ctx, q, chosen); !done || err != nil {
@@ -98,6 +100,11 @@ func (r *Reconciler) others(ctx context.Context, q *nodes.CycleNodeRequest) ([]*
 	mine := groupsOf(q)
 	for i := range list.Items {
 		o := &list.Items[i]
+		// Nobody may ever carry out a new request of a namespace that these controllers do not serve. If others do, it
+		// is seen when they have begun, or have claimed the nodes.
+		if o.Status.Phase == "" && !r.Env.Serves(o.Namespace) {
+			continue
+		}
 		if o.UID != q.UID && !controller.Ended(o.Status.Phase) && slices.ContainsFunc(groupsOf(o), func(g string) bool {
 			return slices.Contains(mine, g)
 		}) {
@@ -123,93 +130,15 @@ func earlier(a, b *nodes.CycleNodeRequest) bool {
 // waitFor waits for another request. No timeout runs meanwhile.
 func (r *Reconciler) waitFor(ctx context.Context, q, other *nodes.CycleNodeRequest) (string, error) {
 	message := fmt.Sprintf("waits for request %s/%s of the same node group", other.Namespace, other.Name)
+	if !r.Env.Serves(other.Namespace) {
+		message += ", in a namespace that these controllers do not serve"
+	}
 	if q.Status.EquilibriumWaitStarted == nil && q.Status.Message == message {
 		return "", nil
 	}
 	return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 		s.EquilibriumWaitStarted, s.Message = nil, message
 	})
-}
-
-// disagreements says in what the instances of the groups and the selected nodes differ. It deletes Nodes whose instance
-// does not exist, and attaches instances that were detached.
-func (r *Reconciler) disagreements(ctx context.Context, q *nodes.CycleNodeRequest, v *view) ([]string, error) {
-	var problems []string
-	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for _, id := range sorted(v.members) {
-		i := v.members[id]
-		switch {
-		case i.State != provider.InService:
-			add("instance %s of %s is %s", id, i.group, i.State)
-		case v.nodes[id] == nil:
-			add("instance %s of %s has no node that the selector selects", id, i.group)
-		}
-	}
-	for _, n := range v.unnamed {
-		add("node %s has no provider ID", n.Name)
-	}
-	var strange []string
-	for _, id := range sorted(v.nodes) {
-		if _, ok := v.members[id]; !ok {
-			strange = append(strange, id)
-		}
-	}
-	found, err := r.existing(ctx, strange)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range strange {
-		node := v.nodes[id]
-		i, exists := found[id]
-		switch {
-		case !exists:
-			add("node %s has no instance", node.Name)
-			if strings.HasPrefix(id, r.Env.Provider.Name()+"://") && node.DeletionTimestamp == nil &&
-				r.Env.Clock.Since(node.CreationTimestamp.Time) >= r.Env.Limits.OrphanAge {
-				err := r.Env.Client.Delete(ctx, node,
-					client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
-				if client.IgnoreNotFound(err) != nil {
-					return nil, err
-				}
-			}
-		case i.State != provider.Running:
-			add("node %s is selected, but its instance is in none of the groups, and %s", node.Name, i.State)
-		default:
-			message, err := r.attachAgain(ctx, q, node)
-			if err != nil {
-				return nil, err
-			}
-			add("%s", message)
-		}
-	}
-	return problems, nil
-}
-
-// attachAgain attaches a detached instance, unless another request is at it.
-func (r *Reconciler) attachAgain(ctx context.Context, q *nodes.CycleNodeRequest, node *corev1.Node) (string, error) {
-	if by := types.UID(node.Annotations[controller.AnnotationClaim]); by != "" && by != q.UID {
-		holder, err := r.holder(ctx, by)
-		if err != nil {
-			return "", err
-		}
-		if holder != nil {
-			return fmt.Sprintf(
-				"node %s is being cycled by request %s/%s", node.Name, holder.Namespace, holder.Name), nil
-		}
-	}
-	groups := groupsOf(q)
-	group := node.Annotations[controller.AnnotationGroup]
-	if !slices.Contains(groups, group) {
-		if group != "" || len(groups) > 1 {
-			return fmt.Sprintf("node %s is detached, and it is not known from which of the groups", node.Name), nil
-		}
-		group = groups[0]
-	}
-	err := r.Env.Provider.Attach(ctx, group, node.Spec.ProviderID)
-	if errors.Is(err, provider.ErrConflict) {
-		return fmt.Sprintf("node %s is detached: %v", node.Name, err), nil
-	}
-	return fmt.Sprintf("node %s was detached, and is being attached to %s", node.Name, group), err
 }
 
 // holder finds the request of a claim; nil: it has ended, so that the claim is void.
@@ -236,7 +165,7 @@ func (r *Reconciler) claim(ctx context.Context, q *nodes.CycleNodeRequest, v *vi
 				return other, err
 			}
 		}
-		if err := r.Env.Claim(ctx, v.nodes[id], q.UID, v.members[id].group); err != nil {
+		if err := r.Env.Claim(ctx, v.nodes[id], q.UID); err != nil {
 			return nil, err
 		}
 	}
@@ -261,6 +190,32 @@ func choose(q *nodes.CycleNodeRequest, v *view) ([]nodes.CycleNodeRequestNode, e
 	}
 	slices.SortFunc(chosen, func(a, b nodes.CycleNodeRequestNode) int { return strings.Compare(a.Name, b.Name) })
 	return chosen, nil
+}
+
+// drainable looks for pods that draining would lose, before anything is done: as kubectl drain, a request fails at
+// once.
+func (r *Reconciler) drainable(
+	ctx context.Context, q *nodes.CycleNodeRequest, chosen []nodes.CycleNodeRequestNode,
+) error {
+	settings := &q.Spec.CycleSettings
+	if settings.Force && settings.DeleteEmptyDirData {
+		return nil
+	}
+	var lost []string
+	for _, n := range chosen {
+		pods, err := r.Env.Pods(ctx, n.Name)
+		if err != nil {
+			return err
+		}
+		if settings.Method == nodes.MethodWait { // the others end by themselves
+			pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return controller.WaitedFor(settings, &p) })
+		}
+		lost = append(lost, controller.Undrainable(settings, pods)...)
+	}
+	if len(lost) > 0 {
+		return failf("these pods would be lost: %s; %s", controller.List(lost), controller.UndrainableAdvice)
+	}
+	return nil
 }
 
 // oldHealthy makes the health checks of the nodes that are to be cycled, and reports whether all have passed.

@@ -24,11 +24,11 @@
 //
 // Pending: a request waits, without timeout, for others of the same groups: for those that have begun, and for those
 // that were made earlier. It claims all Nodes of its groups. Then the Equilibrium timeout limits how long the groups'
-// instances and the selected Nodes may differ; Nodes without an instance are deleted, and detached instances are
-// attached. Initialised: the ScaleUp timeout begins with detaching, and goes on in ScalingUp; the Equilibrium timeout
-// holds for the last look before Successful. Healing: nodes whose pods may still be there are uncordoned and attached;
-// nodes that are being cycled are waited for, if the request is deleted only those that are beyond draining; instances
-// whose Node is gone are terminated.
+// instances and the selected Nodes may differ; a few Nodes without an instance are deleted, instances that a request
+// detached are attached, and a few that have lost their Nodes are replaced. Initialised: the ScaleUp timeout begins
+// with detaching, and goes on in ScalingUp; the Equilibrium timeout holds for the last look before Successful. Healing:
+// nodes whose pods may still be there are uncordoned and attached; nodes that are being cycled are waited for, if the
+// request is deleted only those that are beyond draining; instances whose Node is gone are terminated.
 //
 // Each step writes first what it is going to do (NodeState), and does it then, so that a controller that begins again
 // does it again; all of it can be done twice. What was done is taken from the provider and the API server, never from
@@ -73,14 +73,18 @@ var Transitions = map[nodes.RequestPhase][]nodes.RequestPhase{
 }
 
 // Reconciler is the controller.
-type Reconciler struct {
-	Env    *controller.Env
-	checks checks.Client
+type Reconciler struct{ Env *controller.Env }
+
+// checks makes the HTTP requests of checks.
+func (r *Reconciler) checks() checks.Client {
+	return checks.Client{
+		Getenv: r.Env.Getenv, Timeout: r.Env.Limits.CheckTimeout, Allowed: r.Env.CheckEndpoints, IsPod: r.Env.IsPod,
+	}
 }
 
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
-	r := &Reconciler{env, checks.Client{Getenv: env.Getenv, Timeout: env.Limits.CheckTimeout}}
+	r := &Reconciler{Env: env}
 	return ctrl.NewControllerManagedBy(mgr).Named("cyclenoderequest").
 		For(&nodes.CycleNodeRequest{}, builder.WithPredicates(controller.MoreThanMessages)).
 		Owns(&nodes.CycleNodeStatus{}, builder.WithPredicates(controller.MoreThanMessages)).
@@ -119,11 +123,14 @@ func (r *Reconciler) matching(ctx context.Context, ok func(*nodes.CycleNodeReque
 }
 
 // failure ends a request by way of Healing.
-type failure struct{ reason string }
+type failure struct {
+	reason string
+	group  string // the provider does not know it
+}
 
 func (f *failure) Error() string { return f.reason }
 
-func failf(format string, args ...any) error { return &failure{fmt.Sprintf(format, args...)} }
+func failf(format string, args ...any) error { return &failure{reason: fmt.Sprintf(format, args...)} }
 
 // Reconcile makes a step.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -137,6 +144,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case apierrors.IsConflict(err) || ctx.Err() != nil || controller.Ended(q.Status.Phase):
 		return r.Env.Result(ctrl.Result{}, err)
 	case errors.As(err, &failed):
+		if failed.group != "" {
+			q.Status.MissingGroup = failed.group // written with the phase
+		}
 		return r.Env.Result(r.Env.Later(), r.fail(ctx, q, failed.reason))
 	case err != nil:
 		message = err.Error() // the timeouts hold for what cannot be asked or done, too
@@ -206,6 +216,11 @@ func (r *Reconciler) write(
 			cycled++
 		}
 	}
+	var names []string
+	for _, n := range changed.Status.CurrentNodes {
+		names = append(names, n.Name)
+	}
+	changed.Status.CurrentNodeNames = controller.List(names)
 	before := q.Status.NumNodesCycled
 	changed.Status.NumNodesCycled = int64(cycled)
 	changed.Status.ActiveChildren = int64(len(inState(changed, nodes.NodeCycling)))
@@ -325,7 +340,8 @@ func (r *Reconciler) step(ctx context.Context, q *nodes.CycleNodeRequest) (waits
 	case phase == nodes.RequestPending:
 		return r.pending(ctx, q)
 	}
-	if written, err := r.children(ctx, q); written || err != nil {
+	written, children, err := r.children(ctx, q)
+	if written || err != nil {
 		return "", err
 	}
 	switch phase {
@@ -336,14 +352,14 @@ func (r *Reconciler) step(ctx context.Context, q *nodes.CycleNodeRequest) (waits
 	case nodes.RequestCordoningNode:
 		return r.cordoning(ctx, q)
 	}
-	return r.waitingTermination(ctx, q)
+	return r.waitingTermination(ctx, q, children)
 }
 
 func (r *Reconciler) validate(q *nodes.CycleNodeRequest) error {
 	if _, err := metav1.LabelSelectorAsSelector(&q.Spec.Selector); err != nil {
 		return failf("selector: %v", err)
 	}
-	if err := checks.Validate(&q.Spec, r.Env.Getenv); err != nil {
+	if err := r.checks().Validate(&q.Spec); err != nil {
 		return failf("%v", err)
 	}
 	return nil
@@ -355,6 +371,7 @@ type view struct {
 	members map[string]member       // instances in the groups, by provider ID
 	nodes   map[string]*corev1.Node // those that the selector selects, by provider ID
 	unnamed []*corev1.Node          // those without a provider ID
+	missing string                  // the group that could not be read
 }
 
 type member struct {
@@ -368,7 +385,7 @@ func (r *Reconciler) look(ctx context.Context, q *nodes.CycleNodeRequest) (*view
 	for _, name := range groupsOf(q) {
 		g, err := r.Env.Provider.Group(ctx, name)
 		if err != nil {
-			return nil, err
+			return &view{missing: name}, err
 		}
 		v.groups[name] = g
 		for _, i := range g.Instances {

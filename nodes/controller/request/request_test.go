@@ -98,10 +98,14 @@ func (p *scripted) Attach(_ context.Context, _, id string) error {
 }
 
 func (p *scripted) Terminate(_ context.Context, id string) error {
-	i, err := p.move("Terminate", id, &p.loose)
+	list := &p.loose
+	if slices.ContainsFunc(p.group.Instances, func(i provider.Instance) bool { return i.ProviderID == id }) {
+		list = &p.group.Instances
+	}
+	i, err := p.move("Terminate", id, list)
 	if err == nil {
 		i.State = provider.Terminating
-		p.loose = append(p.loose, i)
+		*list = append(*list, i)
 	}
 	return err
 }
@@ -112,6 +116,7 @@ type world struct {
 	others   []*nodes.CycleNodeRequest
 	children []*nodes.CycleNodeStatus
 	nodes    map[string]*corev1.Node
+	pods     []*corev1.Pod
 	provider *scripted
 }
 
@@ -150,7 +155,7 @@ func newWorld(phase nodes.RequestPhase) *world {
 	w.states("Available", "Available")
 	for _, node := range w.nodes {
 		node.Annotations = map[string]string{
-			controller.AnnotationClaim: "q-uid", controller.AnnotationGroup: "g",
+			controller.AnnotationClaim: "q-uid",
 		}
 	}
 	if phase == nodes.RequestHealing {
@@ -257,12 +262,19 @@ func (w *world) reconcile(t *testing.T) error {
 	for _, n := range w.nodes {
 		objects = append(objects, n)
 	}
+	for _, p := range w.pods {
+		objects = append(objects, p)
+	}
 	c := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(objects...).
-		WithStatusSubresource(w.request, &nodes.CycleNodeStatus{}).Build()
+		WithStatusSubresource(w.request, &nodes.CycleNodeStatus{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+			return []string{o.(*corev1.Pod).Spec.NodeName}
+		}).Build()
 	r := &Reconciler{Env: &controller.Env{
 		Client: c, Reader: c, Provider: w.provider, Events: events.NewFakeRecorder(10),
 		Clock: clocktesting.NewFakePassiveClock(now), Limits: controller.Limits{}.WithDefaults(),
-		Getenv: func(string) string { return "" }, PhaseEnded: func(string, string, time.Duration) {},
+		Namespaces: []string{"ns"},
+		Getenv:     func(string) string { return "" }, PhaseEnded: func(string, string, time.Duration) {},
 		NodesCycled: func(string, int) {},
 	}}
 	_, reconciled := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.request)})
@@ -396,6 +408,18 @@ func TestPending(t *testing.T) {
 				o := w.other(pending)
 				o.Spec.NodeGroupName, o.CreationTimestamp = "h", metav1.NewTime(now.Add(-2*time.Hour))
 			}},
+		{name: "an earlier request that nobody carries out", phase: pending, want: initialised, states: both,
+			given: func(w *world) {
+				o := w.other("")
+				o.Namespace, o.CreationTimestamp = "unserved", metav1.NewTime(now.Add(-2*time.Hour))
+			}},
+		{name: "an earlier request that other controllers carry out", phase: pending, want: pending,
+			message: "waits for request unserved/other of the same node group, in a namespace that these controllers " +
+				"do not serve",
+			given: func(w *world) {
+				o := w.other(pending)
+				o.Namespace, o.CreationTimestamp = "unserved", metav1.NewTime(now.Add(-2*time.Hour))
+			}},
 		{name: "one of several groups is the same", phase: pending, want: pending, message: waits,
 			given: func(w *world) {
 				o := w.other(nodes.RequestInitialised)
@@ -436,7 +460,7 @@ func TestPending(t *testing.T) {
 		{name: "an instance starts", phase: pending, want: pending, message: "instance test:///c of g is Starting",
 			given: func(w *world) { w.node("c", provider.Starting) }},
 		{name: "a Node is not selected", phase: pending, want: pending,
-			message: "instance test:///b of g has no node that the selector selects",
+			message: "instance test:///b of g is node b, which the selector does not select",
 			given:   func(w *world) { w.nodes["b"].Labels = nil }},
 		{name: "it has waited too long", phase: pending, want: healing,
 			message: "Pending for more than 5m0s: instance test:///c of g is Starting", given: func(w *world) {
@@ -450,42 +474,195 @@ func TestPending(t *testing.T) {
 			given:   func(w *world) { w.node("c", ""); w.detached("c", provider.Terminating) }},
 		{name: "a detached instance", phase: pending, want: pending, calls: "Attach test:///c",
 			message: "node c was detached, and is being attached to g",
-			given:   func(w *world) { w.node("c", ""); w.detached("c", provider.Running) }},
+			given: func(w *world) {
+				w.node("c", "").Annotations = map[string]string{controller.AnnotationDetached: "g"}
+				w.detached("c", provider.Running)
+			}},
+		{name: "a machine that was never in the group", phase: pending, want: pending,
+			message: "node c is selected, but its instance is in none of the groups, and no request has detached it: " +
+				"either the selector selects too much, or it must be attached by hand",
+			given: func(w *world) { w.node("c", ""); w.detached("c", provider.Running) }},
 		{name: "a detached instance of another group", phase: pending, want: pending,
-			message: "node c is detached, and it is not known from which of the groups", given: func(w *world) {
-				w.node("c", "").Annotations = map[string]string{controller.AnnotationGroup: "h"}
+			message: "node c was detached from h, which is none of the groups", given: func(w *world) {
+				w.node("c", "").Annotations = map[string]string{controller.AnnotationDetached: "h"}
 				w.detached("c", provider.Running)
 			}},
 		{name: "a detached instance cannot be attached", phase: pending, want: pending, calls: "Attach test:///c",
 			message: "node c is detached: conflict", given: func(w *world) {
-				w.node("c", "")
+				w.node("c", "").Annotations = map[string]string{controller.AnnotationDetached: "g"}
 				w.detached("c", provider.Running)
 				w.provider.failed = provider.ErrConflict
 			}},
 	})
 }
 
-// A Node without an instance is deleted when it is old enough, and if it is the provider's.
+// A Node without an instance is deleted if it is the provider's, has not been Ready for long enough, and is one of few;
+// and only if the group is known to be this cluster's.
 func TestOrphans(t *testing.T) {
+	const none = "node c has no instance"
+	notReady := func(n *corev1.Node) { n.Status.Conditions = nil }
 	for _, tt := range []struct {
-		name  string
-		given func(*corev1.Node)
-		stays bool
+		name    string
+		given   func(*world, *corev1.Node)
+		stays   bool
+		message string
 	}{
-		{name: "old", given: func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(now.Add(-time.Minute)) }},
-		{name: "young", stays: true,
-			given: func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(now.Add(-59 * time.Second)) }},
-		{name: "of another provider", stays: true, given: func(n *corev1.Node) { n.Spec.ProviderID = "cloud:///c" }},
+		{name: "old", message: none, given: func(_ *world, n *corev1.Node) {
+			notReady(n)
+			n.CreationTimestamp = metav1.NewTime(now.Add(-time.Minute))
+		}},
+		{name: "young", stays: true, message: none, given: func(_ *world, n *corev1.Node) {
+			notReady(n)
+			n.CreationTimestamp = metav1.NewTime(now.Add(-59 * time.Second))
+		}},
+		{name: "of another provider", stays: true, message: none, given: func(_ *world, n *corev1.Node) {
+			notReady(n)
+			n.Spec.ProviderID = "cloud:///c"
+		}},
+		{name: "Ready", stays: true, message: none + ", although it is Ready: it is not deleted"},
+		{name: "not Ready since a moment ago", stays: true, message: none, given: func(_ *world, n *corev1.Node) {
+			n.Status.Conditions[0].Status = corev1.ConditionUnknown
+			n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Second))
+		}},
+		{name: "one of too many", stays: true, message: "2 of 4 selected nodes have no instance: none of them is " +
+			"deleted, since that is more than one and more than 10 %; does the provider look in the right region?",
+			given: func(w *world, n *corev1.Node) {
+				notReady(n)
+				notReady(w.node("d", ""))
+			}},
+		{name: "one of too many, of which others are Ready", stays: true,
+			message: "2 of 4 selected nodes have no instance: none of them is deleted, since that is more than one " +
+				"and more than 10 %; does the provider look in the right region?",
+			given: func(w *world, n *corev1.Node) {
+				notReady(n)
+				w.node("d", "")
+			}},
+		{name: "two of twenty", message: none + ", node d has no instance", given: func(w *world, n *corev1.Node) {
+			notReady(n)
+			notReady(w.node("d", ""))
+			for i := range 16 {
+				w.node(fmt.Sprintf("n%02d", i), provider.InService)
+			}
+		}},
+		{name: "a namesake of the group", stays: true,
+			message: "instance test:///x of g has no node: it is none of this cluster's groups, or all its nodes are " +
+				"gone, node c has no instance",
+			given: func(w *world, n *corev1.Node) {
+				notReady(n)
+				w.ended("a")
+				w.ended("b")
+				w.node("x", provider.InService)
+				delete(w.nodes, "x")
+			}},
 	} {
 		w := newWorld(nodes.RequestPending)
-		tt.given(w.node("c", ""))
+		if n := w.node("c", ""); tt.given != nil {
+			tt.given(w, n)
+		}
 		if err := w.reconcile(t); err != nil {
 			t.Fatal(err)
 		}
-		if stays := w.nodes["c"] != nil; stays != tt.stays || w.request.Status.Message != "node c has no instance" {
+		if stays := w.nodes["c"] != nil; stays != tt.stays || w.request.Status.Message != tt.message {
 			t.Errorf("%s: it stays: %t; %s", tt.name, stays, w.request.Status.Message)
 		}
 	}
+}
+
+// What draining would lose is refused before anything is done.
+func TestUndrainable(t *testing.T) {
+	const refused = "these pods would be lost: apps/p (no controller would make it again); " +
+		controller.UndrainableAdvice
+	pod := func(w *world, labels map[string]string) {
+		w.pods = append(w.pods, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "p", Labels: labels},
+			Spec:       corev1.PodSpec{NodeName: "a"},
+		})
+	}
+	const pending, initialised, both = nodes.RequestPending, nodes.RequestInitialised, "a Available, b Available"
+	walk(t, []step{
+		{name: "drain", phase: pending, want: nodes.RequestHealing, message: refused,
+			given: func(w *world) { pod(w, nil) }},
+		{name: "it is accepted", phase: pending, want: initialised, states: both,
+			given: func(w *world) { pod(w, nil); w.request.Spec.CycleSettings.Force = true }},
+		{name: "on a node that is not cycled", phase: pending, want: initialised, states: "b Available",
+			given: func(w *world) { pod(w, nil); w.request.Spec.NodeNames = []string{"b"} }},
+		{name: "it is waited for", phase: pending, want: initialised, states: both,
+			given: func(w *world) { pod(w, nil); w.request.Spec.CycleSettings.Method = nodes.MethodWait }},
+		{name: "it is not waited for", phase: pending, want: nodes.RequestHealing, message: refused,
+			given: func(w *world) {
+				pod(w, map[string]string{"batch": "yes"})
+				w.request.Spec.CycleSettings.Method = nodes.MethodWait
+				w.request.Spec.CycleSettings.IgnorePodsLabels = map[string][]string{"batch": {"yes"}}
+			}},
+	})
+}
+
+// An instance that has lost its Node is waited for, and then replaced, once, if there are few.
+func TestInstancesWithoutNode(t *testing.T) {
+	const pending = nodes.RequestPending
+	lose := func(w *world, names ...string) {
+		for _, name := range names {
+			delete(w.nodes, name)
+		}
+	}
+	late := func(w *world) { w.request.Status.EquilibriumWaitStarted = ago(5 * time.Minute) }
+	walk(t, []step{
+		{name: "it is waited for", phase: pending, want: pending,
+			message: "instance test:///b of g has no node: it is replaced if none registers within 5m0s",
+			given:   func(w *world) { lose(w, "b") }},
+		{name: "it is going to be replaced", phase: pending, want: pending,
+			message: "replaces instances that have no node: test:///b",
+			given:   func(w *world) { lose(w, "b"); late(w) }},
+		{name: "something else is wrong, too", phase: pending, want: nodes.RequestHealing,
+			message: "Pending for more than 5m0s: instance test:///b of g has no node: it is replaced if none " +
+				"registers within 5m0s, instance test:///c of g is Starting",
+			given: func(w *world) { lose(w, "b"); late(w); w.node("c", provider.Starting) }},
+		{name: "too many", phase: pending, want: pending,
+			message: "instance test:///a of g has no node; there are too many of them to be replaced: terminate " +
+				"them, or let their nodes register, instance test:///b of g has no node; there are too many of them " +
+				"to be replaced: terminate them, or let their nodes register",
+			given: func(w *world) { w.node("c", provider.InService); lose(w, "a", "b") }},
+		{name: "one more than was replaced", phase: pending, want: pending,
+			message: "instance test:///b of g has no node; there are too many of them to be replaced: terminate " +
+				"them, or let their nodes register",
+			given: func(w *world) { lose(w, "b"); w.request.Status.Replaced = []string{id("z")} }},
+		{name: "it was replaced in vain", phase: pending, want: nodes.RequestHealing,
+			message: "Pending for more than 5m0s: instance test:///b of g is Terminating",
+			given: func(w *world) {
+				lose(w, "b")
+				late(w)
+				w.request.Status.Replaced = []string{id("b")}
+				w.provider.group.Instances[1].State = provider.Terminating
+			}},
+		{name: "its Node came in the last moment", phase: pending, want: nodes.RequestInitialised,
+			states: "a Available, b Available",
+			given:  func(w *world) { w.request.Status.Replaced = []string{id("b")} }},
+	})
+	w := newWorld(pending)
+	lose(w, "b")
+	w.request.Status.Replaced = []string{id("b")}
+	if err := w.reconcile(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(w.provider.calls, ", "); got != "Terminate test:///b" {
+		t.Errorf("calls of the provider: %s; %s", got, w.request.Status.Message)
+	}
+}
+
+// A Node is not deleted either if it is one of those to be cycled, and still Ready: the provider may look elsewhere
+// now.
+func TestReadyNodesAreNotDeleted(t *testing.T) {
+	walk(t, []step{
+		{name: "before it is detached", phase: nodes.RequestInitialised, want: nodes.RequestInitialised,
+			message: "node a is Ready, but the provider knows no instance of it",
+			given:   func(w *world) { w.gone("a") }},
+		{name: "at the end", phase: nodes.RequestInitialised, want: nodes.RequestInitialised,
+			message: "node a is Ready, but the provider knows no instance of it",
+			given:   func(w *world) { w.cycled(); w.node("a", "") }},
+		{name: "while it is healed", phase: nodes.RequestHealing, want: nodes.RequestHealing,
+			message: "node a is Ready, but the provider knows no instance of it",
+			given:   func(w *world) { w.states("Attaching", "Available"); w.gone("a") }},
+	})
 }
 
 func TestDetaching(t *testing.T) {
@@ -589,6 +766,13 @@ func TestCycling(t *testing.T) {
 		{name: "a status is made", phase: waiting, want: waiting, states: "a Cycling, b Cycled",
 			message: "waits until 1 nodes are drained and terminated",
 			given:   func(w *world) { w.states("Cycling", "Cycled"); w.detached("a", provider.Running) }},
+		{name: "what a node waits for", phase: waiting, want: waiting,
+			message: "waits until 2 nodes are drained and terminated: node a: one thing, node b: another",
+			given: func(w *world) {
+				w.states("Cycling", "Cycling")
+				w.child("b", nodes.StatusDrainingPods, "another")
+				w.child("a", nodes.StatusTerminatingNode, "one thing")
+			}},
 		{name: "a node is cycled", phase: waiting, want: waiting, states: "a Cycled, b Cycling", given: func(w *world) {
 			w.states("Cycling", "Cycling")
 			w.child("a", nodes.StatusSuccessful, "")
@@ -650,7 +834,8 @@ func TestCycling(t *testing.T) {
 			message: "the instance of node a still exists",
 			given:   func(w *world) { w.cycled(); w.detached("a", provider.Terminating) }},
 		{name: "a Node still exists", phase: nodes.RequestInitialised, want: nodes.RequestInitialised,
-			message: "Node a still exists", given: func(w *world) { w.cycled(); w.node("a", "") }},
+			message: "Node a still exists",
+			given:   func(w *world) { w.cycled(); w.node("a", "").Status.Conditions = nil }},
 		{name: "a replacement is gone", phase: nodes.RequestInitialised, want: nodes.RequestInitialised,
 			message: "node group g has 1 of 2 nodes", given: func(w *world) { w.cycled(); w.ended("c") }},
 		{name: "a replacement is gone for too long", phase: nodes.RequestInitialised, want: nodes.RequestHealing,
@@ -686,6 +871,12 @@ func TestHealing(t *testing.T) {
 		{name: "what is being cycled is waited for", phase: healing, want: healing,
 			message: "reason; waits until 1 nodes are drained and terminated",
 			given:   func(w *world) { w.states("Cycling", "Available"); w.child("a", nodes.StatusDrainingPods, "") }},
+		{name: "what that waits for", phase: healing, want: healing,
+			message: "reason; waits until 1 nodes are drained and terminated: node a: a pod",
+			given: func(w *world) {
+				w.states("Cycling", "Available")
+				w.child("a", nodes.StatusDrainingPods, "a pod")
+			}},
 		{name: "a node is attached", phase: healing, want: healing, calls: "Attach test:///a",
 			message: "node a is being attached to g",
 			given:   func(w *world) { w.states("Attaching", "Available"); w.detached("a", provider.Running) }},
@@ -705,7 +896,11 @@ func TestHealing(t *testing.T) {
 		{name: "an instance ends", phase: healing, want: healing, message: "the instance of node a has not ended",
 			given: func(w *world) { w.states("Attaching", "Available"); w.detached("a", provider.Terminating) }},
 		{name: "a Node has no instance", phase: healing, want: healing, message: "Node a still exists",
-			given: func(w *world) { w.states("Attaching", "Available"); w.gone("a") }},
+			given: func(w *world) {
+				w.states("Attaching", "Available")
+				w.gone("a")
+				w.nodes["a"].Status.Conditions = nil
+			}},
 		{name: "both are gone", phase: healing, want: healing, states: "a Cycled, b Available",
 			given: func(w *world) { w.states("Attaching", "Available"); w.ended("a") }},
 		{name: "a late status is still at it", phase: healing, want: healing, message: "node a is still being cycled",
@@ -720,6 +915,51 @@ func TestHealing(t *testing.T) {
 				w.request.Status.HealingStarted = ago(20 * time.Minute)
 			}},
 	})
+}
+
+// A group that is larger than before is told, however healing ends.
+func TestEnlargedGroups(t *testing.T) {
+	const words = "node group g has now 4 instances, 2 more than when the request began: set its desired capacity to " +
+		"2 again when these are not needed"
+	for _, tt := range []struct {
+		name     string
+		capacity int
+		late     bool
+		extra    int64
+		message  string
+	}{
+		{"as before", 2, false, 0, "reason"},
+		{"smaller", 1, false, 0, "reason"},
+		{"larger", 4, false, 2, "reason; " + words},
+		{"larger, and not undone", 4, true, 2,
+			"reason; it could not be undone: Healing for more than 20m0s: node a is being detached; " + words},
+	} {
+		w := newWorld(nodes.RequestHealing)
+		w.provider.group.DesiredCapacity = tt.capacity
+		if tt.late {
+			w.states("Attaching", "Available")
+			w.provider.group.Instances[0].State = provider.Detaching
+			w.request.Status.HealingStarted = ago(20 * time.Minute)
+		}
+		if err := w.reconcile(t); err != nil {
+			t.Fatal(err)
+		}
+		if s := w.request.Status; s.Phase != nodes.RequestFailed || s.ExtraInstances != tt.extra ||
+			s.Message != tt.message {
+			t.Errorf("%s: %s, %d more: %s", tt.name, s.Phase, s.ExtraInstances, s.Message)
+		}
+	}
+}
+
+func TestMissingGroup(t *testing.T) {
+	w := newWorld(nodes.RequestPending)
+	w.request.Spec.NodeGroupsList = []string{"h"}
+	if err := w.reconcile(t); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.request.Status; s.Phase != nodes.RequestHealing || s.MissingGroup != "h" {
+		t.Errorf("%+v", s)
+	}
 }
 
 // Only if the request is deleted, statuses that are at work are given up.

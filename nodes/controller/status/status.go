@@ -294,18 +294,6 @@ func (r *Reconciler) begin(ctx context.Context, s *nodes.CycleNodeStatus, node *
 	return r.Env.Later(), r.to(ctx, s, next, "")
 }
 
-// pods lists the pods of a node that draining is about: neither those of a DaemonSet, nor mirror pods.
-func (r *Reconciler) pods(ctx context.Context, node *corev1.Node) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	if err := r.Env.Reader.List(ctx, &list, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
-		owner := metav1.GetControllerOf(&p)
-		return owner != nil && owner.Kind == "DaemonSet" || p.Annotations[corev1.MirrorPodAnnotationKey] != ""
-	}), nil
-}
-
 func names(pods []corev1.Pod) string {
 	var list []string
 	for _, p := range pods {
@@ -318,29 +306,15 @@ func names(pods []corev1.Pod) string {
 func (r *Reconciler) waitForPods(
 	ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node,
 ) (ctrl.Result, error) {
-	pods, err := r.pods(ctx, node)
+	pods, err := r.Env.Pods(ctx, node.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !waitedFor(&s.Spec.CycleSettings, &p) })
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !controller.WaitedFor(&s.Spec.CycleSettings, &p) })
 	if len(pods) > 0 {
 		return r.wait(ctx, s, "waits until these pods end: "+names(pods))
 	}
 	return r.Env.Later(), r.to(ctx, s, nodes.StatusRemovingLabelsFromPods, "")
-}
-
-// waitedFor reports whether method Wait waits for the pod.
-func waitedFor(c *nodes.CycleSettings, p *corev1.Pod) bool {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
-		slices.Contains(c.IgnoreNamespaces, p.Namespace) {
-		return false
-	}
-	for key, values := range c.IgnorePodsLabels {
-		if value, ok := p.Labels[key]; ok && slices.Contains(values, value) {
-			return false
-		}
-	}
-	return true
 }
 
 // removeLabels removes labels from the pods, so that services send nothing more to them.
@@ -348,7 +322,7 @@ func (r *Reconciler) removeLabels(
 	ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node,
 ) (ctrl.Result, error) {
 	if len(s.Spec.CycleSettings.LabelsToRemove) > 0 {
-		pods, err := r.pods(ctx, node)
+		pods, err := r.Env.Pods(ctx, node.Name)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -370,9 +344,10 @@ func (r *Reconciler) removeLabels(
 	return r.Env.Later(), r.to(ctx, s, nodes.StatusDrainingPods, "")
 }
 
-// drain evicts the pods, and goes on when none is left.
+// drain evicts the pods, and goes on when none is left. As kubectl drain, it evicts none if one of them must not be
+// lost.
 func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *corev1.Node) (ctrl.Result, error) {
-	pods, err := r.pods(ctx, node)
+	pods, err := r.Env.Pods(ctx, node.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -381,6 +356,9 @@ func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *
 	}
 	if failed, _ := r.timedOut(s); failed && s.Status.Message != "" { // what the last attempt came to
 		return r.wait(ctx, s, s.Status.Message)
+	}
+	if lost := controller.Undrainable(&s.Spec.CycleSettings, pods); len(lost) > 0 {
+		return r.wait(ctx, s, "these pods are not evicted: "+controller.List(lost)+"; "+controller.UndrainableAdvice)
 	}
 	var refused []string
 	for i := range pods {
@@ -393,12 +371,17 @@ func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
 		})
 		switch {
-		case err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		case err == nil:
+			if loss, _ := controller.Loss(&s.Spec.CycleSettings, p); loss != "" {
+				r.Env.Events.Eventf(s, p, corev1.EventTypeWarning, "Evicted", "Cycle", "pod %s/%s: %s", p.Namespace,
+					p.Name, loss)
+			}
+		case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 			// A conflict: another pod has the name now.
 		case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
 			return ctrl.Result{}, fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err) // no answer
 		default:
-			refused = append(refused, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, strings.TrimSpace(err.Error())))
+			refused = append(refused, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, why(err)))
 		}
 	}
 	message := "waits until these pods end: " + names(pods)
@@ -406,6 +389,20 @@ func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *
 		message = "these pods cannot be evicted: " + controller.List(refused)
 	}
 	return r.wait(ctx, s, message)
+}
+
+// why is the text of an API server's refusal, with its causes: they name the PodDisruptionBudget.
+func why(err error) string {
+	texts := []string{strings.TrimSpace(err.Error())}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, c := range status.Status().Details.Causes {
+			if c.Message != "" && !strings.Contains(texts[0], c.Message) {
+				texts = append(texts, c.Message)
+			}
+		}
+	}
+	return strings.Join(texts, " ")
 }
 
 // deleteNode deletes the Node and waits until it is gone.
@@ -418,6 +415,10 @@ func (r *Reconciler) deleteNode(ctx context.Context, s *nodes.CycleNodeStatus) (
 		return r.Env.Later(), r.to(ctx, s, nodes.StatusTerminatingNode, "")
 	}
 	if node.DeletionTimestamp == nil {
+		// A kubelet that started again has registered it again, and pods could be scheduled to it.
+		if err := r.Env.Cordon(ctx, node, s.Spec.RequestUID); err != nil {
+			return ctrl.Result{}, err
+		}
 		if err := controllers.Delete(ctx, r.Env.Client, node); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -453,6 +454,9 @@ func (r *Reconciler) terminate(ctx context.Context, s *nodes.CycleNodeStatus) (c
 	}
 	if node == nil {
 		return ctrl.Result{}, r.to(ctx, s, nodes.StatusSuccessful, "")
+	}
+	if err := r.Env.Cordon(ctx, node, s.Spec.RequestUID); err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := controllers.Delete(ctx, r.Env.Client, node); err != nil {
 		return ctrl.Result{}, err

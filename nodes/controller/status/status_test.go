@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -107,6 +108,7 @@ func (w *world) pod(name string, change func(*corev1.Pod)) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "apps", Name: name, UID: "pod-uid", Labels: map[string]string{"app": "x"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: ptr.To(true)}},
 		},
 		Spec:   corev1.PodSpec{NodeName: "n"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
@@ -115,6 +117,12 @@ func (w *world) pod(name string, change func(*corev1.Pod)) {
 		change(p)
 	}
 	w.pods = append(w.pods, p)
+}
+
+func emptyDir(p *corev1.Pod) {
+	p.Spec.Volumes = []corev1.Volume{{
+		Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+	}}
 }
 
 func deleted(o client.Object) {
@@ -212,10 +220,7 @@ func TestSteps(t *testing.T) {
 					p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 				})
 				w.pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "another" })
-				yes := true
-				w.pod("daemon", func(p *corev1.Pod) {
-					p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: &yes}}
-				})
+				w.pod("daemon", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" })
 			}},
 		{name: "it has waited too long", phase: nodes.StatusWaitingPods, want: nodes.StatusFailed,
 			message: "WaitingPods for more than 3h0m0s: waits until these pods end: apps/p",
@@ -234,6 +239,34 @@ func TestSteps(t *testing.T) {
 		{name: "a pod that ends is waited for", phase: nodes.StatusDrainingPods, want: nodes.StatusDrainingPods,
 			message: "waits until these pods end: apps/p", given: func(w *world) {
 				w.pod("p", func(p *corev1.Pod) { deleted(p); p.Finalizers = []string{"x/y"} })
+			}},
+		{name: "a pod without a controller", phase: nodes.StatusDrainingPods, want: nodes.StatusDrainingPods,
+			message: "these pods are not evicted: apps/p (no controller would make it again); " +
+				controller.UndrainableAdvice,
+			given: func(w *world) { w.pod("p", func(p *corev1.Pod) { p.OwnerReferences = nil }) }},
+		{name: "a pod without a controller for too long", phase: nodes.StatusDrainingPods, want: nodes.StatusFailed,
+			message: "DrainingPods for more than 3h0m0s: these pods are not evicted: apps/p (no controller would " +
+				"make it again); " + controller.UndrainableAdvice,
+			given: func(w *world) {
+				w.pod("p", func(p *corev1.Pod) { p.OwnerReferences = nil })
+				w.status.Status.StartedTimestamp = ago(limit)
+			}},
+		{name: "a pod with local data", phase: nodes.StatusDrainingPods, want: nodes.StatusDrainingPods,
+			message: "these pods are not evicted: apps/p (the data of its emptyDir volumes would be lost); " +
+				controller.UndrainableAdvice,
+			given: func(w *world) { w.pod("p", emptyDir); w.pod("other", nil) }},
+		{name: "losses that are accepted", phase: nodes.StatusDrainingPods, want: nodes.StatusDrainingPods,
+			message: "waits until these pods end: apps/p, apps/unmanaged", given: func(w *world) {
+				w.status.Spec.CycleSettings.Force, w.status.Spec.CycleSettings.DeleteEmptyDirData = true, true
+				w.pod("p", emptyDir)
+				w.pod("unmanaged", func(p *corev1.Pod) { emptyDir(p); p.OwnerReferences = nil })
+			}},
+		{name: "pods that have ended", phase: nodes.StatusDrainingPods, want: nodes.StatusDrainingPods,
+			message: "waits until these pods end: apps/failed, apps/succeeded", given: func(w *world) {
+				w.pod("succeeded", func(p *corev1.Pod) {
+					p.Status.Phase, p.OwnerReferences = corev1.PodSucceeded, nil
+				})
+				w.pod("failed", func(p *corev1.Pod) { emptyDir(p); p.Status.Phase = corev1.PodFailed })
 			}},
 		{name: "it has drained for too long", phase: nodes.StatusDrainingPods, want: nodes.StatusFailed,
 			message: "DrainingPods for more than 3h0m0s: these pods cannot be evicted: apps/p", given: func(w *world) {
@@ -340,6 +373,21 @@ func TestLabelsAreRemoved(t *testing.T) {
 	}
 	if got := fmt.Sprint(w.pods[1].Labels); got != "map[app:x serve:yes]" {
 		t.Errorf("labels of another node's pod: %s", got)
+	}
+}
+
+// Nothing is evicted from a node that has a pod which must not be lost.
+func TestAllOrNothingIsEvicted(t *testing.T) {
+	for _, given := range []func(*corev1.Pod){emptyDir, func(p *corev1.Pod) { p.OwnerReferences = nil }} {
+		w := newWorld(nodes.StatusDrainingPods)
+		w.pod("a", nil)
+		w.pod("b", given)
+		if _, err := w.reconcile(t); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.pods) != 2 {
+			t.Errorf("%d pods are left", len(w.pods))
+		}
 	}
 }
 
