@@ -26,6 +26,8 @@ type Config struct {
 	ReadyFile string
 	// DryRun does everything but inject.
 	DryRun bool
+	// StateFile gets the newest state, as JSON; empty: none.
+	StateFile string
 	// Report receives the states in their order. It must not block.
 	Report func(State)
 	Logger *slog.Logger
@@ -50,7 +52,8 @@ type injector struct {
 }
 
 // Run injects a fault, waits until the context or the request's time is over, and removes the fault. Removing does not
-// depend on the context. It returns nil if nothing is left; errors while injecting are reported.
+// depend on the context. If it cannot inject, it removes at once what it has done, and returns. It returns nil if
+// nothing is left; errors while injecting are reported.
 func Run(ctx context.Context, config Config) error {
 	i := &injector{Config: config}
 	if i.Logger == nil {
@@ -77,28 +80,32 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	defer unlock()
-	waiting := ctx
-	if !i.Request.EndsAt.IsZero() {
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithDeadline(ctx, i.Request.EndsAt.Add(overtime))
-		defer cancel()
-	}
+	waiting, cancel := context.WithDeadline(ctx, i.Request.EndsAt.Add(overtime))
+	defer cancel()
 	if err := i.sweep(ctx); err != nil {
-		// The earlier fault is not the one that was asked for.
-		i.tell(v1alpha1.InjectionFailed, fmt.Errorf("remove what an earlier injector has left: %w", err))
-		<-waiting.Done()
-		return i.clean(i.sweep)
+		// The earlier fault is not the one that was asked for. Whoever restarts the injector lets it try again.
+		err = fmt.Errorf("remove what an earlier injector has left: %w", err)
+		i.tell(v1alpha1.InjectionStuck, err)
+		return fmt.Errorf("%w: %w", ErrLeft, err)
+	}
+	if !time.Now().Before(i.Request.EndsAt) {
+		i.tell(v1alpha1.InjectionRemoved, nil) // it was restarted, or came too late
+		return nil
 	}
 	injection, err := i.inject(ctx)
+	switch {
+	case err != nil && injection == nil:
+		return i.removeReadyFile()
+	case err != nil:
+		return errors.Join(i.clean(injection.Clean, false), i.removeReadyFile())
+	}
 	<-waiting.Done()
 	i.Logger.Info("end", "cause", context.Cause(waiting))
-	if injection == nil {
-		if !errors.Is(err, ErrUnsupported) {
-			i.tell(v1alpha1.InjectionRemoved, nil)
-		}
+	if injection == nil { // a dry run
+		i.tell(v1alpha1.InjectionRemoved, nil)
 		return i.removeReadyFile()
 	}
-	return errors.Join(i.clean(injection.Clean), i.removeReadyFile())
+	return errors.Join(i.clean(injection.Clean, true), i.removeReadyFile())
 }
 
 // inject injects the fault, and tells how that went. It returns what must be cleaned; nil if nothing was touched.
@@ -180,8 +187,8 @@ func (i *injector) sweep(ctx context.Context) error {
 	return i.journal.remove(i.Request.ID())
 }
 
-// clean removes the fault and its entry.
-func (i *injector) clean(remove func(context.Context) error) error {
+// clean removes the fault and its entry. Success is told unless it was not in effect: that stays the last word.
+func (i *injector) clean(remove func(context.Context) error, wasInjected bool) error {
 	var err error
 	for n := range tries {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
@@ -189,8 +196,10 @@ func (i *injector) clean(remove func(context.Context) error) error {
 			err = i.journal.remove(i.Request.ID())
 		}
 		cancel()
-		if err == nil {
+		if err == nil && wasInjected {
 			i.tell(v1alpha1.InjectionRemoved, nil)
+		}
+		if err == nil {
 			return nil
 		}
 		i.Logger.Warn("clean", "try", n+1, "error", err)
@@ -208,6 +217,9 @@ func (i *injector) tell(state v1alpha1.InjectionState, err error) {
 		s.Error = err.Error()
 	}
 	i.Logger.Info("state", "state", state, "error", s.Error)
+	if err := s.write(i.StateFile); err != nil {
+		i.Logger.Warn("the state is not told", "error", err)
+	}
 	i.Report(s)
 }
 

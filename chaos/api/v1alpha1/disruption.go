@@ -219,7 +219,8 @@ type Triggers struct {
 
 // Trigger is a moment.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.notBefore) != has(self.offset)",message="either notBefore or offset is required"
+// +kubebuilder:validation:XValidation:rule="has(self.notBefore) || has(self.offset)",message="notBefore or offset is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.notBefore) || !has(self.offset)",message="notBefore and offset cannot both be given"
 type Trigger struct {
 	// NotBefore is a point in time.
 	// +optional

@@ -157,6 +157,9 @@ func (r *Reconciler) judge(ctx context.Context, pod *corev1.Pod) (verdict, error
 	case corev1.PodSucceeded:
 		return goes, nil
 	case corev1.PodFailed:
+		if neverBegan(pod) {
+			return goes, nil
+		}
 	case corev1.PodRunning:
 		node := &corev1.Node{}
 		key := types.NamespacedName{Name: pod.Spec.NodeName}
@@ -188,6 +191,16 @@ func started(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Running != nil || c.State.Terminated != nil || c.RestartCount > 0
 	})
+}
+
+// neverBegan reports whether the injector ended before it did anything: from its first moment on it handles SIGTERM,
+// and would not die of it.
+func neverBegan(pod *corev1.Pod) bool {
+	const diedOfSIGTERM = 128 + 15
+	return len(pod.Status.ContainerStatuses) > 0 &&
+		!slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+			return c.RestartCount > 0 || c.State.Terminated == nil || c.State.Terminated.ExitCode != diedOfSIGTERM
+		})
 }
 
 // cleanable reports whether something that a chaos pod left in its target could still be removed.

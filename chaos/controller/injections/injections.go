@@ -7,7 +7,6 @@ package injections
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -162,8 +161,7 @@ func injection(old chaos.Injection, pod *corev1.Pod, expected bool) chaos.Inject
 		}
 		return next
 	}
-	var told inject.State
-	_ = json.Unmarshal([]byte(pod.Annotations[inject.AnnotationState]), &told) // none yet
+	told := inject.Told(pod)
 	next.Error = told.Error
 	switch {
 	case told.State == chaos.InjectionFailed || told.State == chaos.InjectionUnsupported ||
@@ -216,8 +214,11 @@ func waiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// exit describes the end of an injector by the last line of its log.
+// exit describes the end of an injector by what it told, or by the last line of its log.
 func exit(t *corev1.ContainerStateTerminated) string {
+	if told := inject.StateOf(t); told.State != "" {
+		return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, told.Error))
+	}
 	lines := strings.Split(strings.TrimSpace(t.Message), "\n")
 	return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, lines[len(lines)-1]))
 }

@@ -33,7 +33,6 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/controllers"
-	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
@@ -69,18 +68,10 @@ func run(m *testing.M) int {
 // install applies the definitions and rights.
 func install() {
 	admin := must(shared.RESTConfig(""))
-	c, err := objects.New(admin)
-	if err != nil {
-		panic(err)
-	}
-	for _, file := range config.Installed {
-		for _, u := range must(objects.Decode(must(config.Files.ReadFile(file)), file)) {
-			if err := objects.Retry(context.Background(), func(ctx context.Context) error {
-				_, err := c.Apply(ctx, u)
-				return err
-			}); err != nil {
-				panic(err)
-			}
+	// Injectors work under their policy.
+	for _, file := range append(slices.Clone(config.Installed), "admission/injectors.yaml") {
+		if err := apply(context.Background(), admin, file); err != nil {
+			panic(err)
 		}
 	}
 	account = must(clustertest.NewAccount(context.Background(), admin, "trommel-chaos", "disruption-controllers",
@@ -102,10 +93,11 @@ func options() Options {
 	return Options{
 		Config: controller.Config{
 			Namespace: "trommel-chaos", Image: "trommel-injector", Command: []string{injector}, Journal: journal,
-			ServiceAccount: "disruption-injector", Simulated: shared.Processes().NodeName(),
+			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
+			Simulated:      shared.Processes().NodeName(),
 			PodAnnotations: map[string]string{cluster.AnnotationBinaryPrefix + "injector": injector},
 			Grace:          2 * time.Second, KeepFor: time.Second,
-			Nets: controller.Nets{NetworkWithoutHosts: true, ProtectedNamespaces: []string{"kube-system"}},
+			Nets: controller.Nets{NetworkWithoutHosts: true, Nodes: true, ProtectedNamespaces: []string{"kube-system"}},
 		},
 		Logger: logr.Discard(),
 	}
