@@ -46,6 +46,7 @@ const (
 	AnnotationTarget     = "chaos.trommel.dev/target"     // name of the pod (in the disruption's namespace) or node
 	AnnotationContainers = "chaos.trommel.dev/containers" // IDs of the target's containers, as they were injected
 	AnnotationLevel      = "chaos.trommel.dev/level"      // of the disruption
+	LabelCleans          = "chaos.trommel.dev/cleans"     // on a cleaner: UID of the chaos pod after which it cleans
 	AnnotationIgnore     = "chaos.trommel.dev/ignore"     // "true" on a pod or node: it is never a target
 )
 
@@ -65,6 +66,8 @@ type Config struct {
 	ServiceAccount string
 	// APIServiceAccount is that of chaos pods of the kinds whose effects are objects; they get its token.
 	APIServiceAccount string
+	// PriorityClass of chaos pods; empty: none.
+	PriorityClass string
 	// Simulated is the node on which the chaos pods of targets on simulated nodes run; empty: on the target's own node.
 	Simulated string
 	// Journal is the directory on each node in which injectors write down what they have to undo; default:

@@ -82,6 +82,10 @@ func Run(ctx context.Context, config Config) error {
 	defer unlock()
 	waiting, cancel := context.WithDeadline(ctx, i.Request.EndsAt.Add(overtime))
 	defer cancel()
+	// Others may have been killed, and nobody came back for them. That is no reason not to inject.
+	if _, err := CleanOver(ctx, i.Journal, i.Backends, i.Logger); err != nil {
+		i.Logger.Warn("clean what is over", "error", err)
+	}
 	if err := i.sweep(ctx); err != nil {
 		// The earlier fault is not the one that was asked for. Whoever restarts the injector lets it try again.
 		err = fmt.Errorf("remove what an earlier injector has left: %w", err)
@@ -249,6 +253,40 @@ func (i *injector) removeReadyFile() error {
 // CleanAll removes everything that is in the journal and whose injector is dead. It returns how many entries it has
 // removed.
 func CleanAll(ctx context.Context, journal string, backends []Backend, logger *slog.Logger) (int, error) {
+	return clean(ctx, journal, backends, logger, func(*Journal, string) bool { return true })
+}
+
+// CleanOne is CleanAll for the injection with an ID. Its entry may have gone; if its injector lives, that is an error.
+func CleanOne(ctx context.Context, journal, id string, backends []Backend, logger *slog.Logger) (int, error) {
+	running := false
+	removed, err := clean(ctx, journal, backends, logger, func(j *Journal, other string) bool {
+		if other != id {
+			return false
+		}
+		unlock, err := j.lock(ctx, id, false)
+		if err == nil {
+			unlock()
+		}
+		running = errors.Is(err, errLocked)
+		return true
+	})
+	if err == nil && removed == 0 && running {
+		err = fmt.Errorf("clean %s: %w", id, errLocked)
+	}
+	return removed, err
+}
+
+// CleanOver is CleanAll for injections whose time is over.
+func CleanOver(ctx context.Context, journal string, backends []Backend, logger *slog.Logger) (int, error) {
+	return clean(ctx, journal, backends, logger, func(j *Journal, id string) bool {
+		entry, err := j.read(id)
+		return err == nil && time.Now().After(entry.Request.EndsAt.Add(overtime))
+	})
+}
+
+func clean(
+	ctx context.Context, journal string, backends []Backend, logger *slog.Logger, which func(*Journal, string) bool,
+) (int, error) {
 	j, err := OpenJournal(journal)
 	if err != nil {
 		return 0, err
@@ -260,6 +298,9 @@ func CleanAll(ctx context.Context, journal string, backends []Backend, logger *s
 	removed := 0
 	var errs []error
 	for _, id := range ids {
+		if !which(j, id) {
+			continue
+		}
 		unlock, err := j.lock(ctx, id, false)
 		if errors.Is(err, errLocked) {
 			logger.Info("skip", "id", id, "reason", err)

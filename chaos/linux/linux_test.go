@@ -904,7 +904,7 @@ func killed(t *testing.T, target *runningPod, kind, spec string) {
 		entry := filepath.Join(journal, r.ID()+".json")
 		c := exec.Command("/proc/self/exe", "inject", kind, "--spec", spec, "--disruption", r.Disruption,
 			"--disruption-uid", string(r.DisruptionUID), "--target-uid", string(r.Target.UID),
-			"--target-node", "worker",
+			"--target-node", "worker", "--duration", "1h",
 			"--target-namespace", "default", "--target-pod", "target", "--journal", journal, "--ready-file", ready)
 		c.Args[0] = asInjector
 		log := &strings.Builder{}

@@ -15,6 +15,7 @@ import (
 // +kubebuilder:printcolumn:name=Kinds,type=string,JSONPath=`.status.kinds`
 // +kubebuilder:printcolumn:name=Injected,type=integer,JSONPath=`.status.counts.injected`
 // +kubebuilder:printcolumn:name=Desired,type=integer,JSONPath=`.status.counts.desired`
+// +kubebuilder:printcolumn:name=Dry-Run,type=boolean,JSONPath=`.spec.dryRun`
 // +kubebuilder:printcolumn:name=Ends,type=string,JSONPath=`.status.endsAt`
 // +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.message`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`

@@ -24,8 +24,12 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/simulated"
 )
 
-// DefaultReadyFile exists while the fault is in effect.
-const DefaultReadyFile = "/tmp/readiness_probe"
+const (
+	// DefaultReadyFile exists while the fault is in effect.
+	DefaultReadyFile = "/tmp/readiness_probe"
+	// DefaultJournal is the directory that controllers name unless they are told another one.
+	DefaultJournal = "/var/lib/trommel-chaos"
+)
 
 // NewCommand returns the command injector, to be run by itself or below another one. real, if there is one, is the
 // backend for real nodes: without it their faults are unsupported.
@@ -110,22 +114,26 @@ func newInject(backends []inject.Backend) *cobra.Command {
 }
 
 func newClean(backends []inject.Backend) *cobra.Command {
-	var journal string
+	var journal, id string
 	c := &cobra.Command{
-		Use:     "clean",
-		Short:   "Remove what dead injectors have left, according to their journal",
-		Example: "  injector clean --journal /var/lib/trommel",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			removed, err := inject.CleanAll(c.Context(), journal, backends, logger(c))
+		Use:   "clean",
+		Short: "Remove what dead injectors have left, according to their journal",
+		Example: "  injector clean --journal " + DefaultJournal + `
+  injector clean --journal ` + DefaultJournal + " --id 1b4e28ba.9f3c7c1e.network",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			var removed int
+			if id != "" {
+				removed, err = inject.CleanOne(c.Context(), journal, id, backends, logger(c))
+			} else {
+				removed, err = inject.CleanAll(c.Context(), journal, backends, logger(c))
+			}
 			fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", removed)
 			return err
 		},
 	}
-	c.Flags().StringVar(&journal, "journal", "", "directory with what must be undone")
-	if err := c.MarkFlagRequired("journal"); err != nil {
-		panic(err) // a programming error
-	}
+	c.Flags().StringVar(&journal, "journal", DefaultJournal, "directory with what must be undone")
+	c.Flags().StringVar(&id, "id", "", "only this injection: the UIDs of disruption and target and the kind, with dots")
 	return c
 }
 

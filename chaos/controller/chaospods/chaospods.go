@@ -74,8 +74,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if d == nil {
-		return ctrl.Result{}, r.deleteOrphans(ctx, req.NamespacedName)
+	// Also those of an earlier disruption of the name, which lost its finalizer before they went.
+	if err := r.deleteOrphans(ctx, req.NamespacedName, d); d == nil || err != nil {
+		return ctrl.Result{}, err
 	}
 	pods, err := controller.ChaosPods(ctx, r.Env, d)
 	if err != nil {
@@ -133,7 +134,8 @@ func condition(s *chaos.DisruptionStatus) metav1.Condition {
 // tell says in the disruption what keeps chaos pods from being created or deleted. It is tried again, more and more
 // seldom.
 func (r *Reconciler) tell(ctx context.Context, d *chaos.Disruption, failed error) error {
-	if apierrors.IsConflict(failed) || failed == nil && condition(&d.Status).Status != metav1.ConditionFalse {
+	if failed != nil && controllers.Passing(failed) ||
+		failed == nil && condition(&d.Status).Status != metav1.ConditionFalse {
 		return nil
 	}
 	return controller.UpdateStatus(ctx, r.Env, d, condition, func(s *chaos.DisruptionStatus) {
@@ -158,11 +160,19 @@ func ended(pod *corev1.Pod) bool {
 	return false
 }
 
-// deleteOrphans deletes chaos pods whose disruption has gone: they were created while it went.
-func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName) error {
+// deleteOrphans deletes chaos pods whose disruption has gone: they were created while it went, or it went before they
+// did, without its finalizer. present is the disruption that has the name now; nil if there is none.
+func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName, present *chaos.Disruption) error {
 	pods, err := controller.PodsOf(ctx, r.Env, key)
-	if len(pods) == 0 || err != nil {
+	if err != nil {
 		return err
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return p.DeletionTimestamp != nil ||
+			present != nil && string(present.UID) == p.Labels[controller.LabelDisruption]
+	})
+	if len(pods) == 0 {
+		return nil
 	}
 	latest, err := controller.Get(ctx, r.Env.Reader, key)
 	if err != nil {
@@ -170,10 +180,8 @@ func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName
 	}
 	var errs []error
 	for i := range pods {
-		pod := &pods[i]
-		if pod.DeletionTimestamp == nil &&
-			(latest == nil || string(latest.UID) != pod.Labels[controller.LabelDisruption]) {
-			errs = append(errs, controllers.Delete(ctx, r.Env.Client, pod))
+		if latest == nil || string(latest.UID) != pods[i].Labels[controller.LabelDisruption] {
+			errs = append(errs, controllers.Delete(ctx, r.Env.Client, &pods[i]))
 		}
 	}
 	return errors.Join(errs...)

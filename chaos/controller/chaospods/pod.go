@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
@@ -79,13 +80,17 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind chaos.Kind, 
 			},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: node, RestartPolicy: corev1.RestartPolicyOnFailure,
+			NodeName: node, RestartPolicy: corev1.RestartPolicyOnFailure, PriorityClassName: config.PriorityClass,
 			TerminationGracePeriodSeconds: &grace,
 			// A node that fails because of the disruption must not evict what will repair it.
 			Tolerations: append([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, config.PodTolerations...),
 			Containers: []corev1.Container{{
 				Name: "injector", Image: config.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 				Command: command, Args: args,
+				// A pod without requests is among the first to be evicted.
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+				}},
 				TerminationMessagePath:   inject.DefaultStateFile,
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 				ReadinessProbe: &corev1.Probe{

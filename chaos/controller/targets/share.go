@@ -98,8 +98,8 @@ func (r *reservations) others(d *chaos.Disruption, list []chaos.Disruption) (nam
 	return namespace, cluster
 }
 
-// present counts the pods of the disruption's namespace and of the cluster, without those that have completed; or the
-// cluster's nodes.
+// present counts the pods of the disruption's namespace and of the cluster, without those that have completed or are
+// being deleted; or the cluster's nodes.
 func (r *Reconciler) present(ctx context.Context, d *chaos.Disruption) (namespace, cluster int, err error) {
 	if d.Spec.Level == chaos.LevelNode {
 		var nodes corev1.NodeList
@@ -112,7 +112,7 @@ func (r *Reconciler) present(ctx context.Context, d *chaos.Disruption) (namespac
 	}
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil {
 			continue
 		}
 		cluster++

@@ -167,11 +167,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		s.Counts.Matching, s.Counts.Ignored = choice.matching, choice.ignored
 		s.Counts.Desired, s.Counts.Selected = choice.desired, int32(len(choice.targets))
 		reason, message := choice.found()
-		switch {
-		case refused == "":
-		case started: // it goes on with the targets that it has
+		if refused != "" {
 			reason, message = "SafetyNet", refused
-		default:
+		}
+		if refused != "" && !started { // otherwise it goes on with the targets that it has
 			controller.SetCondition(s, chaos.ConditionAccepted, false, "SafetyNet", refused)
 		}
 		controller.SetCondition(s, chaos.ConditionTargetsFound, message == "", reason, message)
@@ -286,6 +285,7 @@ type choice struct {
 	targets                    []chaos.Target
 	matching, ignored, desired int32
 	unhealthy, occupied        int
+	gone                       bool // all targets of a disruption that does not choose others
 }
 
 func has(list []chaos.Target, uid types.UID) bool {
@@ -346,12 +346,13 @@ func choose(d *chaos.Disruption, active bool, c *candidates, occupied map[types.
 	}
 	result.ignored = int32(result.unhealthy + result.occupied)
 	desired, _ := intstr.GetScaledValueFromIntOrPercent(count(d), len(c.healthy), true)
-	result.desired = int32(min(desired, len(c.healthy), maxTargets))
+	result.desired = int32(min(desired, maxTargets))
 	if static(d, active) {
 		// Count can still make it fewer.
 		result.targets = slices.DeleteFunc(slices.Clone(d.Status.Targets), func(t chaos.Target) bool {
 			return !has(c.healthy, t.UID)
 		})
+		result.gone = len(result.targets) == 0 && result.desired > 0
 		result.desired = min(result.desired, int32(len(result.targets)))
 		result.targets = result.targets[:result.desired]
 		return result
@@ -392,10 +393,17 @@ func count(d *chaos.Disruption) *intstr.IntOrString {
 // found says why there are fewer targets than desired; an empty message if there are not.
 func (c *choice) found() (reason, message string) {
 	switch {
+	case c.gone:
+		return "TargetsGone", "the targets have gone, and no others are chosen (staticTargeting)"
 	case c.matching == 0 && c.unhealthy > 0:
 		return "NoneHealthy", fmt.Sprintf("none of the %d matches is running", c.unhealthy)
 	case c.matching == 0:
 		return "NoneMatches", "nothing matches the selector"
+	case c.desired == 0:
+		return "NoneWanted", "count is 0 targets"
+	case len(c.targets) < int(c.desired) && c.occupied == 0:
+		return "TooFew", fmt.Sprintf("%d of %d targets found: there are no more healthy matches", len(c.targets),
+			c.desired)
 	case len(c.targets) < int(c.desired):
 		return "Occupied", fmt.Sprintf("%d of %d targets found; %d matches are targets of other disruptions",
 			len(c.targets), c.desired, c.occupied)
