@@ -15,14 +15,16 @@ import (
 )
 
 // podOf makes a chaos pod of a kind on a node.
-func podOf(t *testing.T, kind chaos.Kind, privileged bool, node string) *corev1.Pod {
+func podOf(t *testing.T, kind chaos.Kind, privileged, dryRun bool, node string) *corev1.Pod {
 	t.Helper()
 	r := &Reconciler{&controller.Env{Clock: clocktesting.NewFakeClock(time.Now()), Config: controller.Config{
 		Namespace: "chaos", Image: "injector", Privileged: privileged, Simulated: "simulated",
 		ServiceAccount: "none", APIServiceAccount: "api",
 	}}}
 	d := &chaos.Disruption{}
+	d.Spec.DryRun = dryRun
 	d.Spec.DNS, d.Spec.NodeFailure, d.Spec.PodReplacement = &chaos.DNS{}, &chaos.NodeFailure{}, &chaos.PodReplacement{}
+	d.Spec.APIFault, d.Spec.ContainerFailure = &chaos.APIFault{}, &chaos.ContainerFailure{}
 	pod, err := r.pod(d, &chaos.Target{Name: "web-0", UID: "u", Node: "worker"}, kind, node)
 	if err != nil {
 		t.Fatal(err)
@@ -40,31 +42,40 @@ func TestPrivileges(t *testing.T) {
 		name       string
 		kind       chaos.Kind
 		privileged bool // as the controllers are configured
+		dryRun     bool
 		node       string
-		real       bool // it can change what runs on its node
+		all        bool                // privileges
+		processes  bool                // of the node
+		some       []corev1.Capability // if not all
 		account    string
 		token      bool
 	}{
 		{name: "none", kind: "dns", node: "worker", account: "none"},
-		{name: "real node", kind: "dns", privileged: true, node: "worker", real: true, account: "none"},
+		{name: "real node", kind: "dns", privileged: true, node: "worker", all: true, processes: true, account: "none"},
+		{name: "a signal", kind: "containerFailure", privileged: true, node: "worker", processes: true,
+			some: []corev1.Capability{"KILL"}, account: "none"},
+		{name: "dry run", kind: "containerFailure", privileged: true, dryRun: true, node: "worker", processes: true,
+			account: "none"},
+		{name: "unsupported", kind: "apiFault", privileged: true, node: "worker", account: "none"},
 		{name: "process node", kind: "dns", privileged: true, node: "simulated", account: "none"},
 		{name: "by the API", kind: "nodeFailure", privileged: true, node: "worker", account: "api", token: true},
 		{name: "by the API, too", kind: "podReplacement", privileged: true, node: "worker", account: "api", token: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			pod := podOf(t, tt.kind, tt.privileged, tt.node)
+			pod := podOf(t, tt.kind, tt.privileged, tt.dryRun, tt.node)
 			c := &pod.Spec.Containers[0]
-			if isPrivileged(c) != tt.real || pod.Spec.HostPID != tt.real {
+			if isPrivileged(c) != tt.all || pod.Spec.HostPID != tt.processes {
 				t.Errorf("privileged %t, hostPID %t", isPrivileged(c), pod.Spec.HostPID)
 			}
 			if pod.Spec.ServiceAccountName != tt.account || *pod.Spec.AutomountServiceAccountToken != tt.token {
 				t.Errorf("account %s, token %t", pod.Spec.ServiceAccountName, *pod.Spec.AutomountServiceAccountToken)
 			}
-			if tt.real {
+			if tt.all {
 				return
 			}
 			if s := c.SecurityContext; *s.AllowPrivilegeEscalation || s.SeccompProfile.Type != "RuntimeDefault" ||
-				len(s.Capabilities.Add) > 0 || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+				!slices.Equal(s.Capabilities.Add, tt.some) ||
+				!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -74,7 +85,7 @@ func TestPrivileges(t *testing.T) {
 // TestCgroups: a chaos pod sees the cgroups of its real node.
 func TestCgroups(t *testing.T) {
 	for node, want := range map[string]bool{"worker": true, "simulated": false} {
-		pod := podOf(t, "dns", true, node)
+		pod := podOf(t, "dns", true, false, node)
 		c := pod.Spec.Containers[0]
 		var at string
 		for _, e := range c.Env {

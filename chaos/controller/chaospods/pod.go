@@ -111,6 +111,6 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind chaos.Kind, 
 		},
 	}
 	maps.Copy(pod.Annotations, config.PodAnnotations)
-	restrict(&pod.Spec, config, kind, node)
+	restrict(&pod.Spec, config, kind, d.Spec.DryRun, node)
 	return pod, nil
 }

@@ -12,7 +12,7 @@ import (
 // restrict gives a chaos pod what its kind needs, and no more. A kind whose effects are objects gets a token of the
 // API, and nothing of its node but the journal. All others get no token; on a real node they get the node's processes
 // and cgroups, and the privileges to change them.
-func restrict(spec *corev1.PodSpec, config *controller.Config, kind chaos.Kind, node string) {
+func restrict(spec *corev1.PodSpec, config *controller.Config, kind chaos.Kind, dryRun bool, node string) {
 	inAPI := inject.InAPI(kind)
 	spec.AutomountServiceAccountToken = &inAPI
 	spec.ServiceAccountName = config.ServiceAccount
@@ -22,29 +22,39 @@ func restrict(spec *corev1.PodSpec, config *controller.Config, kind chaos.Kind, 
 	links := false // to services: nobody reads them
 	spec.EnableServiceLinks = &links
 	c := &spec.Containers[0]
-	if config.Privileged && !inAPI && node != config.Simulated {
-		privileged := true
+	needs := inject.PrivilegesOf(kind, dryRun)
+	if !config.Privileged || node == config.Simulated {
+		needs = inject.Privileges{}
+	}
+	if needs.Node {
 		spec.HostPID = true
-		c.SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
-		mountCgroups(spec)
+		mountCgroups(spec, needs.WritesCgroups)
+	}
+	if needs.All {
+		c.SecurityContext = &corev1.SecurityContext{Privileged: &needs.All}
 		return
 	}
-	// Root, since the journal belongs to it on real nodes, but without any of its privileges.
+	// Root, since the journal belongs to it on real nodes, but without its other privileges.
 	escalation, readOnly := false, true
 	c.SecurityContext = &corev1.SecurityContext{
 		AllowPrivilegeEscalation: &escalation, ReadOnlyRootFilesystem: &readOnly,
-		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: needs.Capabilities},
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if needs.Node { // where these modules confine containers, they would keep it from the target's processes
+		c.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+		c.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"}
 	}
 }
 
 // mountCgroups gives a chaos pod the cgroups of its real node. Its own /sys/fs/cgroup may be only a part of them. Its
 // /proc is the node's, because of hostPID.
-func mountCgroups(spec *corev1.PodSpec) {
+func mountCgroups(spec *corev1.PodSpec, write bool) {
 	directory := corev1.HostPathDirectory
 	c := &spec.Containers[0]
 	c.Env = append(c.Env, corev1.EnvVar{Name: fault.EnvCgroups, Value: cgroupsDir})
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "cgroups", MountPath: cgroupsDir})
+	c.VolumeMounts = append(c.VolumeMounts,
+		corev1.VolumeMount{Name: "cgroups", MountPath: cgroupsDir, ReadOnly: !write})
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "cgroups", VolumeSource: corev1.VolumeSource{
 		HostPath: &corev1.HostPathVolumeSource{Path: "/sys/fs/cgroup", Type: &directory}}})
 }
