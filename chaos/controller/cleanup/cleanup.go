@@ -176,7 +176,7 @@ func (r *Reconciler) judge(ctx context.Context, pod *corev1.Pod) (verdict, error
 	case corev1.PodSucceeded:
 		return goes, nil
 	case corev1.PodFailed:
-		if !started(pod) && rejected(pod) || neverBegan(pod) {
+		if failedBeforeItBegan(pod) {
 			return goes, nil
 		}
 	case corev1.PodRunning:
@@ -212,21 +212,18 @@ func started(pod *corev1.Pod) bool {
 	})
 }
 
-// rejected reports whether the kubelet did not take a pod that failed: it lists no containers then. It does so, too,
-// of some that it has evicted.
-func rejected(pod *corev1.Pod) bool {
-	return pod.Status.Reason != "Evicted" || strings.HasPrefix(pod.Status.Message, "Pod was rejected") ||
-		strings.HasPrefix(pod.Status.Message, "The node had condition")
-}
-
-// neverBegan reports whether the injector ended before it did anything: from its first moment on it handles SIGTERM,
-// and would not die of it.
-func neverBegan(pod *corev1.Pod) bool {
+// failedBeforeItBegan reports whether the injector of a pod that failed did not do anything.
+func failedBeforeItBegan(pod *corev1.Pod) bool {
+	if !started(pod) {
+		// The kubelet did not take it. Of some pods that it has evicted it does not list the containers, either.
+		return pod.Status.Reason != "Evicted" || strings.HasPrefix(pod.Status.Message, "Pod was rejected") ||
+			strings.HasPrefix(pod.Status.Message, "The node had condition")
+	}
+	// From its first moment on it handles SIGTERM, and does not die of it.
 	const diedOfSIGTERM = 128 + 15
-	return len(pod.Status.ContainerStatuses) > 0 &&
-		!slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-			return c.RestartCount > 0 || c.State.Terminated == nil || c.State.Terminated.ExitCode != diedOfSIGTERM
-		})
+	return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.RestartCount > 0 || c.State.Terminated == nil || c.State.Terminated.ExitCode != diedOfSIGTERM
+	})
 }
 
 // cleanable reports whether something that a chaos pod left in its target could still be removed.
