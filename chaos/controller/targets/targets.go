@@ -299,13 +299,14 @@ func (c *candidates) hold(d *chaos.Disruption, active bool) {
 		return
 	}
 	takesAway := slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), inject.InAPI)
+	deletesNodes := d.Spec.NodeFailure != nil && d.Spec.NodeFailure.Mode == "gone"
 	for _, t := range d.Status.Targets {
 		there := has(c.unhealthy, t.UID)
 		again := slices.ContainsFunc(c.healthy, func(h chaos.Target) bool { return h.Name == t.Name })
 		switch {
 		case has(c.healthy, t.UID):
 			continue
-		case d.Spec.Level == chaos.LevelNode && (there || takesAway && !again):
+		case d.Spec.Level == chaos.LevelNode && (there || deletesNodes && !again):
 		case d.Spec.Level == chaos.LevelPod && takesAway:
 		default:
 			continue
