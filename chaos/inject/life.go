@@ -83,7 +83,7 @@ func Run(ctx context.Context, config Config) error {
 	waiting, cancel := context.WithDeadline(ctx, i.Request.EndsAt.Add(overtime))
 	defer cancel()
 	// Others may have been killed, and nobody came back for them. That is no reason not to inject.
-	if _, err := CleanOver(ctx, i.Journal, i.Request.Kind, i.Backends, i.Logger); err != nil {
+	if _, err := i.cleanOver(ctx); err != nil {
 		i.Logger.Warn("clean what is over", "error", err)
 	}
 	if err := i.sweep(ctx); err != nil {
@@ -276,13 +276,12 @@ func CleanOne(ctx context.Context, journal, id string, backends []Backend, logge
 	return removed, err
 }
 
-// CleanOver is CleanAll for injections whose time is over, or that were never begun, as far as an injector of that kind
-// can: it may have no token, or not the privileges.
-func CleanOver(
-	ctx context.Context, journal string, kind v1alpha1.Kind, backends []Backend, logger *slog.Logger,
-) (int, error) {
-	own := PrivilegesOf(kind, false)
-	return clean(ctx, journal, backends, logger, func(j *Journal, id string) bool {
+// cleanOver is CleanAll for injections whose time is over, or that were never begun, as far as this injector can: it may
+// have no token, or not the privileges.
+func (i *injector) cleanOver(ctx context.Context) (int, error) {
+	kind := i.Request.Kind
+	own := PrivilegesOf(kind, i.DryRun)
+	return clean(ctx, i.Journal, i.Backends, i.Logger, func(j *Journal, id string) bool {
 		entry, err := j.read(id)
 		if err != nil {
 			return errors.Is(err, fs.ErrNotExist)
