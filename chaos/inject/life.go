@@ -276,8 +276,8 @@ func CleanOne(ctx context.Context, journal, id string, backends []Backend, logge
 	return removed, err
 }
 
-// cleanOver is CleanAll for injections whose time is over, or that were never begun, as far as this injector can: it may
-// have no token, or not the privileges.
+// cleanOver is CleanAll for injections whose time is over, or that were never begun, as far as this injector can: it
+// may have no token, or not the privileges.
 func (i *injector) cleanOver(ctx context.Context) (int, error) {
 	kind := i.Request.Kind
 	own := PrivilegesOf(kind, i.DryRun)

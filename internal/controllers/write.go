@@ -17,7 +17,7 @@ func Result(err error, outdated ...error) (ctrl.Result, error) {
 	if err == nil || !Passing(err, outdated...) {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else asks for the rate limiter without an error
+	return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else asks the rate limiter without an error
 }
 
 // Passing reports whether an error says nothing but that somebody else has changed something at the same moment: a

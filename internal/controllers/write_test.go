@@ -26,7 +26,8 @@ func TestResult(t *testing.T) {
 		{name: "both", err: errors.Join(conflict, errors.Join(outdated)), again: true},
 		{name: "forbidden", err: forbidden, told: true},
 		{name: "a conflict and forbidden", err: errors.Join(conflict, forbidden), told: true},
-		{name: "forbidden, inside", err: errors.Join(errors.Join(outdated, conflict), errors.Join(forbidden)), told: true},
+		{name: "forbidden, inside", err: errors.Join(errors.Join(outdated, conflict), errors.Join(forbidden)),
+			told: true},
 	} {
 		result, err := Result(tt.err, outdated)
 		if result.IsZero() == tt.again || (err != nil) != tt.told {

@@ -54,7 +54,8 @@ func NewCommand(injector string) *cobra.Command {
 		"service account of chaos pods, which get no token of it")
 	f.StringVar(&o.APIServiceAccount, "api-injector-service-account", "disruption-api-injector",
 		"service account of chaos pods of the kinds nodeFailure and podReplacement")
-	f.StringVar(&o.PriorityClass, "injector-priority-class", "trommel-disruption-injector", "priority class of chaos pods")
+	f.StringVar(&o.PriorityClass, "injector-priority-class", "trommel-disruption-injector",
+		"priority class of chaos pods")
 	f.StringVar(&o.Simulated, "process-node", "", "node that runs the chaos pods of targets on simulated nodes")
 	f.StringVar(&o.Journal, "journal", "", "directory on nodes for the injectors' journals "+
 		"(default /var/lib/trommel-chaos, or, with --injector-here, /tmp/trommel-disruptions-<user ID>)")

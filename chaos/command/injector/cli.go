@@ -95,8 +95,8 @@ func newInject(backends []inject.Backend) *cobra.Command {
 	f.StringVar(&o.request.Target.Node, "target-node", "", "the target's node")
 	f.StringArrayVar(&o.request.Target.Containers, "container", nil, "a container of the target pod; default: all")
 	f.StringVar(&o.endsAt, "ends-at", "", "when the fault ends at the latest, such as 2026-01-02T03:04:05Z")
-	f.DurationVar(&o.duration, "duration", 0, "time until the fault ends at the latest, from now on; for tries by hand, "+
-		"since it begins anew when the injector is started again")
+	f.DurationVar(&o.duration, "duration", 0, "time until the fault ends at the latest, from now on; for tries by "+
+		"hand, since it begins anew when the injector is started again")
 	f.BoolVar(&o.dryRun, "dry-run", false, "do everything but inject")
 	f.StringVar(&o.journal, "journal", "", "directory with what must be undone")
 	f.StringVar(&o.ready, "ready-file", DefaultReadyFile, "file that exists while the fault is in effect")

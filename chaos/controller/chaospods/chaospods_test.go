@@ -59,7 +59,8 @@ func TestPrivileges(t *testing.T) {
 		{name: "unsupported", kind: "apiFault", privileged: true, node: "worker", account: "none"},
 		{name: "process node", kind: "dns", privileged: true, node: "simulated", account: "none"},
 		{name: "by the API", kind: "nodeFailure", privileged: true, node: "worker", account: "api", token: true},
-		{name: "by the API, too", kind: "podReplacement", privileged: true, node: "worker", account: "api", token: true},
+		{name: "by the API, too", kind: "podReplacement", privileged: true, node: "worker", account: "api",
+			token: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := podOf(t, tt.kind, tt.privileged, tt.dryRun, tt.node)

@@ -175,7 +175,8 @@ func TestDisruptionMayOnlyDoWhatItsUserMayDo(t *testing.T) {
 		{"nodeFailure", only(chaos.Kinds{NodeFailure: &chaos.NodeFailure{}}), nil, patchNodes, "must not patch nodes"},
 		{"a node that is gone", gone, []rbacv1.PolicyRule{patchNodes}, core("nodes", "delete", "create"),
 			"must not delete and create nodes"},
-		{"podReplacement, which cordons", replaced, []rbacv1.PolicyRule{deletePods}, patchNodes, "must not patch nodes"},
+		{"podReplacement, which cordons", replaced, []rbacv1.PolicyRule{deletePods}, patchNodes,
+			"must not patch nodes"},
 		{"podReplacement", replaced, []rbacv1.PolicyRule{patchNodes}, deletePods, "must not delete pods"},
 		{"podReplacement with claims", claims, []rbacv1.PolicyRule{patchNodes, deletePods},
 			core("persistentvolumeclaims", "delete"), "must not delete persistentvolumeclaims"},
@@ -243,10 +244,12 @@ func TestSafetyNetsOfTheAPIServer(t *testing.T) {
 			only(chaos.Kinds{Network: &chaos.Network{Drop: &all, Hosts: []chaos.NetworkHost{{Host: "10.0.0.1"}}}}),
 			"network needs hosts or services"},
 		{"disk", only(chaos.Kinds{DiskFailure: &chaos.DiskFailure{Paths: []string{"/"}}}),
-			only(chaos.Kinds{DiskFailure: &chaos.DiskFailure{Paths: []string{"/data"}}}), "root directory is protected"},
+			only(chaos.Kinds{DiskFailure: &chaos.DiskFailure{Paths: []string{"/data"}}}),
+			"root directory is protected"},
 	} {
 		for _, o := range []client.Object{f.disruption("x", tt.refused), f.cron("x", tt.refused)} {
-			if err := f.Create(t.Context(), o, client.DryRunAll); !refusedBy(err) || !strings.Contains(err.Error(), tt.reason) {
+			err := f.Create(t.Context(), o, client.DryRunAll)
+			if !refusedBy(err) || !strings.Contains(err.Error(), tt.reason) {
 				t.Errorf("%s: %T: %v", tt.name, o, err)
 			}
 		}
@@ -261,7 +264,8 @@ func TestSafetyNetsOfTheAPIServer(t *testing.T) {
 		{"deleteOnly", "true", "accept no new disruptions"},
 		{"protectedNamespaces", "a," + f.namespace, "the namespace " + f.namespace + " is protected"},
 	} {
-		nets := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "trommel-chaos", Name: "disruption-safety-nets"}}
+		nets := &corev1.ConfigMap{}
+		nets.Namespace, nets.Name = "trommel-chaos", "disruption-safety-nets"
 		if err := f.Get(t.Context(), client.ObjectKeyFromObject(nets), nets); err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +359,8 @@ func TestWhatAnInjectorMayDo(t *testing.T) {
 				t.Errorf("the account without rights: %v", err)
 			}
 			err := tt.do(api)
-			if tt.want == "" && err != nil || tt.want != "" && (!refusedBy(err) || !strings.Contains(err.Error(), tt.want)) {
+			if tt.want == "" && err != nil ||
+				tt.want != "" && (!refusedBy(err) || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("the account of kinds that use the API: %v, want %q", err, tt.want)
 			}
 		})

@@ -168,7 +168,9 @@ func TestControllersComeBackAfterTheEnd(t *testing.T) {
 		return err
 	})
 	start(t, account.Config(t), o)
-	f.await(d, "over", func(d *chaos.Disruption) bool { return strings.HasPrefix(string(d.Status.Phase), "Previously") })
+	f.await(d, "over", func(d *chaos.Disruption) bool {
+		return strings.HasPrefix(string(d.Status.Phase), "Previously")
+	})
 	if d.Status.Phase != chaos.PreviouslyInjected {
 		t.Errorf("%+v", d.Status)
 	}
@@ -222,7 +224,8 @@ func TestKilledInjector(t *testing.T) {
 			if err != nil || len(pods) != 1 {
 				t.Fatal(pods, err)
 			}
-			if err := errors.Join(syscall.Kill(injectorOf(t, d), syscall.SIGSTOP), f.Delete(t.Context(), &pods[0])); err != nil {
+			err = errors.Join(syscall.Kill(injectorOf(t, d), syscall.SIGSTOP), f.Delete(t.Context(), &pods[0]))
+			if err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -301,7 +304,8 @@ func TestMistakesAreTold(t *testing.T) {
 		if err := f.Create(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		if e := f.event(c, "InvalidSchedule"); !strings.HasPrefix(e.Note, "schedule: ") || e.Type != corev1.EventTypeWarning {
+		e := f.event(c, "InvalidSchedule")
+		if !strings.HasPrefix(e.Note, "schedule: ") || e.Type != corev1.EventTypeWarning {
 			t.Errorf("%s: %+v", schedule, e)
 		}
 		if err := f.Delete(t.Context(), c); err != nil {
@@ -331,7 +335,8 @@ func TestUnsupportedEndsAtOnce(t *testing.T) {
 	f.running(f.pod("simulated", "node-1"))
 	d := f.disrupt("unsupported", hangs(nil))
 	f.phase(d, chaos.PreviouslyNotInjected)
-	if s := d.Status; !s.Schedule.Over || len(s.Injections) != 1 || s.Injections[0].State != chaos.InjectionUnsupported ||
+	if s := d.Status; !s.Schedule.Over || len(s.Injections) != 1 ||
+		s.Injections[0].State != chaos.InjectionUnsupported ||
 		!strings.Contains(s.Message, "runs on the simulated node") {
 		t.Errorf("%+v", s)
 	}
@@ -346,7 +351,8 @@ func TestCountOfMoreThanThereAre(t *testing.T) {
 	five, none := intstr.FromInt32(5), intstr.FromInt32(0)
 	d := f.disrupt("five", hangs(func(s *chaos.DisruptionSpec) { s.Count = &five }))
 	f.await(d, "in part", func(d *chaos.Disruption) bool {
-		return d.Status.Phase == chaos.PartiallyInjected && d.Status.Counts.Injected == 2 && d.Status.Counts.Desired == 5 &&
+		return d.Status.Phase == chaos.PartiallyInjected && d.Status.Counts.Injected == 2 &&
+			d.Status.Counts.Desired == 5 &&
 			d.Status.Message == "2 of 5 targets found: there are no more healthy matches"
 	})
 	f.end(d)

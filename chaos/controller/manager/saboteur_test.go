@@ -282,7 +282,8 @@ func (s *saboteur) everyStatusIsTrue() {
 			}
 			over := strings.HasPrefix(string(d.Status.Phase), "Previously") || d.Status.Phase == chaos.NotInjected
 			if d.Status.Phase == "" || injected != inEffect || over && inEffect > 0 || d.Status.IsStuckOnRemoval {
-				return fmt.Errorf("%d faults of disruption %s (%s) are in effect: %+v", inEffect, d.Name, d.UID, d.Status)
+				return fmt.Errorf("%d faults of disruption %s (%s) are in effect: %+v", inEffect, d.Name, d.UID,
+					d.Status)
 			}
 		}
 		return nil

@@ -61,7 +61,8 @@ func TestTerminationMessage(t *testing.T) {
 	if message != "" {
 		t.Errorf("without a policy: %q", message)
 	}
-	message = pods.AwaitPhase(t, ns, "written", corev1.PodSucceeded).Status.ContainerStatuses[0].State.Terminated.Message
+	written := pods.AwaitPhase(t, ns, "written", corev1.PodSucceeded)
+	message = written.Status.ContainerStatuses[0].State.Terminated.Message
 	if message != "all is well\n" {
 		t.Errorf("written into the file: %q", message)
 	}
