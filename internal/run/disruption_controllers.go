@@ -158,7 +158,7 @@ func (d *disruptionControllers) start(ctx context.Context, to *rest.Config) erro
 		Config: controller.Config{
 			Namespace: chaosNamespace, Image: "trommel-injector", Command: d.injector, Journal: journal,
 			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
-			PriorityClass: "trommel-disruption-injector",
+			PriorityClass:  "trommel-disruption-injector",
 			Simulated:      d.node.NodeName(),
 			PodAnnotations: map[string]string{cluster.AnnotationBinaryPrefix + "injector": d.injector[0]},
 			// There is nothing to protect on a cluster for tests.
