@@ -318,8 +318,18 @@ func (s *saboteur) nothingIsLeft() {
 			if err := s.Create(ctx, last); err != nil {
 				return err
 			}
-			s.phase(last, chaos.Injected)
-			s.end(last)
+			// A node is not simulated as long as what made it fail is not over.
+			clustertest.Eventually(s.t, func(ctx context.Context) error {
+				err := s.Get(ctx, client.ObjectKeyFromObject(last), last)
+				if err == nil && last.Status.Phase != chaos.Injected && !last.Status.Schedule.Over {
+					err = fmt.Errorf("disruption %s is %s", last.Name, last.Status.Phase)
+				}
+				return client.IgnoreNotFound(err)
+			})
+			if err := s.Delete(ctx, last); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			s.gone(last)
 		}
 		var left []string
 		for _, file := range must(os.ReadDir(journal)) {
