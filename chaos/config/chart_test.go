@@ -11,7 +11,7 @@ import (
 
 // The chart and the kustomization install the same.
 func TestChartIsLikeKustomization(t *testing.T) {
-	charttest.Compare(t, "../../install/chart/charts/trommel-chaos", "trommel-chaos", 14)
+	charttest.Compare(t, "../../install/chart/charts/trommel-chaos", "trommel-chaos", 21)
 }
 
 // Its values reach the controllers and the admission policy.

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -45,6 +46,7 @@ const (
 	AnnotationTarget     = "chaos.trommel.dev/target"     // name of the pod (in the disruption's namespace) or node
 	AnnotationContainers = "chaos.trommel.dev/containers" // IDs of the target's containers, as they were injected
 	AnnotationLevel      = "chaos.trommel.dev/level"      // of the disruption
+	LabelCleans          = "chaos.trommel.dev/cleans"     // on a cleaner: UID of the chaos pod after which it cleans
 	AnnotationIgnore     = "chaos.trommel.dev/ignore"     // "true" on a pod or node: it is never a target
 )
 
@@ -60,8 +62,12 @@ type Config struct {
 	PodAnnotations map[string]string
 	// PodTolerations are added to chaos pods.
 	PodTolerations []corev1.Toleration
-	// ServiceAccount of chaos pods.
+	// ServiceAccount of chaos pods; it needs no rights, and they get no token of it.
 	ServiceAccount string
+	// APIServiceAccount is that of chaos pods of the kinds whose effects are objects; they get its token.
+	APIServiceAccount string
+	// PriorityClass of chaos pods; empty: none.
+	PriorityClass string
 	// Simulated is the node on which the chaos pods of targets on simulated nodes run; empty: on the target's own node.
 	Simulated string
 	// Journal is the directory on each node in which injectors write down what they have to undo; default:
@@ -103,6 +109,16 @@ func SpecHash(spec *chaos.DisruptionSpec) (string, error) {
 func shortHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:8])
+}
+
+// Selector is what a target's labels must match.
+func Selector(spec *chaos.DisruptionSpec) (labels.Selector, error) {
+	s := &metav1.LabelSelector{MatchLabels: spec.Selector}
+	for _, e := range spec.AdvancedSelector {
+		s.MatchExpressions = append(s.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator, Values: e.Values})
+	}
+	return metav1.LabelSelectorAsSelector(s)
 }
 
 // HasTarget reports whether a pod or node is a target of the disruption.

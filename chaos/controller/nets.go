@@ -18,6 +18,8 @@ type Nets struct {
 	NetworkWithoutHosts bool
 	// DiskRoot allows disk disruptions of a root directory.
 	DiskRoot bool
+	// Nodes allows disruptions of nodes: the level node, and nodeFailure.
+	Nodes bool
 	// ProtectedNamespaces have no targets.
 	ProtectedNamespaces []string
 	// MaxDuration is the longest duration; 0: no limit.
@@ -44,6 +46,8 @@ func (n *Nets) Refuses(d *chaos.Disruption) string {
 		return fmt.Sprintf("the namespace %s is protected", d.Namespace)
 	case n.MaxDuration > 0 && spec.Duration != nil && spec.Duration.Duration() > n.MaxDuration:
 		return fmt.Sprintf("duration %s is longer than %s", spec.Duration.Duration(), n.MaxDuration)
+	case !n.Nodes && (spec.Level == chaos.LevelNode || spec.NodeFailure != nil):
+		return "nodes are protected: neither level: node nor nodeFailure is accepted"
 	case !n.NetworkWithoutHosts && spec.Network != nil && len(spec.Network.Hosts)+len(spec.Network.Services) == 0:
 		return "network needs hosts or services: all traffic of the targets would be disturbed"
 	}

@@ -9,23 +9,48 @@ import (
 )
 
 // Active reports whether a disruption is active: as its schedule says, or would say if it were not still to be
-// written after the start. Who acts on it need not wait for that.
+// written after the start. Who acts on it need not wait for that. After its end it is not, whatever the schedule says:
+// the controllers may not have run for a while.
 func Active(d *chaos.Disruption, now time.Time) bool {
 	s := d.Status.Schedule
 	if s.StartedAt == nil || s.Since != nil {
-		return s.Active
+		return s.Active && (s.StartedAt == nil || now.Before(End(&d.Spec, s)))
 	}
 	s, _ = Advance(&d.Spec, s, now)
 	return s.Active
 }
 
+func durationOf(spec *chaos.DisruptionSpec) time.Duration {
+	if spec.Duration == nil {
+		return time.Hour
+	}
+	return spec.Duration.Duration()
+}
+
 // End is when a disruption that has started is over at the latest.
 func End(spec *chaos.DisruptionSpec, s chaos.Schedule) time.Time {
-	duration := time.Hour
-	if spec.Duration != nil {
-		duration = spec.Duration.Duration()
+	return s.StartedAt.Add(durationOf(spec))
+}
+
+// NotBefore is when targets are chosen: when the disruption is created, or as its triggers say.
+func NotBefore(d *chaos.Disruption) time.Time {
+	switch t := d.Spec.Triggers; {
+	case t == nil:
+	case t.Inject.NotBefore != nil:
+		return t.Inject.NotBefore.Time
+	case t.Inject.Offset != nil:
+		return d.CreationTimestamp.Add(t.Inject.Offset.Duration())
 	}
-	return s.StartedAt.Add(duration)
+	return d.CreationTimestamp.Time
+}
+
+// Deadline is when a disruption that has not had any target is over: nobody expects it later than it would have ended.
+func Deadline(d *chaos.Disruption) time.Time {
+	from := NotBefore(d)
+	if from.Before(d.CreationTimestamp.Time) {
+		from = d.CreationTimestamp.Time
+	}
+	return from.Add(durationOf(&d.Spec))
 }
 
 // Advance returns the schedule at a time, and when it changes next (zero: not any more).

@@ -27,7 +27,10 @@ func TestActive(t *testing.T) {
 		{name: "a delay is over", schedule: chaos.Schedule{StartedAt: &start}, after: time.Second, want: true,
 			pulse: &chaos.Pulse{InitialDelay: &second, ActiveDuration: second, DormantDuration: second}},
 		{name: "the schedule says it", schedule: chaos.Schedule{StartedAt: &start, Since: &start, Active: true},
-			after: 2 * time.Minute, want: true},
+			after: 30 * time.Second, want: true},
+		// Nobody has written the schedule while the controllers were away.
+		{name: "the schedule still says it after the end",
+			schedule: chaos.Schedule{StartedAt: &start, Since: &start, Active: true}, after: 2 * time.Minute},
 		{name: "the schedule says that it is not", schedule: chaos.Schedule{StartedAt: &start, Since: &start}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

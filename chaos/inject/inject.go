@@ -17,10 +17,8 @@ import (
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 )
 
-// AnnotationState on a chaos pod has its State.
-const AnnotationState = "chaos.trommel.dev/state"
-
-// State is what an injector tells about itself.
+// State is what an injector tells about itself. A chaos pod has no access to the API: that the fault is in effect is
+// told by its readiness, and the rest by its termination message, which is the last State as JSON.
 type State struct {
 	// State is one of Injected, Failed, Unsupported, Removed and Stuck.
 	State v1alpha1.InjectionState `json:"state"`
@@ -61,8 +59,8 @@ type Request struct {
 	Disruption    string    `json:"disruption"`
 	DisruptionUID types.UID `json:"disruptionUID"`
 	Target        Target    `json:"target"`
-	// EndsAt is when the injection ends by itself; zero: never.
-	EndsAt time.Time `json:"endsAt,omitzero"`
+	// EndsAt is when the injection ends by itself.
+	EndsAt time.Time `json:"endsAt"`
 }
 
 // InAPI reports whether a kind's effects are objects. It may take its target away, and can be cleaned without it.
@@ -88,6 +86,9 @@ func (r Request) Validate() error {
 	}
 	if !r.Target.NodeLevel && (r.Target.Pod == "" || r.Target.Namespace == "") {
 		errs = append(errs, errors.New("the target pod's namespace and name are required"))
+	}
+	if r.EndsAt.IsZero() {
+		errs = append(errs, errors.New("a time at which it ends is required"))
 	}
 	if !json.Valid(r.Spec) {
 		errs = append(errs, fmt.Errorf("the spec is not JSON: %q", r.Spec))

@@ -13,15 +13,21 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
 // Journal is a directory with an entry for each injection that has begun and not ended. An entry is written before
 // anything is done. It is locked as long as its injector lives.
 type Journal struct{ dir string }
 
-// OpenJournal creates the directory if necessary.
+// OpenJournal creates the directory if necessary. It refuses one into which another user could write: what is in a
+// journal is done with this user's rights.
 func OpenJournal(dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	if err := privatedir.Check(dir, 0o022); err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
 	}
 	return &Journal{dir}, nil

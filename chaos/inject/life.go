@@ -26,6 +26,8 @@ type Config struct {
 	ReadyFile string
 	// DryRun does everything but inject.
 	DryRun bool
+	// StateFile gets the newest state, as JSON; empty: none.
+	StateFile string
 	// Report receives the states in their order. It must not block.
 	Report func(State)
 	Logger *slog.Logger
@@ -50,7 +52,8 @@ type injector struct {
 }
 
 // Run injects a fault, waits until the context or the request's time is over, and removes the fault. Removing does not
-// depend on the context. It returns nil if nothing is left; errors while injecting are reported.
+// depend on the context. If it cannot inject, it removes at once what it has done, and returns. It returns nil if
+// nothing is left; errors while injecting are reported.
 func Run(ctx context.Context, config Config) error {
 	i := &injector{Config: config}
 	if i.Logger == nil {
@@ -77,28 +80,36 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	defer unlock()
-	waiting := ctx
-	if !i.Request.EndsAt.IsZero() {
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithDeadline(ctx, i.Request.EndsAt.Add(overtime))
-		defer cancel()
+	waiting, cancel := context.WithDeadline(ctx, i.Request.EndsAt.Add(overtime))
+	defer cancel()
+	// Others may have been killed, and nobody came back for them. That is no reason not to inject.
+	if _, err := i.cleanOver(ctx); err != nil {
+		i.Logger.Warn("clean what is over", "error", err)
 	}
 	if err := i.sweep(ctx); err != nil {
-		// The earlier fault is not the one that was asked for.
-		i.tell(v1alpha1.InjectionFailed, fmt.Errorf("remove what an earlier injector has left: %w", err))
-		<-waiting.Done()
-		return i.clean(i.sweep)
+		// The earlier fault is not the one that was asked for. Whoever restarts the injector lets it try again.
+		err = fmt.Errorf("remove what an earlier injector has left: %w", err)
+		i.tell(v1alpha1.InjectionStuck, err)
+		return fmt.Errorf("%w: %w", ErrLeft, err)
+	}
+	if !time.Now().Before(i.Request.EndsAt) {
+		i.tell(v1alpha1.InjectionRemoved, nil) // it was restarted, or came too late
+		return nil
 	}
 	injection, err := i.inject(ctx)
+	switch {
+	case err != nil && injection == nil:
+		return i.removeReadyFile()
+	case err != nil:
+		return errors.Join(i.clean(injection.Clean, false), i.removeReadyFile())
+	}
 	<-waiting.Done()
 	i.Logger.Info("end", "cause", context.Cause(waiting))
-	if injection == nil {
-		if !errors.Is(err, ErrUnsupported) {
-			i.tell(v1alpha1.InjectionRemoved, nil)
-		}
+	if injection == nil { // a dry run
+		i.tell(v1alpha1.InjectionRemoved, nil)
 		return i.removeReadyFile()
 	}
-	return errors.Join(i.clean(injection.Clean), i.removeReadyFile())
+	return errors.Join(i.clean(injection.Clean, true), i.removeReadyFile())
 }
 
 // inject injects the fault, and tells how that went. It returns what must be cleaned; nil if nothing was touched.
@@ -180,8 +191,8 @@ func (i *injector) sweep(ctx context.Context) error {
 	return i.journal.remove(i.Request.ID())
 }
 
-// clean removes the fault and its entry.
-func (i *injector) clean(remove func(context.Context) error) error {
+// clean removes the fault and its entry. Success is told unless it was not in effect: that stays the last word.
+func (i *injector) clean(remove func(context.Context) error, wasInjected bool) error {
 	var err error
 	for n := range tries {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
@@ -189,8 +200,10 @@ func (i *injector) clean(remove func(context.Context) error) error {
 			err = i.journal.remove(i.Request.ID())
 		}
 		cancel()
-		if err == nil {
+		if err == nil && wasInjected {
 			i.tell(v1alpha1.InjectionRemoved, nil)
+		}
+		if err == nil {
 			return nil
 		}
 		i.Logger.Warn("clean", "try", n+1, "error", err)
@@ -208,6 +221,9 @@ func (i *injector) tell(state v1alpha1.InjectionState, err error) {
 		s.Error = err.Error()
 	}
 	i.Logger.Info("state", "state", state, "error", s.Error)
+	if err := s.write(i.StateFile); err != nil {
+		i.Logger.Warn("the state is not told", "error", err)
+	}
 	i.Report(s)
 }
 
@@ -237,6 +253,48 @@ func (i *injector) removeReadyFile() error {
 // CleanAll removes everything that is in the journal and whose injector is dead. It returns how many entries it has
 // removed.
 func CleanAll(ctx context.Context, journal string, backends []Backend, logger *slog.Logger) (int, error) {
+	return clean(ctx, journal, backends, logger, func(*Journal, string) bool { return true })
+}
+
+// CleanOne is CleanAll for the injection with an ID. Its entry may have gone; if its injector lives, that is an error.
+func CleanOne(ctx context.Context, journal, id string, backends []Backend, logger *slog.Logger) (int, error) {
+	running := false
+	removed, err := clean(ctx, journal, backends, logger, func(j *Journal, other string) bool {
+		if other != id {
+			return false
+		}
+		unlock, err := j.lock(ctx, id, false)
+		if err == nil {
+			unlock()
+		}
+		running = errors.Is(err, errLocked)
+		return true
+	})
+	if err == nil && removed == 0 && running {
+		err = fmt.Errorf("clean %s: %w", id, errLocked)
+	}
+	return removed, err
+}
+
+// cleanOver is CleanAll for injections whose time is over, or that were never begun, as far as this injector can: it
+// may have no token, or not the privileges.
+func (i *injector) cleanOver(ctx context.Context) (int, error) {
+	kind := i.Request.Kind
+	own := PrivilegesOf(kind, i.DryRun)
+	return clean(ctx, i.Journal, i.Backends, i.Logger, func(j *Journal, id string) bool {
+		entry, err := j.read(id)
+		if err != nil {
+			return errors.Is(err, fs.ErrNotExist)
+		}
+		other := entry.Request.Kind
+		return time.Now().After(entry.Request.EndsAt.Add(overtime)) && InAPI(other) == InAPI(kind) &&
+			(own.All || !PrivilegesOf(other, false).All)
+	})
+}
+
+func clean(
+	ctx context.Context, journal string, backends []Backend, logger *slog.Logger, which func(*Journal, string) bool,
+) (int, error) {
 	j, err := OpenJournal(journal)
 	if err != nil {
 		return 0, err
@@ -248,6 +306,9 @@ func CleanAll(ctx context.Context, journal string, backends []Backend, logger *s
 	removed := 0
 	var errs []error
 	for _, id := range ids {
+		if !which(j, id) {
+			continue
+		}
 		unlock, err := j.lock(ctx, id, false)
 		if errors.Is(err, errLocked) {
 			logger.Info("skip", "id", id, "reason", err)

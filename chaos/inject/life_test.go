@@ -5,18 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/rest"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject"
@@ -82,6 +78,7 @@ func request() inject.Request {
 	return inject.Request{
 		Kind: "apiFault", Spec: json.RawMessage(`{}`), Disruption: "default/test", DisruptionUID: "d",
 		Target: inject.Target{Namespace: "default", Pod: "web-0", UID: "t", Node: "n"},
+		EndsAt: time.Now().Add(time.Hour),
 	}
 }
 
@@ -108,12 +105,12 @@ func TestRun(t *testing.T) {
 		},
 		{
 			name: "injected in part", script: script{inject: failed}, calls: "check inject clean",
-			states:   []v1alpha1.InjectionState{v1alpha1.InjectionFailed, v1alpha1.InjectionRemoved},
+			states:   []v1alpha1.InjectionState{v1alpha1.InjectionFailed},
 			reported: "failed",
 		},
 		{
 			name: "not even tried", script: script{check: failed}, calls: "check",
-			states:   []v1alpha1.InjectionState{v1alpha1.InjectionFailed, v1alpha1.InjectionRemoved},
+			states:   []v1alpha1.InjectionState{v1alpha1.InjectionFailed},
 			reported: "failed",
 		},
 		{
@@ -182,109 +179,84 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The node may lose its API server at any time.
-func TestCleansWithoutAPIServer(t *testing.T) {
+// What an injector tells last is what Kubernetes shows of a chaos pod without any access to the API.
+func TestStateFile(t *testing.T) {
+	long := errors.New(strings.Repeat("x", 5000))
+	for _, tt := range []struct {
+		name   string
+		script script
+		want   v1alpha1.InjectionState
+	}{
+		{"injected", script{}, v1alpha1.InjectionRemoved},
+		{"not even tried", script{check: long}, v1alpha1.InjectionFailed},
+		{"injected in part", script{inject: long}, v1alpha1.InjectionFailed},
+		{"unsupported", script{check: inject.Unsupported("no kernel module")}, v1alpha1.InjectionUnsupported},
+		{"stuck", script{cleans: []error{long, long, long}}, v1alpha1.InjectionStuck},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, file := &tt.script, filepath.Join(dir, "state")
+			s.file = filepath.Join(dir, "effect")
+			ctx, cancel := context.WithCancel(t.Context())
+			err := inject.Run(ctx, inject.Config{
+				Request: request(), Backends: []inject.Backend{s}, Backend: "script",
+				Journal: filepath.Join(dir, "journal"), StateFile: file,
+				Report: func(state inject.State) {
+					if state.State == v1alpha1.InjectionInjected {
+						cancel()
+					}
+				},
+			})
+			cancel()
+			if (err != nil) != (tt.want == v1alpha1.InjectionStuck) {
+				t.Errorf("Run = %v", err)
+			}
+			text, err := os.ReadFile(file)
+			if err != nil || len(text) > 4096 {
+				t.Fatalf("%d bytes (%v): more than a termination message has", len(text), err)
+			}
+			state := inject.StateOf(&corev1.ContainerStateTerminated{Message: string(text)})
+			if state.State != tt.want || (state.Error == "") != (tt.want == v1alpha1.InjectionRemoved) {
+				t.Errorf("it told %+v", state)
+			}
+		})
+	}
+	if s := inject.StateOf(&corev1.ContainerStateTerminated{Message: "panic: oh no"}); s != (inject.State{}) {
+		t.Errorf("a log's end is %+v", s)
+	}
+}
+
+// An injector that is started after its end, or again, injects nothing, and removes what an earlier one has left.
+func TestNothingIsInjectedAfterTheEnd(t *testing.T) {
 	dir := t.TempDir()
-	s := &script{file: filepath.Join(dir, "effect")}
-	log := slog.New(slog.DiscardHandler)
-	reporter := inject.NewReporter(func() (*rest.Config, error) {
-		return &rest.Config{Host: "http://127.0.0.1:1"}, nil
-	}, "ns", "pod", log)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	s := &script{file: filepath.Join(dir, "effect"), cleans: []error{errors.New("a"), errors.New("b"), errors.New("c")}}
+	r := request()
+	r.EndsAt = time.Now().Add(50 * time.Millisecond)
+	config := inject.Config{
+		Request: r, Backends: []inject.Backend{s}, Backend: "script", Journal: filepath.Join(dir, "journal"),
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), r.EndsAt)
 	defer cancel()
-	if err := inject.Run(ctx, inject.Config{
-		Request: request(), Backends: []inject.Backend{s}, Backend: "script", Journal: filepath.Join(dir, "journal"),
-		Report: reporter.Report,
-	}); err != nil {
+	if err := inject.Run(ctx, config); !errors.Is(err, inject.ErrLeft) {
+		t.Fatalf("the first one left nothing: %v", err)
+	}
+	s.calls = nil
+	if err := inject.Run(t.Context(), config); err != nil {
 		t.Error(err)
+	}
+	if got := strings.Join(s.calls, " "); got != "clean" {
+		t.Errorf("calls: %s", got)
 	}
 	if _, err := os.Stat(s.file); err == nil {
 		t.Error("the effect is left")
 	}
-	start := time.Now()
-	reporter.Close(100 * time.Millisecond)
-	if d := time.Since(start); d > 2*time.Second {
-		t.Errorf("Close took %v", d)
-	}
-}
-
-func TestReporter(t *testing.T) {
-	const injected, removed, failed, stuck = v1alpha1.InjectionInjected, v1alpha1.InjectionRemoved,
-		v1alpha1.InjectionFailed, v1alpha1.InjectionStuck
-	for _, tt := range []struct {
-		name   string
-		states []v1alpha1.InjectionState
-		settle bool // after the first state
-	}{
-		{name: "it could not inject", states: []v1alpha1.InjectionState{failed, removed}},
-		{name: "the end follows later", states: []v1alpha1.InjectionState{injected, removed}, settle: true},
-		{name: "it cannot clean up", states: []v1alpha1.InjectionState{injected, stuck}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			states := make(chan v1alpha1.InjectionState, 10)
-			var fails atomic.Int64
-			if !tt.settle {
-				fails.Store(2)
-			}
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if fails.Add(-1) >= 0 {
-					w.WriteHeader(http.StatusServiceUnavailable)
-					return
-				}
-				var patch struct {
-					Metadata struct{ Annotations map[string]string }
-				}
-				var state inject.State
-				err := json.NewDecoder(r.Body).Decode(&patch)
-				if err != nil || r.URL.Path != "/api/v1/namespaces/ns/pods/pod" {
-					t.Errorf("%s: %v", r.URL, err)
-				}
-				told := patch.Metadata.Annotations[inject.AnnotationState]
-				if err := json.Unmarshal([]byte(told), &state); err != nil {
-					t.Error(err)
-				}
-				states <- state.State
-			}))
-			defer server.Close()
-			reporter := inject.NewReporter(func() (*rest.Config, error) { return &rest.Config{Host: server.URL}, nil },
-				"ns", "pod", slog.New(slog.DiscardHandler))
-			var got []v1alpha1.InjectionState
-			for i, s := range tt.states {
-				reporter.Report(inject.State{State: s})
-				if i == 0 && tt.settle {
-					got = append(got, <-states)
-				}
-			}
-			reporter.Close(10 * time.Second)
-			close(states)
-			for s := range states {
-				got = append(got, s)
-			}
-			if len(got) == 0 || got[len(got)-1] != tt.states[1] || tt.settle && !slices.Equal(got, tt.states) {
-				t.Errorf("written: %v, told: %v", got, tt.states)
-			}
-		})
-	}
-}
-
-// The pod's status tells that the fault was in effect and is removed.
-func TestReporterHasNothingToWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reporter := inject.NewReporter(func() (*rest.Config, error) {
-			t.Error("it writes")
-			return nil, errors.New("no API server")
-		}, "ns", "pod", slog.New(slog.DiscardHandler))
-		reporter.Report(inject.State{State: v1alpha1.InjectionInjected})
-		time.Sleep(100 * time.Millisecond)
-		reporter.Report(inject.State{State: v1alpha1.InjectionRemoved})
-		reporter.Close(time.Second)
-	})
 }
 
 func TestValidate(t *testing.T) {
 	r := request()
-	r.Kind, r.Target.Pod, r.Spec = "", "", json.RawMessage(`{`)
-	want := "a kind is required\nthe target pod's namespace and name are required\nthe spec is not JSON: \"{\""
+	r.Kind, r.Target.Pod, r.Spec, r.EndsAt = "", "", json.RawMessage(`{`), time.Time{}
+	want := "a kind is required\nthe target pod's namespace and name are required\n" +
+		"a time at which it ends is required\nthe spec is not JSON: \"{\""
 	if err := r.Validate(); err == nil || err.Error() != want {
 		t.Errorf("Validate = %v, want %s", err, want)
 	}

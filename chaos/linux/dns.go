@@ -111,7 +111,7 @@ func (i *dnsFault) Inject(context.Context) error {
 		return err
 	}
 	i.search = config.Search
-	if err := i.notes.Save(place{Namespace: ns.inode}); err != nil {
+	if err := i.notes.Save(ns.place()); err != nil {
 		return err
 	}
 	i.ctx, i.stop = context.WithCancel(context.Background())

@@ -14,6 +14,9 @@ import (
 	"os"
 	"slices"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
@@ -140,6 +143,30 @@ func (i *injection) podNetwork() (*namespace, container, error) {
 type place struct {
 	// Namespace is the inode of the network namespace.
 	Namespace uint64 `json:"namespace"`
+	// Interfaces are the addresses of its interfaces: another namespace may get the inode when this one has gone.
+	Interfaces []string `json:"interfaces,omitempty"`
+}
+
+func (ns *namespace) place() place { return place{ns.inode, ns.addresses()} }
+
+// addresses lists the hardware addresses of the interfaces of a namespace.
+func (ns *namespace) addresses() []string {
+	h, err := netlink.NewHandleAt(ns.NsHandle, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil
+	}
+	defer h.Close()
+	all, err := h.LinkList()
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, l := range all {
+		if a := l.Attrs(); len(a.HardwareAddr) > 0 && a.RawFlags&unix.IFF_LOOPBACK == 0 {
+			found = append(found, a.HardwareAddr.String())
+		}
+	}
+	return found
 }
 
 // noted opens the namespace in the notes. It is nil if there is none, or if it has gone with everything in it. The
@@ -149,5 +176,14 @@ func (i *injection) noted(ctx context.Context) (*namespace, error) {
 	if saved, err := i.notes.Load(&at); !saved || err != nil {
 		return nil, err
 	}
-	return i.node.findNamespace(ctx, at.Namespace)
+	ns, err := i.node.findNamespace(ctx, at.Namespace)
+	if ns == nil || err != nil || len(at.Interfaces) == 0 {
+		return ns, err
+	}
+	present := ns.addresses()
+	if slices.ContainsFunc(at.Interfaces, func(a string) bool { return slices.Contains(present, a) }) {
+		return ns, nil
+	}
+	ns.Close() // it has only the inode of the one that was meant
+	return nil, nil
 }

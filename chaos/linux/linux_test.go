@@ -35,6 +35,7 @@ func request(p *runningPod, kind, spec string) inject.Request {
 		Kind: v1alpha1.Kind(kind), Spec: json.RawMessage(spec),
 		Disruption: "default/test", DisruptionUID: "6f1d0a3e-0000-4000-8000-1",
 		Target: inject.Target{Namespace: "default", Pod: "target", UID: p.uid, Node: "worker"},
+		EndsAt: time.Now().Add(time.Hour),
 	}
 }
 
@@ -773,7 +774,7 @@ func TestContainerFailure(t *testing.T) {
 	last := target.start("app")
 	once := injecting(t, inject.Request{
 		Kind: r.Kind, Spec: json.RawMessage(`{"signal": "TERM", "once": true}`), Disruption: r.Disruption,
-		DisruptionUID: r.DisruptionUID, Target: r.Target,
+		DisruptionUID: r.DisruptionUID, Target: r.Target, EndsAt: r.EndsAt,
 	})
 	<-last.exited
 	survivor := target.start("app")
@@ -903,7 +904,7 @@ func killed(t *testing.T, target *runningPod, kind, spec string) {
 		entry := filepath.Join(journal, r.ID()+".json")
 		c := exec.Command("/proc/self/exe", "inject", kind, "--spec", spec, "--disruption", r.Disruption,
 			"--disruption-uid", string(r.DisruptionUID), "--target-uid", string(r.Target.UID),
-			"--target-node", "worker",
+			"--target-node", "worker", "--duration", "1h",
 			"--target-namespace", "default", "--target-pod", "target", "--journal", journal, "--ready-file", ready)
 		c.Args[0] = asInjector
 		log := &strings.Builder{}

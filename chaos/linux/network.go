@@ -198,7 +198,7 @@ func (i *network) Inject(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := i.notes.Save(place{Namespace: ns.inode}); err != nil {
+	if err := i.notes.Save(ns.place()); err != nil {
 		ns.Close()
 		return err
 	}

@@ -47,7 +47,8 @@ type pressure struct {
 
 // victim is a container, or the node.
 type victim struct {
-	init int
+	init  int
+	start uint64 // of init
 	// join are the cgroups that a helper joins.
 	join []string
 	helperSpec
@@ -87,7 +88,11 @@ func (i *pressure) victims() ([]victim, error) {
 	}
 	var victims []victim
 	for _, c := range containers {
-		v := victim{init: c.init, helperSpec: helperSpec{ID: i.request.ID()}}
+		start, ok := i.node.startTime(c.init)
+		if !ok {
+			return nil, fmt.Errorf("%w: process %d has ended", errNoProcess, c.init)
+		}
+		v := victim{init: c.init, start: start, helperSpec: helperSpec{ID: i.request.ID()}}
 		var err error
 		if i.cpu != nil {
 			err = i.cpuVictim(&v, c)
@@ -201,6 +206,12 @@ func (i *pressure) supervise(ctx context.Context, v victim, ready chan<- error) 
 	defer tell(context.Canceled)
 	// A runtime cannot remove the container's cgroup as long as a process is in it.
 	alive, err := whileAlive(ctx, v.init)
+	if err == nil {
+		// From here on it cannot be mistaken for another; before, another may have got its ID.
+		if start, ok := i.node.startTime(v.init); !ok || start != v.start {
+			err = fmt.Errorf("%w: process %d has ended", errNoProcess, v.init)
+		}
+	}
 	if err != nil {
 		tell(err)
 		return

@@ -121,15 +121,15 @@ func appendAddress(all []netip.Addr, ip net.IP) []netip.Addr {
 	return all
 }
 
-// ask asks one server after the other.
+// ask asks one server after the other. A dns fault of the same pod does not lead its queries elsewhere.
 func (r *resolver) ask(ctx context.Context, name string, kind uint16) (*dns.Msg, error) {
 	query := new(dns.Msg).SetQuestion(name, kind)
 	errs := []error{errors.New("no server has answered")}
 	for _, server := range r.config.Servers {
 		server = net.JoinHostPort(server, r.config.Port)
-		answer, err := r.ns.exchange(ctx, "udp", server, query, 0)
+		answer, err := r.ns.exchange(ctx, "udp", server, query, markForwarded)
 		if err == nil && answer.Truncated {
-			answer, err = r.ns.exchange(ctx, "tcp", server, query, 0)
+			answer, err = r.ns.exchange(ctx, "tcp", server, query, markForwarded)
 		}
 		if err == nil && answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNameError {
 			err = fmt.Errorf("%s answers %s", server, dns.RcodeToString[answer.Rcode])

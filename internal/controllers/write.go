@@ -3,27 +3,35 @@ package controllers
 import (
 	"context"
 	"errors"
-	"time"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// again is the time before another look at what somebody else has changed at the same moment.
-const again = 20 * time.Millisecond
-
 // Result turns an error into the result of a reconcile: after a conflict, or an error that wraps one of outdated, it is
-// tried again soon, without being told as an error.
+// tried again, at first soon and then more and more seldom, without being told as an error. Anything else is told, also
+// if it is joined with a conflict.
 func Result(err error, outdated ...error) (ctrl.Result, error) {
-	soon := apierrors.IsConflict(err)
-	for _, o := range outdated {
-		soon = soon || errors.Is(err, o)
+	if err == nil || !Passing(err, outdated...) {
+		return ctrl.Result{}, err
 	}
-	if soon {
-		return ctrl.Result{RequeueAfter: again}, nil
+	return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else asks the rate limiter without an error
+}
+
+// Passing reports whether an error says nothing but that somebody else has changed something at the same moment: a
+// conflict, or an error that wraps one of outdated, or several of them.
+func Passing(err error, outdated ...error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			if !Passing(e, outdated...) {
+				return false
+			}
+		}
+		return true
 	}
-	return ctrl.Result{}, err
+	return apierrors.IsConflict(err) || slices.ContainsFunc(outdated, func(o error) bool { return errors.Is(err, o) })
 }
 
 // Delete deletes this very object, and not a later one of its name. It does nothing if the object has gone.

@@ -96,9 +96,9 @@ func (d *disruptionControllers) deployment(journal string) (*appsv1.Deployment, 
 		"--process-node="+d.node.NodeName(),
 		// There is nothing to protect on a cluster for tests.
 		"--max-namespace-share=0", "--max-cluster-share=0", "--max-duration=0s", "--protected-namespaces=",
-		"--allow-network-without-hosts", "--allow-disk-root")
+		"--allow-network-without-hosts", "--allow-disk-root", "--allow-nodes")
 	// Several clusters may share this machine, and its ports.
-	c.Ports, c.LivenessProbe, c.ReadinessProbe, c.SecurityContext = nil, nil, nil, nil
+	c.Ports, c.LivenessProbe, c.ReadinessProbe, c.SecurityContext, pod.Spec.SecurityContext = nil, nil, nil, nil, nil
 	return deployment, nil
 }
 
@@ -157,10 +157,12 @@ func (d *disruptionControllers) start(ctx context.Context, to *rest.Config) erro
 	mgr, err := manager.New(to, manager.Options{
 		Config: controller.Config{
 			Namespace: chaosNamespace, Image: "trommel-injector", Command: d.injector, Journal: journal,
-			ServiceAccount: "disruption-injector", Simulated: d.node.NodeName(),
+			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
+			PriorityClass:  "trommel-disruption-injector",
+			Simulated:      d.node.NodeName(),
 			PodAnnotations: map[string]string{cluster.AnnotationBinaryPrefix + "injector": d.injector[0]},
 			// There is nothing to protect on a cluster for tests.
-			Nets: controller.Nets{NetworkWithoutHosts: true, DiskRoot: true},
+			Nets: controller.Nets{NetworkWithoutHosts: true, DiskRoot: true, Nodes: true},
 		},
 		Logger: logr.FromSlogHandler(d.logger.Handler()),
 	})

@@ -15,6 +15,7 @@ import (
 // +kubebuilder:printcolumn:name=Kinds,type=string,JSONPath=`.status.kinds`
 // +kubebuilder:printcolumn:name=Injected,type=integer,JSONPath=`.status.counts.injected`
 // +kubebuilder:printcolumn:name=Desired,type=integer,JSONPath=`.status.counts.desired`
+// +kubebuilder:printcolumn:name=Dry-Run,type=boolean,JSONPath=`.spec.dryRun`
 // +kubebuilder:printcolumn:name=Ends,type=string,JSONPath=`.status.endsAt`
 // +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.message`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
@@ -219,7 +220,8 @@ type Triggers struct {
 
 // Trigger is a moment.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.notBefore) != has(self.offset)",message="either notBefore or offset is required"
+// +kubebuilder:validation:XValidation:rule="has(self.notBefore) || has(self.offset)",message="notBefore or offset is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.notBefore) || !has(self.offset)",message="notBefore and offset cannot both be given"
 type Trigger struct {
 	// NotBefore is a point in time.
 	// +optional

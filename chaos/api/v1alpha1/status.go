@@ -9,7 +9,8 @@ import (
 type Phase string
 
 // The phases, as chaos-controller names them. A paused disruption is between two activations of its pulse; a previous
-// one is over.
+// one is over. PossiblyInjected is none of chaos-controller's: an injector was killed, and nobody knows yet whether its
+// fault is still in effect.
 const (
 	NotInjected                 Phase = "NotInjected"
 	PartiallyInjected           Phase = "PartiallyInjected"
@@ -19,6 +20,7 @@ const (
 	PreviouslyNotInjected       Phase = "PreviouslyNotInjected"
 	PreviouslyPartiallyInjected Phase = "PreviouslyPartiallyInjected"
 	PreviouslyInjected          Phase = "PreviouslyInjected"
+	PossiblyInjected            Phase = "PossiblyInjected"
 )
 
 // DisruptionStatus is written by the controllers; each writes its own fields.
@@ -115,6 +117,7 @@ const (
 	InjectionUnsupported InjectionState = "Unsupported" // the target's node cannot do it; nothing was touched
 	InjectionRemoved     InjectionState = "Removed"     // nothing of it is left
 	InjectionStuck       InjectionState = "Stuck"       // something is left that the injector could not remove
+	InjectionUnknown     InjectionState = "Unknown"     // its injector was killed; it may still be in effect
 )
 
 // Injection is one kind of fault on one target.

@@ -24,7 +24,7 @@ func NewCommand(injector string) *cobra.Command {
 	cmd := controllers.Command(&cobra.Command{
 		Use:   "trommel-chaos",
 		Short: "Run the controllers of disruptions (chaos.trommel.dev)",
-		Example: `  trommel-chaos --leader-elect --metrics=:8080 ` +
+		Example: `  trommel-chaos --leader-elect --metrics=127.0.0.1:8080 ` +
 			`--injector-image=registry.example.com/trommel-injector:v1
   trommel-chaos --kubeconfig ~/.kube/config --delete-only`,
 	}, &o.Options, func(to *rest.Config, log logr.Logger) (ctrl.Manager, error) {
@@ -44,13 +44,18 @@ func NewCommand(injector string) *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.Namespace, "namespace", "trommel-chaos", "namespace in which chaos pods run")
-	f.StringVar(&o.Image, "injector-image", "trommel.dev/trommel-injector:latest", "image of chaos pods")
+	f.StringVar(&o.Image, "injector-image", "trommel.dev/trommel-injector:v0.1.0", "image of chaos pods")
 	f.StringSliceVar(&o.Command, "injector-command", []string{"/trommel-injector"}, "command of chaos pods")
 	f.BoolVar(&here, "injector-here", false, "chaos pods run this executable by its path on this machine, for nodes "+
 		"whose pods are its processes")
 	cmd.MarkFlagsMutuallyExclusive("injector-here", "injector-command")
 	f.StringToStringVar(&o.PodAnnotations, "pod-annotation", nil, "an annotation of chaos pods (may be repeated)")
-	f.StringVar(&o.ServiceAccount, "injector-service-account", "disruption-injector", "service account of chaos pods")
+	f.StringVar(&o.ServiceAccount, "injector-service-account", "disruption-injector",
+		"service account of chaos pods, which get no token of it")
+	f.StringVar(&o.APIServiceAccount, "api-injector-service-account", "disruption-api-injector",
+		"service account of chaos pods of the kinds nodeFailure and podReplacement")
+	f.StringVar(&o.PriorityClass, "injector-priority-class", "trommel-disruption-injector",
+		"priority class of chaos pods")
 	f.StringVar(&o.Simulated, "process-node", "", "node that runs the chaos pods of targets on simulated nodes")
 	f.StringVar(&o.Journal, "journal", "", "directory on nodes for the injectors' journals "+
 		"(default /var/lib/trommel-chaos, or, with --injector-here, /tmp/trommel-disruptions-<user ID>)")
@@ -63,6 +68,7 @@ func NewCommand(injector string) *cobra.Command {
 		"largest share in percent of the cluster's pods or nodes that disruptions may hit; 0: no limit")
 	f.BoolVar(&n.NetworkWithoutHosts, "allow-network-without-hosts", false,
 		"accept network disruptions of all traffic")
+	f.BoolVar(&n.Nodes, "allow-nodes", false, "accept disruptions of nodes: the level node, and nodeFailure")
 	f.BoolVar(&n.DiskRoot, "allow-disk-root", false, "accept disk disruptions of a root directory")
 	f.StringSliceVar(&n.ProtectedNamespaces, "protected-namespaces", n.ProtectedNamespaces,
 		"namespaces without targets")

@@ -27,8 +27,8 @@ import (
 const (
 	// DefaultReadyFile exists while the fault is in effect.
 	DefaultReadyFile = "/tmp/readiness_probe"
-	// reportTime is how long an injector that has cleaned up waits for the API server to take its last state.
-	reportTime = 3 * time.Second
+	// DefaultJournal is the directory that controllers name unless they are told another one.
+	DefaultJournal = "/var/lib/trommel-chaos"
 )
 
 // NewCommand returns the command injector, to be run by itself or below another one. real, if there is one, is the
@@ -52,9 +52,10 @@ func newInject(backends []inject.Backend) *cobra.Command {
 	var o struct {
 		request                        inject.Request
 		spec, disruptionUID, targetUID string
+		endsAt                         string
 		duration                       time.Duration
 		dryRun                         bool
-		journal, ready                 string
+		journal, ready, state          string
 	}
 	c := &cobra.Command{
 		Use:   "inject KIND",
@@ -69,18 +70,16 @@ func newInject(backends []inject.Backend) *cobra.Command {
 			defer stop()
 			o.request.Kind, o.request.Spec = v1alpha1.Kind(args[0]), json.RawMessage(o.spec)
 			o.request.DisruptionUID, o.request.Target.UID = types.UID(o.disruptionUID), types.UID(o.targetUID)
-			if o.duration > 0 {
-				o.request.EndsAt = time.Now().Add(o.duration)
+			o.request.EndsAt = time.Now().Add(o.duration)
+			if o.endsAt != "" {
+				var err error
+				if o.request.EndsAt, err = time.Parse(time.RFC3339, o.endsAt); err != nil {
+					return fmt.Errorf("--ends-at: %w", err)
+				}
 			}
-			log := logger(c)
 			config := inject.Config{
 				Request: o.request, Backends: backends, Backend: choose(backends, o.request), Journal: o.journal,
-				ReadyFile: o.ready, DryRun: o.dryRun, Logger: log,
-			}
-			if namespace, pod := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME"); namespace != "" && pod != "" {
-				reporter := inject.NewReporter(apiServer, namespace, pod, log)
-				defer reporter.Close(reportTime)
-				config.Report = reporter.Report
+				ReadyFile: o.ready, StateFile: o.state, DryRun: o.dryRun, Logger: logger(c),
 			}
 			return inject.Run(ctx, config)
 		},
@@ -95,37 +94,46 @@ func newInject(backends []inject.Backend) *cobra.Command {
 	f.StringVar(&o.targetUID, "target-uid", "", "UID of the target")
 	f.StringVar(&o.request.Target.Node, "target-node", "", "the target's node")
 	f.StringArrayVar(&o.request.Target.Containers, "container", nil, "a container of the target pod; default: all")
-	f.DurationVar(&o.duration, "duration", 0, "time until the fault ends; 0: no end")
+	f.StringVar(&o.endsAt, "ends-at", "", "when the fault ends at the latest, such as 2026-01-02T03:04:05Z")
+	f.DurationVar(&o.duration, "duration", 0, "time until the fault ends at the latest, from now on; for tries by "+
+		"hand, since it begins anew when the injector is started again")
 	f.BoolVar(&o.dryRun, "dry-run", false, "do everything but inject")
 	f.StringVar(&o.journal, "journal", "", "directory with what must be undone")
 	f.StringVar(&o.ready, "ready-file", DefaultReadyFile, "file that exists while the fault is in effect")
+	f.StringVar(&o.state, "state-file", "", "file that gets the newest state, such as "+inject.DefaultStateFile)
 	for _, required := range []string{"disruption", "disruption-uid", "target-uid", "target-node", "journal"} {
 		if err := c.MarkFlagRequired(required); err != nil {
 			panic(err) // a programming error
 		}
 	}
+	c.MarkFlagsOneRequired("ends-at", "duration")
+	c.MarkFlagsMutuallyExclusive("ends-at", "duration")
 	c.MarkFlagsOneRequired("target-pod", "target-node-level")
 	c.MarkFlagsMutuallyExclusive("target-pod", "target-node-level")
 	return c
 }
 
 func newClean(backends []inject.Backend) *cobra.Command {
-	var journal string
+	var journal, id string
 	c := &cobra.Command{
-		Use:     "clean",
-		Short:   "Remove what dead injectors have left, according to their journal",
-		Example: "  injector clean --journal /var/lib/trommel",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			removed, err := inject.CleanAll(c.Context(), journal, backends, logger(c))
+		Use:   "clean",
+		Short: "Remove what dead injectors have left, according to their journal",
+		Example: "  injector clean --journal " + DefaultJournal + `
+  injector clean --journal ` + DefaultJournal + " --id 1b4e28ba.9f3c7c1e.network",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			var removed int
+			if id != "" {
+				removed, err = inject.CleanOne(c.Context(), journal, id, backends, logger(c))
+			} else {
+				removed, err = inject.CleanAll(c.Context(), journal, backends, logger(c))
+			}
 			fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", removed)
 			return err
 		},
 	}
-	c.Flags().StringVar(&journal, "journal", "", "directory with what must be undone")
-	if err := c.MarkFlagRequired("journal"); err != nil {
-		panic(err) // a programming error
-	}
+	c.Flags().StringVar(&journal, "journal", DefaultJournal, "directory with what must be undone")
+	c.Flags().StringVar(&id, "id", "", "only this injection: the UIDs of disruption and target and the kind, with dots")
 	return c
 }
 

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +24,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/controllers"
 )
@@ -74,8 +74,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if d == nil {
-		return ctrl.Result{}, r.deleteOrphans(ctx, req.NamespacedName)
+	// Also those of an earlier disruption of the name, which lost its finalizer before they went.
+	if err := r.deleteOrphans(ctx, req.NamespacedName, d); d == nil || err != nil {
+		return ctrl.Result{}, err
 	}
 	pods, err := controller.ChaosPods(ctx, r.Env, d)
 	if err != nil {
@@ -133,7 +134,8 @@ func condition(s *chaos.DisruptionStatus) metav1.Condition {
 // tell says in the disruption what keeps chaos pods from being created or deleted. It is tried again, more and more
 // seldom.
 func (r *Reconciler) tell(ctx context.Context, d *chaos.Disruption, failed error) error {
-	if apierrors.IsConflict(failed) || failed == nil && condition(&d.Status).Status != metav1.ConditionFalse {
+	if failed != nil && controllers.Passing(failed) ||
+		failed == nil && condition(&d.Status).Status != metav1.ConditionFalse {
 		return nil
 	}
 	return controller.UpdateStatus(ctx, r.Env, d, condition, func(s *chaos.DisruptionStatus) {
@@ -145,15 +147,32 @@ func (r *Reconciler) tell(ctx context.Context, d *chaos.Disruption, failed error
 	})
 }
 
+// ended reports whether a chaos pod is to be replaced. One that told why it cannot inject is not: the next one could
+// not either.
 func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	switch pod.Status.Phase {
+	case corev1.PodFailed:
+		return true
+	case corev1.PodSucceeded:
+		told := inject.Told(pod).State
+		return told != chaos.InjectionFailed && told != chaos.InjectionUnsupported
+	}
+	return false
 }
 
-// deleteOrphans deletes chaos pods whose disruption has gone: they were created while it went.
-func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName) error {
+// deleteOrphans deletes chaos pods whose disruption has gone: they were created while it went, or it went before they
+// did, without its finalizer. present is the disruption that has the name now; nil if there is none.
+func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName, present *chaos.Disruption) error {
 	pods, err := controller.PodsOf(ctx, r.Env, key)
-	if len(pods) == 0 || err != nil {
+	if err != nil {
 		return err
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return p.DeletionTimestamp != nil ||
+			present != nil && string(present.UID) == p.Labels[controller.LabelDisruption]
+	})
+	if len(pods) == 0 {
+		return nil
 	}
 	latest, err := controller.Get(ctx, r.Env.Reader, key)
 	if err != nil {
@@ -161,10 +180,8 @@ func (r *Reconciler) deleteOrphans(ctx context.Context, key types.NamespacedName
 	}
 	var errs []error
 	for i := range pods {
-		pod := &pods[i]
-		if pod.DeletionTimestamp == nil &&
-			(latest == nil || string(latest.UID) != pod.Labels[controller.LabelDisruption]) {
-			errs = append(errs, controllers.Delete(ctx, r.Env.Client, pod))
+		if latest == nil || string(latest.UID) != pods[i].Labels[controller.LabelDisruption] {
+			errs = append(errs, controllers.Delete(ctx, r.Env.Client, &pods[i]))
 		}
 	}
 	return errors.Join(errs...)
@@ -242,124 +259,4 @@ func (r *Reconciler) place(ctx context.Context, d *chaos.Disruption, t *chaos.Ta
 		}
 	}
 	return t.Node, strings.Join(ids, ","), nil
-}
-
-// Files in chaos pods.
-const (
-	journalDir = "/var/lib/trommel-chaos" // default of Config.Journal
-	// A volume of its own: on the process node all pods have the machine's /tmp.
-	readyDir  = "/run/trommel-injector"
-	readyFile = readyDir + "/readiness_probe"
-	// The node's cgroups, where faults on real nodes need them.
-	cgroupsDir = "/host/sys/fs/cgroup"
-)
-
-func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind chaos.Kind, node string) (*corev1.Pod, error) {
-	spec, err := controller.KindSpec(&d.Spec.Kinds, kind)
-	if err != nil {
-		return nil, err
-	}
-	config := &r.Env.Config
-	command := config.Command
-	if len(command) == 0 {
-		command = []string{"/trommel-injector"}
-	}
-	journal := config.Journal
-	if journal == "" {
-		journal = journalDir
-	}
-	left := time.Hour
-	if d.Status.Schedule.StartedAt != nil && d.Spec.Duration != nil {
-		left = max(d.Status.Schedule.StartedAt.Add(d.Spec.Duration.Duration()).Sub(r.Env.Clock.Now()), 0)
-	}
-	args := []string{
-		"inject", string(kind), "--spec", spec,
-		"--disruption", d.Namespace + "/" + d.Name, "--disruption-uid", string(d.UID),
-		"--target-uid", string(t.UID), "--target-node", t.Node,
-		"--duration", left.Round(time.Millisecond).String(), "--journal", journal, "--ready-file", readyFile,
-	}
-	if d.Spec.Level == chaos.LevelNode {
-		args = append(args, "--target-node-level")
-	} else {
-		args = append(args, "--target-namespace", d.Namespace, "--target-pod", t.Name)
-	}
-	for _, c := range d.Spec.Containers {
-		args = append(args, "--container", c)
-	}
-	if d.Spec.DryRun {
-		args = append(args, "--dry-run")
-	}
-	fieldEnv := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
-			FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
-	}
-	directory := corev1.HostPathDirectoryOrCreate
-	grace := int64(60)
-	if config.Grace > 0 {
-		grace = int64(config.Grace.Seconds())
-	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: config.Namespace, Name: controller.PodName(d.Spec.Level, d.Namespace, t.Name, kind),
-			Finalizers: []string{controller.PodFinalizer},
-			Labels: map[string]string{
-				controller.LabelDisruption: string(d.UID), controller.LabelTarget: string(t.UID),
-				controller.LabelKind: string(kind),
-			},
-			Annotations: map[string]string{
-				controller.AnnotationDisruption: d.Namespace + "/" + d.Name, controller.AnnotationTarget: t.Name,
-				controller.AnnotationLevel: string(d.Spec.Level), fault.AnnotationInjector: "true",
-				fault.AnnotationReadyFile: readyFile,
-			},
-		},
-		Spec: corev1.PodSpec{
-			NodeName: node, RestartPolicy: corev1.RestartPolicyOnFailure, ServiceAccountName: config.ServiceAccount,
-			TerminationGracePeriodSeconds: &grace,
-			// A node that fails because of the disruption must not evict what will repair it.
-			Tolerations: append([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, config.PodTolerations...),
-			Containers: []corev1.Container{{
-				Name: "injector", Image: config.Image, ImagePullPolicy: corev1.PullIfNotPresent,
-				Command: command, Args: args,
-				Env: []corev1.EnvVar{
-					fieldEnv("POD_NAMESPACE", "metadata.namespace"), fieldEnv("POD_NAME", "metadata.name"),
-				},
-				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-				ReadinessProbe: &corev1.Probe{
-					ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{
-						Command: append(slices.Clone(command), "ready", "--ready-file", readyFile),
-					}},
-					PeriodSeconds: 1, FailureThreshold: 5,
-				},
-				VolumeMounts: []corev1.VolumeMount{
-					{Name: "journal", MountPath: journal}, {Name: "ready", MountPath: readyDir},
-				},
-			}},
-			Volumes: []corev1.Volume{
-				{Name: "journal", VolumeSource: corev1.VolumeSource{
-					HostPath: &corev1.HostPathVolumeSource{Path: journal, Type: &directory}}},
-				{Name: "ready", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-			},
-		},
-	}
-	maps.Copy(pod.Annotations, config.PodAnnotations)
-	if config.Privileged {
-		privileged := true
-		pod.Spec.HostPID = true
-		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
-		if node != config.Simulated {
-			mountCgroups(&pod.Spec)
-		}
-	}
-	return pod, nil
-}
-
-// mountCgroups gives a chaos pod the cgroups of its real node. Its own /sys/fs/cgroup may be only a part of them. Its
-// /proc is the node's, because of hostPID.
-func mountCgroups(spec *corev1.PodSpec) {
-	directory := corev1.HostPathDirectory
-	c := &spec.Containers[0]
-	c.Env = append(c.Env, corev1.EnvVar{Name: fault.EnvCgroups, Value: cgroupsDir})
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "cgroups", MountPath: cgroupsDir})
-	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "cgroups", VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: "/sys/fs/cgroup", Type: &directory}}})
 }

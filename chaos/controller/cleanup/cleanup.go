@@ -1,7 +1,8 @@
 // Package cleanup decides when a chaos pod that is being deleted may go, and takes its finalizer away: when it has
 // completed, never started, or its target cannot be cleaned any more because it has gone or does not run. A chaos pod
-// that failed although its target can be cleaned stays, since something may be left in the target; the disruption is
-// then stuck on removal and says what a person has to do, and also while a chaos pod runs long after its grace period.
+// that failed although its target can be cleaned stays, since something may be left in the target, until a cleaner has
+// undone it by the journal. If that does not work, the disruption is stuck on removal and says what a person has to do,
+// and also while a chaos pod runs long after its grace period.
 package cleanup
 
 import (
@@ -36,6 +37,7 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("disruption-cleanup").
 		For(&chaos.Disruption{}, controller.WhenChanged(func(d *chaos.Disruption) own { return fields(&d.Status) })).
 		Watches(&corev1.Pod{}, controller.FromChaosPods()).
+		Watches(&corev1.Pod{}, fromCleaners()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofTarget)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofTarget)).
 		Complete(r)
@@ -90,24 +92,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var stuck trouble
 	var again time.Time // when the next chaos pod is overdue; zero: none will be
 	var errs []error
+	soon := func(at time.Time) {
+		if again.IsZero() || at.Before(again) {
+			again = at
+		}
+	}
 	for i := range pods {
 		pod := &pods[i]
 		if pod.DeletionTimestamp == nil || !slices.Contains(pod.Finalizers, controller.PodFinalizer) {
 			continue
 		}
-		switch verdict, err := r.judge(ctx, pod); {
+		verdict, err := r.judge(ctx, pod)
+		var late time.Time
+		if verdict == stays && err == nil {
+			verdict, late, err = r.clean(ctx, pod)
+			if verdict == waits {
+				if !late.IsZero() {
+					soon(late)
+				}
+				errs = append(errs, err)
+				continue
+			}
+		}
+		switch {
 		case err != nil:
 			errs = append(errs, err)
 		case verdict == goes:
 			errs = append(errs, r.release(ctx, pod))
 		case verdict == stays:
-			stuck.failed = append(stuck.failed, pod.Name)
+			stuck.failed = append(stuck.failed, pod)
 		default:
 			overdue := pod.DeletionTimestamp.Add(cmp.Or(r.Env.Config.Overdue, 30*time.Second))
 			if !r.Env.Clock.Now().Before(overdue) {
 				stuck.overdue = append(stuck.overdue, pod)
-			} else if again.IsZero() || overdue.Before(again) {
-				again = overdue
+			} else {
+				soon(overdue)
 			}
 		}
 	}
@@ -120,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // trouble is what keeps a disruption from being removed.
 type trouble struct {
-	failed  []string      // chaos pods
+	failed  []*corev1.Pod // chaos pods
 	overdue []*corev1.Pod // chaos pods
 }
 
@@ -128,10 +147,10 @@ type trouble struct {
 func (t *trouble) message(namespace string) (reason, message string) {
 	switch {
 	case len(t.failed) > 0:
-		return "ChaosPodFailed", fmt.Sprintf("%d chaos pods failed while their targets still run, and may have left "+
-			"something in them: see `kubectl logs -n %s %s`. Restart the target, or run "+
-			"`trommel-injector clean` on its "+
-			"node; then remove the pod's finalizer %s", len(t.failed), namespace, t.failed[0], controller.PodFinalizer)
+		pod := t.failed[0]
+		return "ChaosPodFailed", fmt.Sprintf("%d chaos pods failed while their targets still run, may have left "+
+			"something in them, and their cleaners do not succeed: see `kubectl logs -n %s %s`. %s", len(t.failed),
+			namespace, cleanerName(pod), remedy(pod))
 	case len(t.overdue) > 0:
 		pod := t.overdue[0]
 		return "ChaosPodOverdue", fmt.Sprintf("%d chaos pods still run after their grace period: does the kubelet of "+
@@ -157,6 +176,9 @@ func (r *Reconciler) judge(ctx context.Context, pod *corev1.Pod) (verdict, error
 	case corev1.PodSucceeded:
 		return goes, nil
 	case corev1.PodFailed:
+		if failedBeforeItBegan(pod) {
+			return goes, nil
+		}
 	case corev1.PodRunning:
 		node := &corev1.Node{}
 		key := types.NamespacedName{Name: pod.Spec.NodeName}
@@ -187,6 +209,20 @@ func (r *Reconciler) judge(ctx context.Context, pod *corev1.Pod) (verdict, error
 func started(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Running != nil || c.State.Terminated != nil || c.RestartCount > 0
+	})
+}
+
+// failedBeforeItBegan reports whether the injector of a pod that failed did not do anything.
+func failedBeforeItBegan(pod *corev1.Pod) bool {
+	if !started(pod) {
+		// The kubelet did not take it. Of some pods that it has evicted it does not list the containers, either.
+		return pod.Status.Reason != "Evicted" || strings.HasPrefix(pod.Status.Message, "Pod was rejected") ||
+			strings.HasPrefix(pod.Status.Message, "The node had condition")
+	}
+	// From its first moment on it handles SIGTERM, and does not die of it.
+	const diedOfSIGTERM = 128 + 15
+	return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.RestartCount > 0 || c.State.Terminated == nil || c.State.Terminated.ExitCode != diedOfSIGTERM
 	})
 }
 

@@ -7,8 +7,10 @@ package cron
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -46,10 +48,17 @@ func (r *Reconciler) from(ctx context.Context, reader client.Reader, key client.
 	if err := reader.Get(ctx, key, c); err != nil || c.DeletionTimestamp != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	schedule, err := cron.ParseStandard(c.Spec.Schedule)
+	schedule, err := parse(c.Spec.Schedule)
 	if err != nil {
-		err := r.write(ctx, c, func(s *chaos.DisruptionCronStatus) { s.Message = "schedule: " + err.Error() })
-		return ctrl.Result{}, err // a change of the spec wakes it
+		message := "schedule: " + err.Error()
+		if message == c.Status.Message {
+			return ctrl.Result{}, nil // a change of the spec wakes it
+		}
+		err := r.write(ctx, c, func(s *chaos.DisruptionCronStatus) { s.Message = message })
+		if err == nil {
+			r.Env.Events.Eventf(c, nil, corev1.EventTypeWarning, "InvalidSchedule", "Schedule", "%s", message)
+		}
+		return controller.Result(err)
 	}
 	now := r.Env.Clock.Now().UTC()
 	due, next := latest(schedule, since(c), now)
@@ -89,6 +98,14 @@ func (r *Reconciler) from(ctx context.Context, reader client.Reader, key client.
 		return controller.Result(err)
 	}
 	return controller.After(now, next), nil
+}
+
+// parse reads a schedule. A time zone that nothing follows would make the library panic.
+func parse(text string) (cron.Schedule, error) {
+	if (strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=")) && !strings.Contains(text, " ") {
+		return nil, errors.New("there are no times after the time zone")
+	}
+	return cron.ParseStandard(text)
 }
 
 func history(c *chaos.DisruptionCron) int {

@@ -7,7 +7,6 @@ package injections
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,8 +101,11 @@ func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
 		byID[idOf(&pods[i])] = &pods[i]
 	}
 	var next own
-	active := s.Schedule.Active && !controller.Ending(d)
-	expected := active || s.Schedule.Runs == 0 && !controller.Ending(d)
+	// After a while without controllers the schedule may not say yet that it is over.
+	over := controller.Ending(d) ||
+		s.Schedule.StartedAt != nil && !now.Time.Before(controller.End(&d.Spec, s.Schedule))
+	active := s.Schedule.Active && !over
+	expected := active || s.Schedule.Runs == 0 && !over
 	left := 0
 	add := func(of id, name string) (injected bool) {
 		old, known := before[of]
@@ -124,14 +126,19 @@ func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
 		return i.State == chaos.InjectionInjected
 	}
 	some := false
+	ever := int32(0) // targets that were disrupted completely
 	for _, t := range s.Targets {
-		all := true
+		all, were := true, true
 		for _, k := range kinds {
 			injected := add(id{t.UID, k}, controller.PodName(d.Spec.Level, d.Namespace, t.Name, k))
 			all, some = all && injected, some || injected
+			were = were && next.Injections[len(next.Injections)-1].InjectedAt != nil
 		}
 		if all {
 			next.Injected++
+		}
+		if were {
+			ever++
 		}
 	}
 	// Those of former targets.
@@ -143,8 +150,14 @@ func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
 	slices.SortFunc(next.Injections, func(a, b chaos.Injection) int {
 		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(string(a.Target), string(b.Target)))
 	})
-	complete := next.Injected > 0 && next.Injected >= s.Counts.Desired
-	next.Phase = phase(s.Phase, active, controller.Ending(d), complete, some, left)
+	has := func(what func(chaos.Injection) bool) bool { return slices.ContainsFunc(next.Injections, what) }
+	next.Phase = phase(s.Phase, seen{
+		active: active, over: over, left: left,
+		complete: next.Injected > 0 && next.Injected >= s.Counts.Desired, some: some,
+		possibly: has(func(i chaos.Injection) bool { return i.State == chaos.InjectionUnknown }),
+		wereAll:  ever > 0 && ever >= s.Counts.Desired,
+		wereSome: has(func(i chaos.Injection) bool { return i.InjectedAt != nil }),
+	})
 	next.Message = message(d, next.Injections)
 	return next
 }
@@ -157,23 +170,25 @@ func injection(old chaos.Injection, pod *corev1.Pod, expected bool) chaos.Inject
 		switch {
 		case expected:
 			next.State = chaos.InjectionPending
+		case old.State == chaos.InjectionUnsupported:
+			return old // nothing was touched, and why stays interesting
 		default:
 			next.State = chaos.InjectionRemoved
 		}
 		return next
 	}
-	var told inject.State
-	_ = json.Unmarshal([]byte(pod.Annotations[inject.AnnotationState]), &told) // none yet
+	told := inject.Told(pod)
 	next.Error = told.Error
 	switch {
 	case told.State == chaos.InjectionFailed || told.State == chaos.InjectionUnsupported ||
 		told.State == chaos.InjectionStuck || told.State == chaos.InjectionRemoved:
 		next.State = told.State
+	case pod.Status.Phase == corev1.PodFailed && old.InjectedAt != nil:
+		next.State = chaos.InjectionUnknown
+		next.Error = "the injector was killed, and what it has injected is being removed: " + reason(pod)
 	case pod.Status.Phase == corev1.PodFailed:
 		next.State = chaos.InjectionFailed
-		if next.Error == "" {
-			next.Error = "the chaos pod has failed: " + reason(pod)
-		}
+		next.Error = "the chaos pod has failed: " + reason(pod)
 	case pod.Status.Phase == corev1.PodSucceeded:
 		next.State = chaos.InjectionRemoved
 	case ready(pod):
@@ -216,39 +231,65 @@ func waiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// exit describes the end of an injector by the last line of its log.
+// exit describes the end of an injector by what it told, or by the last line of its log.
 func exit(t *corev1.ContainerStateTerminated) string {
+	if told := inject.StateOf(t); told.State != "" {
+		return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, told.Error))
+	}
 	lines := strings.Split(strings.TrimSpace(t.Message), "\n")
-	return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, lines[len(lines)-1]))
+	last := lines[len(lines)-1]
+	if strings.HasPrefix(last, "time=") {
+		last = "" // a line for those who read the log, which says what it did before it was killed
+	}
+	return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, last))
 }
 
-// phase is the state machine of phases. left is the number of chaos pods that still exist.
-func phase(old chaos.Phase, active, ending, complete, some bool, left int) chaos.Phase {
+// seen is what the phase depends on.
+type seen struct {
+	active, over bool
+	// left is the number of chaos pods that still exist.
+	left int
+	// complete is whether as many targets as desired are disrupted completely, some whether anything is.
+	complete, some bool
+	// possibly is whether an injector was killed and nobody has cleaned up after it.
+	possibly bool
+	// wereAll and wereSome are as complete and some, for all of the past.
+	wereAll, wereSome bool
+}
+
+// phase is the state machine of phases.
+func phase(old chaos.Phase, s seen) chaos.Phase {
 	if old == "" {
 		old = chaos.NotInjected
 	}
-	if active {
-		switch {
-		case complete:
-			return chaos.Injected
-		case some:
-			return chaos.PartiallyInjected
-		case old == chaos.Injected || old == chaos.PartiallyInjected:
-			return chaos.NotInjected
-		}
-		return old // NotInjected, or a pause that is about to end
-	}
 	switch {
-	case left == 0:
-	case complete:
+	case s.active && s.complete:
+		return chaos.Injected
+	case s.possibly:
+		return chaos.PossiblyInjected
+	case s.active && s.some:
+		return chaos.PartiallyInjected
+	case s.active && (old == chaos.Injected || old == chaos.PartiallyInjected || old == chaos.PossiblyInjected):
+		return chaos.NotInjected
+	case s.active:
+		return old // NotInjected, or a pause that is about to end
+	case s.left == 0:
+	case s.complete:
 		return chaos.Injected // still, although this may be seen only now
-	case some && old != chaos.Injected:
+	case s.some && old != chaos.Injected:
 		return chaos.PartiallyInjected
 	default:
 		return old
 	}
+	if (old == chaos.NotInjected || old == chaos.PossiblyInjected) && s.wereSome {
+		// Nobody has looked while it was.
+		old = chaos.PartiallyInjected
+		if s.wereAll {
+			old = chaos.Injected
+		}
+	}
 	table := pauses
-	if ending {
+	if s.over {
 		table = ends
 	}
 	if next, ok := table[old]; ok {
@@ -263,6 +304,7 @@ var (
 	}
 	ends = map[chaos.Phase]chaos.Phase{
 		chaos.NotInjected:       chaos.PreviouslyNotInjected,
+		chaos.PossiblyInjected:  chaos.PreviouslyNotInjected, // nothing was ever seen
 		chaos.PartiallyInjected: chaos.PreviouslyPartiallyInjected,
 		chaos.Injected:          chaos.PreviouslyInjected,
 
@@ -287,8 +329,11 @@ func message(d *chaos.Disruption, injections []chaos.Injection) string {
 		}
 	}
 	if c := controller.Condition(s, chaos.ConditionTargetsFound); c.Status == metav1.ConditionFalse &&
-		!controller.Ending(d) {
+		(!controller.Ending(d) || s.Schedule.StartedAt == nil) {
 		return c.Message
+	}
+	if d.Spec.DryRun {
+		return "dry run: nothing is really injected"
 	}
 	return ""
 }
@@ -305,8 +350,12 @@ func targetName(s *chaos.DisruptionStatus, uid types.UID) string {
 // tell leaves events about what has changed.
 func (r *Reconciler) tell(d *chaos.Disruption, next own) {
 	if next.Phase != d.Status.Phase && next.Phase != chaos.NotInjected {
-		r.Env.Events.Eventf(d, nil, corev1.EventTypeNormal, string(next.Phase), "Inject", "%d of %d targets",
-			next.Injected, d.Status.Counts.Desired)
+		note := ""
+		if d.Spec.DryRun {
+			note = " (dry run)"
+		}
+		r.Env.Events.Eventf(d, nil, corev1.EventTypeNormal, string(next.Phase), "Inject", "%d of %d targets%s",
+			next.Injected, d.Status.Counts.Desired, note)
 	}
 	before := map[id]chaos.InjectionState{}
 	for _, i := range d.Status.Injections {
@@ -325,13 +374,18 @@ func (r *Reconciler) tell(d *chaos.Disruption, next own) {
 		}
 		switch i.State {
 		case chaos.InjectionInjected:
+			if d.Spec.DryRun {
+				r.Env.Events.Eventf(target, d, corev1.EventTypeNormal, "DryRun", "Inject",
+					"disruption %s/%s would disrupt it: %s", d.Namespace, d.Name, i.Kind)
+				continue
+			}
 			r.Env.Events.Eventf(target, d, corev1.EventTypeWarning, "Disrupted", "Inject", "%s of disruption %s/%s",
 				i.Kind, d.Namespace, d.Name)
-		case chaos.InjectionFailed, chaos.InjectionUnsupported, chaos.InjectionStuck:
+		case chaos.InjectionFailed, chaos.InjectionUnsupported, chaos.InjectionStuck, chaos.InjectionUnknown:
 			r.Env.Events.Eventf(d, target, corev1.EventTypeWarning, string(i.State), "Inject", "%s on %s: %s", i.Kind,
 				targetName(&d.Status, i.Target), i.Error)
 		case chaos.InjectionRemoved:
-			if old == chaos.InjectionInjected {
+			if old == chaos.InjectionInjected && !d.Spec.DryRun {
 				r.Env.Events.Eventf(target, d, corev1.EventTypeNormal, "NoLongerDisrupted", "Remove",
 					"%s of disruption %s/%s", i.Kind, d.Namespace, d.Name)
 			}

@@ -1,11 +1,14 @@
 // Package lifetime decides when a disruption is active: from its first targets on, or after its initial delay, in
 // pulses if it has some, until its duration is over or all of its runs are made. It writes the schedule and nothing
-// else; the start of it is written with the first targets. When a disruption has been over for long enough, it deletes
-// it. All times are computed from what the schedule says, so that a restart in between makes nothing longer or shorter.
+// else; the start of it is written with the first targets. One that is refused or unsupported, or whose spec was
+// changed, is over at once; one that finds no target is over when its duration is. When a disruption has been over for
+// long enough, it deletes it. All times are computed from what the schedule says, so that a restart in between makes
+// nothing longer or shorter.
 package lifetime
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,13 +36,21 @@ type own struct {
 func fields(s *chaos.DisruptionStatus) own { return own{s.Schedule, s.EndsAt} }
 
 type read struct {
-	Ready      controller.Readiness
-	Own        own
-	HasTargets bool
+	Ready       controller.Readiness
+	Own         own
+	HasTargets  bool
+	Unsupported bool
 }
 
 func reads(d *chaos.Disruption) read {
-	return read{controller.ReadinessOf(d), fields(&d.Status), len(d.Status.Targets) > 0}
+	return read{controller.ReadinessOf(d), fields(&d.Status), len(d.Status.Targets) > 0, unsupported(d)}
+}
+
+// unsupported reports whether no target can be disrupted in any way.
+func unsupported(d *chaos.Disruption) bool {
+	return len(d.Status.Injections) > 0 && !slices.ContainsFunc(d.Status.Injections, func(i chaos.Injection) bool {
+		return i.State != chaos.InjectionUnsupported
+	})
 }
 
 const defaultKeepFor = 15 * time.Minute
@@ -47,7 +58,7 @@ const defaultKeepFor = 15 * time.Minute
 // Reconcile moves the schedule on to the present.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
-	if d == nil || err != nil || !controller.Checked(d) || d.DeletionTimestamp != nil {
+	if d == nil || err != nil || d.Status.SpecHash == "" || d.DeletionTimestamp != nil {
 		return ctrl.Result{}, err
 	}
 	now := r.Env.Clock.Now()
@@ -61,8 +72,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, controllers.Delete(ctx, r.Env.Client, d)
 	}
+	if !controller.Checked(d) || unsupported(d) {
+		return controller.Result(r.over(ctx, d, now))
+	}
 	if d.Status.Schedule.StartedAt == nil && len(d.Status.Targets) == 0 {
-		return ctrl.Result{}, nil // its targets wake it
+		at := controller.Deadline(d)
+		if now.Before(at) {
+			return controller.After(now, at), nil // unless its targets wake it
+		}
+		return controller.Result(r.over(ctx, d, now))
 	}
 	schedule, next := controller.Advance(&d.Spec, d.Status.Schedule, now)
 	// The API server keeps whole seconds of this time; rounded up, it is never too early.
@@ -74,4 +92,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return controller.Result(err)
 	}
 	return controller.After(now, next), nil
+}
+
+// over ends a disruption before its time.
+func (r *Reconciler) over(ctx context.Context, d *chaos.Disruption, now time.Time) error {
+	since := metav1.NewMicroTime(now.Truncate(time.Microsecond)) // as the API server keeps it
+	return controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
+		s.Schedule.Active, s.Schedule.Over, s.Schedule.Since = false, true, &since
+	})
 }

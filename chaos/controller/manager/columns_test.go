@@ -30,8 +30,9 @@ func TestColumns(t *testing.T) {
 	})
 	to, list := must(shared.RESTConfig("")), "/apis/"+chaos.GroupVersion.String()+"/namespaces/"+f.namespace+"/"
 	want := [][]string{
-		{"Name", "Status", "Kinds", "Injected", "Desired", "Ends", "Message", "Age"},
-		{"columns", "PartiallyInjected", "apiFault,cpuPressure", "1", "2", d.Status.EndsAt.UTC().Format(time.RFC3339),
+		{"Name", "Status", "Kinds", "Injected", "Desired", "Dry-Run", "Ends", "Message", "Age"},
+		{"columns", "PartiallyInjected", "apiFault,cpuPressure", "1", "2", "nil",
+			d.Status.EndsAt.UTC().Format(time.RFC3339),
 			"apiFault on simulated: unsupported: not supported on the process node: the pod runs on the simulated " +
 				"node " +
 				"node-1, so it has no process and no connections", "AGE"},

@@ -33,7 +33,6 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/controllers"
-	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
@@ -69,18 +68,10 @@ func run(m *testing.M) int {
 // install applies the definitions and rights.
 func install() {
 	admin := must(shared.RESTConfig(""))
-	c, err := objects.New(admin)
-	if err != nil {
-		panic(err)
-	}
-	for _, file := range config.Installed {
-		for _, u := range must(objects.Decode(must(config.Files.ReadFile(file)), file)) {
-			if err := objects.Retry(context.Background(), func(ctx context.Context) error {
-				_, err := c.Apply(ctx, u)
-				return err
-			}); err != nil {
-				panic(err)
-			}
+	// Injectors work under their policy.
+	for _, file := range append(slices.Clone(config.Installed), "admission/injectors.yaml") {
+		if err := apply(context.Background(), admin, file); err != nil {
+			panic(err)
 		}
 	}
 	account = must(clustertest.NewAccount(context.Background(), admin, "trommel-chaos", "disruption-controllers",
@@ -102,10 +93,12 @@ func options() Options {
 	return Options{
 		Config: controller.Config{
 			Namespace: "trommel-chaos", Image: "trommel-injector", Command: []string{injector}, Journal: journal,
-			ServiceAccount: "disruption-injector", Simulated: shared.Processes().NodeName(),
+			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
+			PriorityClass:  "trommel-disruption-injector",
+			Simulated:      shared.Processes().NodeName(),
 			PodAnnotations: map[string]string{cluster.AnnotationBinaryPrefix + "injector": injector},
 			Grace:          2 * time.Second, KeepFor: time.Second,
-			Nets: controller.Nets{NetworkWithoutHosts: true, ProtectedNamespaces: []string{"kube-system"}},
+			Nets: controller.Nets{NetworkWithoutHosts: true, Nodes: true, ProtectedNamespaces: []string{"kube-system"}},
 		},
 		Logger: logr.Discard(),
 	}
@@ -356,7 +349,7 @@ func TestPhases(t *testing.T) {
 			want: []chaos.Phase{
 				chaos.PartiallyInjected, chaos.PausedPartiallyInjected, chaos.PreviouslyPartiallyInjected,
 			}},
-		{name: "nowhere", want: []chaos.Phase{chaos.NotInjected, chaos.PreviouslyNotInjected},
+		{name: "nowhere", want: []chaos.Phase{chaos.PreviouslyNotInjected},
 			spec: hangs(func(s *chaos.DisruptionSpec) {
 				s.Selector, s.Duration = map[string]string{"app": "alone"}, duration(time.Second)
 			})},
@@ -394,7 +387,7 @@ func TestPhases(t *testing.T) {
 
 func TestWhatIsRefused(t *testing.T) {
 	o := options()
-	o.Nets = controller.DefaultNets()
+	o.Nets, o.KeepFor = controller.DefaultNets(), time.Hour
 	start(t, account.Config(t), o)
 	f := newFixture(t)
 	f.processes(3)
@@ -402,7 +395,9 @@ func TestWhatIsRefused(t *testing.T) {
 		t.Helper()
 		d := f.disrupt("refused", spec)
 		f.await(d, "refused", func(d *chaos.Disruption) bool { return strings.Contains(d.Status.Message, want) })
-		if len(d.Status.Targets) > 0 || d.Status.Phase != chaos.NotInjected {
+		// It is over, and does not keep others waiting.
+		f.phase(d, chaos.PreviouslyNotInjected)
+		if len(d.Status.Targets) > 0 || !d.Status.Schedule.Over {
 			t.Errorf("%+v", d.Status)
 		}
 		f.end(d)
@@ -431,7 +426,7 @@ func TestWhatIsRefused(t *testing.T) {
 	f.end(d)
 }
 
-// TestStuckOnRemoval stops an injector so that it cannot clean up, and is killed at the end of its grace period.
+// TestStuckOnRemoval has an injector that is killed before it can clean up, and a journal that nobody can read.
 func TestStuckOnRemoval(t *testing.T) {
 	start(t, account.Config(t), options())
 	f := newFixture(t)
@@ -442,25 +437,42 @@ func TestStuckOnRemoval(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	entry := must(filepath.Glob(filepath.Join(journal, string(d.UID)+"*.json")))[0]
+	text := must(os.ReadFile(entry))
+	if err := os.WriteFile(entry, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := f.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 	f.await(d, "stuck on removal", func(d *chaos.Disruption) bool {
-		return d.Status.IsStuckOnRemoval && strings.Contains(d.Status.Message, "trommel-injector clean")
+		return d.Status.IsStuckOnRemoval && d.Status.Phase == chaos.PossiblyInjected &&
+			strings.Contains(d.Status.Message, "trommel-injector clean")
 	})
-	// A person does this.
-	clean := exec.Command(injector, "clean", "--journal", journal)
-	if out, err := clean.CombinedOutput(); err != nil || string(out) != "removed: 1\n" {
+	// A person does what the message says. It begins with what is to be done on the node.
+	var id, pod string
+	_, message, _ := strings.Cut(d.Status.Message, "trommel-injector clean --journal "+journal+" --id ")
+	if n, err := fmt.Sscanf(message, "%s", &id); n != 1 {
+		t.Fatalf("message %q: %v", d.Status.Message, err)
+	}
+	_, message, _ = strings.Cut(message, "kubectl patch pod -n trommel-chaos ")
+	if n, err := fmt.Sscanf(message, "%s", &pod); n != 1 {
+		t.Fatalf("message %q: %v", d.Status.Message, err)
+	}
+	_, message, _ = strings.Cut(message, " -p '")
+	patch, _, _ := strings.Cut(message, "'")
+	if err := os.WriteFile(entry, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clean := exec.Command(injector, "clean", "--journal", journal, "--id", strings.Trim(id, "`"))
+	if out, err := clean.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "removed: ") {
 		t.Errorf("clean: %v: %s", err, out)
 	}
-	pods, err := podsOf(t.Context(), f, d)
-	if err != nil || len(pods) != 1 {
-		t.Fatalf("%d chaos pods (%v)", len(pods), err)
-	}
-	patch := client.MergeFrom(pods[0].DeepCopy())
-	pods[0].Finalizers = nil
-	if err := f.Patch(t.Context(), &pods[0], patch); err != nil {
-		t.Fatal(err)
+	stuck := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "trommel-chaos", Name: pod}}
+	// Its cleaner may have succeeded meanwhile.
+	err := f.Patch(t.Context(), stuck, client.RawPatch(types.JSONPatchType, []byte(patch)))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
+		t.Error(err)
 	}
 	f.gone(d)
 }

@@ -47,7 +47,7 @@ func (m measures) Collect(ch chan<- prometheus.Metric) {
 	phases := map[chaos.Phase]int{
 		"": 0, chaos.NotInjected: 0, chaos.PartiallyInjected: 0, chaos.Injected: 0, chaos.PausedPartiallyInjected: 0,
 		chaos.PausedInjected: 0, chaos.PreviouslyNotInjected: 0, chaos.PreviouslyPartiallyInjected: 0,
-		chaos.PreviouslyInjected: 0,
+		chaos.PreviouslyInjected: 0, chaos.PossiblyInjected: 0,
 	}
 	type injection struct {
 		kind  chaos.Kind

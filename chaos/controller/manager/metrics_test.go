@@ -47,6 +47,7 @@ trommel_disruptions{phase="NotInjected"} 0
 trommel_disruptions{phase="PartiallyInjected"} 0
 trommel_disruptions{phase="PausedInjected"} 0
 trommel_disruptions{phase="PausedPartiallyInjected"} 0
+trommel_disruptions{phase="PossiblyInjected"} 0
 trommel_disruptions{phase="PreviouslyInjected"} 0
 trommel_disruptions{phase="PreviouslyNotInjected"} 0
 trommel_disruptions{phase="PreviouslyPartiallyInjected"} 0

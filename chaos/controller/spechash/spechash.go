@@ -47,7 +47,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if d.Status.SpecHash == "" {
-		refused := r.Env.Config.Nets.Refuses(d)
+		reason, refused := "SafetyNet", r.Env.Config.Nets.Refuses(d)
+		if _, err := controller.Selector(&d.Spec); err != nil && refused == "" {
+			reason, refused = "InvalidSelector", "selector: "+err.Error()
+		}
 		var kinds []string
 		for _, kind := range controller.Kinds(&d.Spec.Kinds) {
 			kinds = append(kinds, string(kind))
@@ -55,7 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err := controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
 			s.SpecHash, s.Kinds = hash, strings.Join(kinds, ",")
 			if refused != "" {
-				controller.SetCondition(s, chaos.ConditionAccepted, false, "SafetyNet", refused)
+				controller.SetCondition(s, chaos.ConditionAccepted, false, reason, refused)
 			}
 		})
 		if err == nil && refused != "" {

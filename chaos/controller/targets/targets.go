@@ -31,11 +31,14 @@ import (
 )
 
 // Reconciler is the controller.
-type Reconciler struct{ Env *controller.Env }
+type Reconciler struct {
+	Env *controller.Env
+	reservations
+}
 
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
-	r := &Reconciler{env}
+	r := &Reconciler{Env: env}
 	return ctrl.NewControllerManagedBy(mgr).Named("disruption-targets").
 		For(&chaos.Disruption{}, controller.WhenChanged(reads)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.concerned)).
@@ -58,7 +61,7 @@ func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile
 		if isPod != (d.Spec.Level == chaos.LevelPod) || controller.Ending(d) {
 			continue
 		}
-		s, err := selector(&d.Spec)
+		s, err := controller.Selector(&d.Spec)
 		if controller.HasTarget(d, o.GetUID()) || err == nil && s.Matches(labels.Set(o.GetLabels())) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
@@ -127,10 +130,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if d == nil || err != nil || !controller.Checked(d) || controller.Ending(d) {
 		return ctrl.Result{}, err
 	}
-	if at := notBefore(d); !at.IsZero() {
-		if now := r.Env.Clock.Now(); now.Before(at.Time) {
-			return controller.After(now, at.Time), nil
-		}
+	now := r.Env.Clock.Now()
+	if at := controller.NotBefore(d); d.Spec.Triggers != nil && now.Before(at) {
+		return controller.After(now, at), nil
+	}
+	if d.Status.Schedule.StartedAt == nil && !now.Before(controller.Deadline(d)) {
+		return ctrl.Result{}, nil // it is over
 	}
 	all, err := r.candidates(ctx, d)
 	if err != nil {
@@ -140,15 +145,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	choice := choose(d, controller.Active(d, r.Env.Clock.Now()), all, occupied)
+	choice := choose(d, controller.Active(d, now), all, occupied)
 	refused := ""
 	if choice.adds(d) { // there may be fewer pods or nodes because of the disruption itself
-		if refused, err = r.tooMany(ctx, d, len(choice.targets)); err != nil {
+		if refused, err = r.reserve(ctx, d, choice.targets); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
+	started := d.Status.Schedule.StartedAt != nil
 	if refused != "" {
-		choice.targets = nil
+		choice.targets = slices.DeleteFunc(slices.Clone(choice.targets), func(t chaos.Target) bool {
+			return !started || !controller.HasTarget(d, t.UID)
+		})
 	}
 	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
 		s.Targets = choice.targets
@@ -158,44 +166,40 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		s.Counts.Matching, s.Counts.Ignored = choice.matching, choice.ignored
 		s.Counts.Desired, s.Counts.Selected = choice.desired, int32(len(choice.targets))
+		reason, message := choice.found()
 		if refused != "" {
+			reason, message = "SafetyNet", refused
+		}
+		if refused != "" && !started { // otherwise it goes on with the targets that it has
 			controller.SetCondition(s, chaos.ConditionAccepted, false, "SafetyNet", refused)
 		}
-		reason, message := choice.found()
 		controller.SetCondition(s, chaos.ConditionTargetsFound, message == "", reason, message)
 	})
-	if err == nil && refused != "" {
+	if err != nil {
+		r.release(d.UID)
+		return controller.Result(err)
+	}
+	if refused == "" {
+		return ctrl.Result{}, nil
+	}
+	if !started || controller.Condition(&d.Status, chaos.ConditionTargetsFound).Reason != "SafetyNet" {
 		r.Env.Events.Eventf(d, nil, corev1.EventTypeWarning, "Refused", "Target", "%s", refused)
 	}
-	return controller.Result(err)
+	if !started {
+		return ctrl.Result{}, nil
+	}
+	// Other pods and disruptions than those that wake it may make room.
+	return ctrl.Result{RequeueAfter: lookAgain}, nil
 }
 
-// notBefore is the time at which the targets are chosen; zero: at once.
-func notBefore(d *chaos.Disruption) metav1.Time {
-	switch t := d.Spec.Triggers; {
-	case t == nil:
-	case t.Inject.NotBefore != nil:
-		return *t.Inject.NotBefore
-	case t.Inject.Offset != nil:
-		return metav1.NewTime(d.CreationTimestamp.Add(t.Inject.Offset.Duration()))
-	}
-	return metav1.Time{}
-}
-
-func selector(spec *chaos.DisruptionSpec) (labels.Selector, error) {
-	s := &metav1.LabelSelector{MatchLabels: spec.Selector}
-	for _, e := range spec.AdvancedSelector {
-		s.MatchExpressions = append(s.MatchExpressions,
-			metav1.LabelSelectorRequirement{Key: e.Key, Operator: e.Operator, Values: e.Values})
-	}
-	return metav1.LabelSelectorAsSelector(s)
-}
+// lookAgain is when a disruption that has fewer targets than it should, because of the safety nets, looks again.
+const lookAgain = 5 * time.Second
 
 // candidates are what a disruption can choose from.
 type candidates struct{ healthy, unhealthy []chaos.Target }
 
 func (r *Reconciler) candidates(ctx context.Context, d *chaos.Disruption) (*candidates, error) {
-	s, err := selector(&d.Spec)
+	s, err := controller.Selector(&d.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -276,60 +280,12 @@ func (r *Reconciler) occupied(
 	return occupied, nil
 }
 
-// tooMany returns why the safety nets refuse a number of targets; empty if they do not.
-func (r *Reconciler) tooMany(ctx context.Context, d *chaos.Disruption, targets int) (string, error) {
-	nets := &r.Env.Config.Nets
-	if nets.NamespaceShare == 0 && nets.ClusterShare == 0 {
-		return "", nil
-	}
-	var namespace, cluster, hitNamespace, hitCluster int
-	if d.Spec.Level == chaos.LevelNode {
-		var nodes corev1.NodeList
-		if err := r.Env.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-			return "", err
-		}
-		cluster = len(nodes.Items)
-	} else {
-		var pods corev1.PodList
-		if err := r.Env.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-			return "", err
-		}
-		cluster = len(pods.Items)
-		for i := range pods.Items {
-			if pods.Items[i].Namespace == d.Namespace {
-				namespace++
-			}
-		}
-	}
-	var list chaos.DisruptionList
-	if err := r.Env.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return "", err
-	}
-	hit := map[types.UID]bool{}
-	for i := range list.Items {
-		other := &list.Items[i]
-		if other.UID == d.UID || other.Spec.Level != d.Spec.Level || other.Status.Schedule.Over {
-			continue
-		}
-		for _, t := range other.Status.Targets {
-			if hit[t.UID] {
-				continue
-			}
-			hit[t.UID] = true
-			hitCluster++
-			if other.Namespace == d.Namespace {
-				hitNamespace++
-			}
-		}
-	}
-	return nets.TooMany(d, targets, namespace, cluster, hitNamespace, hitCluster), nil
-}
-
 // choice is the result of choosing.
 type choice struct {
 	targets                    []chaos.Target
 	matching, ignored, desired int32
 	unhealthy, occupied        int
+	gone                       bool // all targets of a disruption that does not choose others
 }
 
 func has(list []chaos.Target, uid types.UID) bool {
@@ -343,13 +299,14 @@ func (c *candidates) hold(d *chaos.Disruption, active bool) {
 		return
 	}
 	takesAway := slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), inject.InAPI)
+	deletesNodes := d.Spec.NodeFailure != nil && d.Spec.NodeFailure.Mode == "gone"
 	for _, t := range d.Status.Targets {
 		there := has(c.unhealthy, t.UID)
 		again := slices.ContainsFunc(c.healthy, func(h chaos.Target) bool { return h.Name == t.Name })
 		switch {
 		case has(c.healthy, t.UID):
 			continue
-		case d.Spec.Level == chaos.LevelNode && (there || takesAway && !again):
+		case d.Spec.Level == chaos.LevelNode && (there || deletesNodes && !again):
 		case d.Spec.Level == chaos.LevelPod && takesAway:
 		default:
 			continue
@@ -390,12 +347,13 @@ func choose(d *chaos.Disruption, active bool, c *candidates, occupied map[types.
 	}
 	result.ignored = int32(result.unhealthy + result.occupied)
 	desired, _ := intstr.GetScaledValueFromIntOrPercent(count(d), len(c.healthy), true)
-	result.desired = int32(min(desired, len(c.healthy), maxTargets))
+	result.desired = int32(min(desired, maxTargets))
 	if static(d, active) {
 		// Count can still make it fewer.
 		result.targets = slices.DeleteFunc(slices.Clone(d.Status.Targets), func(t chaos.Target) bool {
 			return !has(c.healthy, t.UID)
 		})
+		result.gone = len(result.targets) == 0 && result.desired > 0
 		result.desired = min(result.desired, int32(len(result.targets)))
 		result.targets = result.targets[:result.desired]
 		return result
@@ -436,10 +394,17 @@ func count(d *chaos.Disruption) *intstr.IntOrString {
 // found says why there are fewer targets than desired; an empty message if there are not.
 func (c *choice) found() (reason, message string) {
 	switch {
+	case c.gone:
+		return "TargetsGone", "the targets have gone, and no others are chosen (staticTargeting)"
 	case c.matching == 0 && c.unhealthy > 0:
 		return "NoneHealthy", fmt.Sprintf("none of the %d matches is running", c.unhealthy)
 	case c.matching == 0:
 		return "NoneMatches", "nothing matches the selector"
+	case c.desired == 0:
+		return "NoneWanted", "count is 0 targets"
+	case len(c.targets) < int(c.desired) && c.occupied == 0:
+		return "TooFew", fmt.Sprintf("%d of %d targets found: there are no more healthy matches", len(c.targets),
+			c.desired)
 	case len(c.targets) < int(c.desired):
 		return "Occupied", fmt.Sprintf("%d of %d targets found; %d matches are targets of other disruptions",
 			len(c.targets), c.desired, c.occupied)

@@ -26,6 +26,7 @@ func named(names ...string) []chaos.Target {
 
 func TestTargetsThatTheDisruptionItselfTakesAway(t *testing.T) {
 	nodeFailure := chaos.Kinds{NodeFailure: &chaos.NodeFailure{}}
+	nodeGone := chaos.Kinds{NodeFailure: &chaos.NodeFailure{Mode: "gone"}}
 	replacement := chaos.Kinds{PodReplacement: &chaos.PodReplacement{}}
 	fault := chaos.Kinds{APIFault: &chaos.APIFault{}}
 	for _, tt := range []struct {
@@ -42,9 +43,11 @@ func TestTargetsThatTheDisruptionItselfTakesAway(t *testing.T) {
 		{name: "half of the nodes fail, and no other half afterwards", level: chaos.LevelNode, kinds: nodeFailure,
 			count: percent("50%"), current: named("a", "b"), healthy: named("c", "d"), unhealthy: named("a", "b"),
 			want: []string{"a", "b"}},
-		{name: "a failed node is gone", level: chaos.LevelNode, kinds: nodeFailure, count: percent("50%"),
+		{name: "a failed node is gone", level: chaos.LevelNode, kinds: nodeGone, count: percent("50%"),
 			current: named("a"), healthy: named("b"), want: []string{"a"}},
-		{name: "a failed node was created again", level: chaos.LevelNode, kinds: nodeFailure, current: named("a"),
+		{name: "a node that is not ready was deleted by somebody", level: chaos.LevelNode, kinds: nodeFailure,
+			current: named("a"), healthy: named("b"), want: []string{"b"}},
+		{name: "a failed node was created again", level: chaos.LevelNode, kinds: nodeGone, current: named("a"),
 			healthy: named("a2", "b"), want: []string{"a2", "b"}},
 		{name: "a node whose network is disturbed is not ready", level: chaos.LevelNode, kinds: fault,
 			current: named("a"), unhealthy: named("a"), want: []string{"a"}},
@@ -98,4 +101,67 @@ func TestTargetsThatTheDisruptionItselfTakesAway(t *testing.T) {
 func percent(s string) *intstr.IntOrString {
 	p := intstr.FromString(s)
 	return &p
+}
+
+// A disruption that is on fewer targets than its count says why.
+func TestWhyThereAreFewer(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		static           bool
+		count            *intstr.IntOrString
+		current, healthy []chaos.Target
+		want             string
+	}{
+		{"all of them", false, nil, nil, named("a"), "Found: "},
+		{"five of two", false, number(5), nil, named("a", "b"),
+			"TooFew: 2 of 5 targets found: there are no more healthy matches"},
+		{"none", false, number(0), nil, named("a"), "NoneWanted: count is 0 targets"},
+		{"static targets have gone", true, nil, named("a"), named("b"),
+			"TargetsGone: the targets have gone, and no others are chosen (staticTargeting)"},
+		{"they have gone long ago", true, nil, nil, named("b"),
+			"TargetsGone: the targets have gone, and no others are chosen (staticTargeting)"},
+	} {
+		d := &chaos.Disruption{}
+		d.Spec.Level, d.Spec.Count, d.Spec.StaticTargeting = chaos.LevelPod, tt.count, tt.static
+		now := metav1.NowMicro()
+		d.Status.Targets, d.Status.Schedule.StartedAt = tt.current, &now
+		choice := choose(d, true, &candidates{healthy: tt.healthy}, nil)
+		if reason, message := choice.found(); reason+": "+message != tt.want {
+			t.Errorf("%s: %s: %s, want %s", tt.name, reason, message, tt.want)
+		}
+	}
+}
+
+// TestReservations: a disruption counts the targets that others are about to have.
+func TestReservations(t *testing.T) {
+	d := func(uid types.UID, targets ...chaos.Target) chaos.Disruption {
+		d := chaos.Disruption{}
+		d.UID, d.Namespace, d.Status.Targets = uid, "default", targets
+		return d
+	}
+	r := &reservations{reserved: map[types.UID][]chaos.Target{"other": named("a", "b"), "gone": named("c")}}
+	this := d("this")
+	for _, tt := range []struct {
+		name  string
+		other chaos.Disruption
+		want  int
+	}{
+		{"the cache shows none of them", d("other"), 2},
+		{"it shows an older choice", d("other", named("a")...), 2},
+		{"it shows them", d("other", named("a", "b")...), 2},
+		{"and what has changed since", d("other", named("a")...), 1},
+	} {
+		if namespace, cluster := r.others(&this, []chaos.Disruption{this, tt.other}); namespace != tt.want ||
+			cluster != tt.want {
+			t.Errorf("%s: %d, %d, want %d", tt.name, namespace, cluster, tt.want)
+		}
+	}
+	if len(r.reserved) > 0 {
+		t.Errorf("still reserved: %v", r.reserved)
+	}
+}
+
+func number(n int32) *intstr.IntOrString {
+	i := intstr.FromInt32(n)
+	return &i
 }

@@ -54,15 +54,12 @@ type noted struct {
 const spare = 10 * time.Second
 
 func (i *injection) fault() fault.Fault {
-	f := fault.Fault{
+	return fault.Fault{
 		Disruption: i.request.Disruption, Kind: i.request.Kind, Pod: i.request.Target.UID,
 		Node:       i.request.Target.Node,
 		Containers: i.request.Target.Containers, Spec: i.request.Spec,
+		EndsAt: i.request.EndsAt.Add(spare),
 	}
-	if !i.request.EndsAt.IsZero() {
-		f.EndsAt = i.request.EndsAt.Add(spare)
-	}
-	return f
 }
 
 // Check asks the node whether it can do it.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
@@ -60,6 +61,7 @@ func killed(t *testing.T, socket string) string {
 		Request: inject.Request{
 			Kind: "apiFault", Spec: []byte(`{"hang":true}`), DisruptionUID: "d",
 			Target: inject.Target{Namespace: "default", Pod: "p", UID: "u", Node: "n"},
+			EndsAt: time.Now().Add(time.Minute),
 		},
 		Backends: []inject.Backend{b}, Backend: Name, Journal: journal,
 		Report: func(inject.State) { cancel() }, // it is in effect

@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
 // maxDir leaves room for the names of sockets: the path of a unix socket is limited to 104 bytes on some systems,
@@ -78,13 +79,8 @@ func defaultParent() (string, error) {
 		return "", err
 	}
 	// Anyone can create directories there: check that this one was not prepared by another user.
-	info, err := os.Lstat(path)
-	if err != nil {
+	if err := privatedir.Check(path, 0o077); err != nil {
 		return "", err
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || !ok || int(owner.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("%s must be a directory that only this user can access", path)
 	}
 	return path, nil
 }

@@ -41,6 +41,7 @@ type container struct {
 	hooked  bool   // its executable has hooks in the standard library
 
 	readyFile string // on this machine; empty unless it is an injector that names one
+	lastWords string // file on this machine in which a process without hooks may write its termination message
 
 	// guarded
 	current  *run // nil while no process runs
@@ -58,7 +59,7 @@ type container struct {
 type run struct {
 	process  *child.Process
 	record   *cluster.Process // guarded by Node.mu
-	message  string           // why it has failed; guarded by Node.mu
+	message  string           // what it said in the end; guarded by Node.mu
 	frozen   bool             // guarded by Node.mu
 	failed   bool             // ended by a fault; guarded by Node.mu
 	recorded chan struct{}    // closed when the end is in record
@@ -281,11 +282,11 @@ func (c *container) supervise(ctx context.Context, r *run) {
 	}
 	stopProbing()
 	<-probed
-	met, message := "", ""
+	met, message := "", readLastWords(c.lastWords)
 	if r.process.ExitCode() != 0 {
 		log := c.logEnd(r.record.LogStart)
 		met = c.metMachine(log)
-		if c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
+		if message == "" && c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
 			message = terminationMessage(log)
 		}
 	}
@@ -337,6 +338,10 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 	}
 	if err := c.findFiles(binary); err != nil {
 		return err
+	}
+	if path := c.spec.TerminationMessagePath; path != "" && !c.hooked {
+		c.lastWords = filepath.Join(p.dir, "termination", c.spec.Name)
+		c.mounts = sortMounts(append(c.mounts, mount{path: filepath.Clean(path), local: c.lastWords}))
 	}
 	var argv []string
 	for _, s := range slices.Concat(c.spec.Command, c.spec.Args) {
@@ -409,7 +414,8 @@ func (c *container) findFiles(binary string) error {
 	return nil
 }
 
-// freshFiles creates the files of a new container: an empty /tmp, the mount points of its volumes, no readiness file.
+// freshFiles creates the files of a new container: an empty /tmp, the mount points of its volumes, no readiness file,
+// no termination message.
 func (c *container) freshFiles() error {
 	if c.tmp != "" {
 		if err := os.RemoveAll(c.tmp); err != nil {
@@ -422,6 +428,14 @@ func (c *container) freshFiles() error {
 	if c.readyFile != "" {
 		// That of an injector that was killed says nothing about the next one.
 		if err := os.Remove(c.readyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if c.lastWords != "" {
+		if err := os.MkdirAll(filepath.Dir(c.lastWords), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.lastWords, nil, 0o600); err != nil {
 			return err
 		}
 	}

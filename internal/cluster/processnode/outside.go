@@ -51,6 +51,21 @@ func (c *container) logEnd(start int64) string {
 	return string(text)
 }
 
+// readLastWords reads a termination message, of which a kubelet takes 4096 bytes. There may be none.
+func readLastWords(file string) string {
+	const longest = 4096
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, longest))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
 // terminationMessage is what a kubelet makes of a log with the policy FallbackToLogsOnError: its last 80 lines, 2048
 // bytes at most.
 func terminationMessage(log string) string {

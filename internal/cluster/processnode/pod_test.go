@@ -51,6 +51,7 @@ func TestTerminationMessage(t *testing.T) {
 		p.Spec.Containers[0].TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	}))
 	pods.Create(t, ns, clustertest.ShellPod("file", script))
+	pods.Create(t, ns, clustertest.ShellPod("written", "echo all is well > /dev/termination-log"))
 
 	message := pods.AwaitPhase(t, ns, "log", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message
 	if len(message) > 2048 || !strings.HasSuffix(message, "\n999\n1000\nout of luck\n") {
@@ -59,6 +60,11 @@ func TestTerminationMessage(t *testing.T) {
 	message = pods.AwaitPhase(t, ns, "file", corev1.PodFailed).Status.ContainerStatuses[0].State.Terminated.Message
 	if message != "" {
 		t.Errorf("without a policy: %q", message)
+	}
+	written := pods.AwaitPhase(t, ns, "written", corev1.PodSucceeded)
+	message = written.Status.ContainerStatuses[0].State.Terminated.Message
+	if message != "all is well\n" {
+		t.Errorf("written into the file: %q", message)
 	}
 }
 

@@ -242,6 +242,7 @@ func (c *container) terminated(r *run) *corev1.ContainerStateTerminated {
 		StartedAt:   metav1.NewTime(r.record.Started),
 		FinishedAt:  metav1.NewTime(r.record.Ended),
 		ContainerID: c.id(r),
+		Message:     r.message,
 	}
 	if r.record.ExitCode != 0 {
 		t.Reason, t.Message = "Error", cmp.Or(r.record.MetMachine, r.message)

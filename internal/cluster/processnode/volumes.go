@@ -491,8 +491,13 @@ func (c *container) findMounts(volumes map[string]string, env *environment) ([]m
 		}
 		mounts = append(mounts, mount{path: filepath.Clean(m.MountPath), local: folder})
 	}
+	return sortMounts(mounts), nil
+}
+
+// sortMounts puts the longest paths first.
+func sortMounts(mounts []mount) []mount {
 	slices.SortFunc(mounts, func(a, b mount) int { return len(b.path) - len(a.path) })
-	return mounts, nil
+	return mounts
 }
 
 // followed reports whether the content of the volume comes from objects.

@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"encoding/json"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -45,28 +44,14 @@ func TestChaosPod(t *testing.T) {
 		c := &p.Spec.Containers[0]
 		c.Command = append([]string{os.Args[0]}, injectorArgs(ns, target, journal, ready, "apiFault",
 			`{"verbs":["delete"],"status":500}`)...)
-		field := func(path string) *corev1.EnvVarSource {
-			return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
-		}
-		c.Env = []corev1.EnvVar{
-			{Name: envInjector, Value: "1"}, {Name: "POD_NAME", ValueFrom: field("metadata.name")},
-			{Name: "POD_NAMESPACE", ValueFrom: field("metadata.namespace")},
-		}
+		c.Command = append(c.Command, "--state-file", inject.DefaultStateFile)
+		c.Env = []corev1.EnvVar{{Name: envInjector, Value: "1"}}
 		c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
 			Exec: &corev1.ExecAction{Command: []string{"test", "-e", ready}},
 		}}
 	}))
 	pods.Await(t, ns, "injector", "ready", clustertest.IsReady)
 	t.Logf("ready %v after its creation", time.Since(start))
-	awaitState := func(want v1alpha1.InjectionState) {
-		t.Helper()
-		pods.Await(t, ns, "injector", string(want), func(p *corev1.Pod) bool {
-			var s inject.State
-			_ = json.Unmarshal([]byte(p.Annotations[inject.AnnotationState]), &s)
-			return s.State == want && s.At.After(start)
-		})
-	}
-	awaitState(v1alpha1.InjectionInjected)
 	if entries, _ := filepath.Glob(filepath.Join(journal, "*.json")); len(entries) != 1 {
 		t.Errorf("journal: %v", entries)
 	}
@@ -77,8 +62,10 @@ func TestChaosPod(t *testing.T) {
 	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "injector", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitState(v1alpha1.InjectionRemoved)
-	pods.AwaitPhase(t, ns, "injector", corev1.PodSucceeded)
+	s := inject.Told(pods.AwaitPhase(t, ns, "injector", corev1.PodSucceeded))
+	if s.State != v1alpha1.InjectionRemoved || !s.At.After(start) {
+		t.Errorf("it told %+v", s)
+	}
 	if left, _ := os.ReadDir(journal); len(left) > 0 {
 		t.Errorf("journal: %v", left)
 	}

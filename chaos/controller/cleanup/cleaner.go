@@ -1,0 +1,145 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/inject"
+)
+
+// A cleaner is a pod that does what an injector was killed before it could do, by the journal on its node. It has what
+// the injector's pod had, and goes with it.
+
+// cleanerTime is how long a cleaner may take before a person has to look.
+const cleanerTime = time.Minute
+
+// fromCleaners wakes the controller for the disruptions after which a changed pod cleans.
+func fromCleaners() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		namespace, name, ok := strings.Cut(o.GetAnnotations()[controller.AnnotationDisruption], "/")
+		if !ok || o.GetLabels()[controller.LabelCleans] == "" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+	})
+}
+
+func cleanerName(pod *corev1.Pod) string { return "chaos-clean-" + string(pod.UID) }
+
+// clean lets a cleaner clean after a chaos pod that has failed. It returns goes when nothing is left, waits while the
+// cleaner works, with the time when that becomes suspicious, and stays if it cannot.
+func (r *Reconciler) clean(ctx context.Context, pod *corev1.Pod) (verdict, time.Time, error) {
+	cleaner := &corev1.Pod{}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: cleanerName(pod)}
+	err := r.Env.Client.Get(ctx, key, cleaner)
+	if apierrors.IsNotFound(err) {
+		err := r.Env.Client.Create(ctx, newCleaner(pod))
+		if apierrors.IsAlreadyExists(err) {
+			err = nil // the cache is behind
+		}
+		return waits, time.Time{}, err // its change wakes the controller
+	}
+	if err != nil {
+		return waits, time.Time{}, err
+	}
+	switch failed := slices.ContainsFunc(cleaner.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.RestartCount > 0 || c.LastTerminationState.Terminated != nil
+	}); {
+	case cleaner.Status.Phase == corev1.PodSucceeded:
+		return goes, time.Time{}, nil
+	case cleaner.Status.Phase == corev1.PodFailed && cleaner.DeletionTimestamp == nil:
+		// It was evicted, or its node did not take it.
+		uid := cleaner.UID
+		err := r.Env.Client.Delete(ctx, cleaner, client.Preconditions{UID: &uid})
+		return waits, time.Time{}, client.IgnoreNotFound(err)
+	case failed:
+		return stays, time.Time{}, nil
+	}
+	late := cleaner.CreationTimestamp.Add(cleanerTime)
+	if !r.Env.Clock.Now().Before(late) {
+		return stays, time.Time{}, nil
+	}
+	return waits, late, nil
+}
+
+// newCleaner makes the cleaner of a chaos pod from the chaos pod: so it has the same node, image, account, privileges
+// and journal.
+func newCleaner(pod *corev1.Pod) *corev1.Pod {
+	old := &pod.Spec.Containers[0]
+	own := func(name string) bool { return !strings.HasPrefix(name, "kube-api-access-") } // that one is added again
+	c := corev1.Container{
+		Name: old.Name, Image: old.Image, ImagePullPolicy: old.ImagePullPolicy, Command: old.Command,
+		Args: []string{"clean", "--journal", journalOf(pod), "--id", injectionID(pod)},
+		Env:  old.Env, Resources: old.Resources, SecurityContext: old.SecurityContext,
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+	for _, m := range old.VolumeMounts {
+		if own(m.Name) {
+			c.VolumeMounts = append(c.VolumeMounts, m)
+		}
+	}
+	cleaner := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: cleanerName(pod),
+			Labels: map[string]string{
+				controller.LabelCleans: string(pod.UID), controller.LabelKind: pod.Labels[controller.LabelKind],
+			},
+			Annotations: maps.Clone(pod.Annotations),
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+			},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: pod.Spec.NodeName, RestartPolicy: corev1.RestartPolicyOnFailure,
+			PriorityClassName: pod.Spec.PriorityClassName, ServiceAccountName: pod.Spec.ServiceAccountName,
+			AutomountServiceAccountToken: pod.Spec.AutomountServiceAccountToken, HostPID: pod.Spec.HostPID,
+			EnableServiceLinks: pod.Spec.EnableServiceLinks, Tolerations: pod.Spec.Tolerations,
+			Containers: []corev1.Container{c},
+		},
+	}
+	for _, v := range pod.Spec.Volumes {
+		if own(v.Name) {
+			cleaner.Spec.Volumes = append(cleaner.Spec.Volumes, v)
+		}
+	}
+	return cleaner
+}
+
+// injectionID is the ID in the journal of a chaos pod's injection.
+func injectionID(pod *corev1.Pod) string {
+	return inject.Request{
+		DisruptionUID: types.UID(pod.Labels[controller.LabelDisruption]), Kind: controller.KindOf(pod),
+		Target: inject.Target{UID: types.UID(pod.Labels[controller.LabelTarget])},
+	}.ID()
+}
+
+// journalOf is the directory of a chaos pod's journal, in the pod and on its node.
+func journalOf(pod *corev1.Pod) string {
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == "journal" && v.HostPath != nil {
+			return v.HostPath.Path
+		}
+	}
+	return ""
+}
+
+// remedy is what a person does on the node of a chaos pod, and then to the pod.
+func remedy(pod *corev1.Pod) string {
+	return fmt.Sprintf("Restart the target, or run `trommel-injector clean --journal %s --id %s` as root on node %s. "+
+		"Then let the pod go: `kubectl patch pod -n %s %s --type=json -p "+
+		`'[{"op":"remove","path":"/metadata/finalizers"}]'`+"`",
+		journalOf(pod), injectionID(pod), pod.Spec.NodeName, pod.Namespace, pod.Name)
+}

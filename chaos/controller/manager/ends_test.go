@@ -1,0 +1,362 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
+)
+
+// event waits for an event with this reason about an object, and returns it.
+func (f *fixture) event(about client.Object, reason string) eventsv1.Event {
+	f.t.Helper()
+	var found eventsv1.Event
+	clustertest.Eventually(f.t, func(ctx context.Context) error {
+		var list eventsv1.EventList
+		if err := f.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.UID == about.GetUID() && e.Reason == reason {
+				found = e
+				return nil
+			}
+		}
+		return fmt.Errorf("no event %s of %s", reason, about.GetName())
+	})
+	return found
+}
+
+// TestDisruptionWithoutTargetsEnds: what should have been during the night does not begin when somebody scales up at
+// 14:00.
+func TestDisruptionWithoutTargetsEnds(t *testing.T) {
+	o := options()
+	o.KeepFor = time.Hour
+	start(t, account.Config(t), o)
+	f := newFixture(t)
+	d := f.disrupt("nobody", hangs(func(s *chaos.DisruptionSpec) { s.Duration = duration(time.Second) }))
+	f.phase(d, chaos.PreviouslyNotInjected)
+	if !d.Status.Schedule.Over || d.Status.Message != "nothing matches the selector" {
+		t.Errorf("%+v", d.Status)
+	}
+	f.processes(1)
+	// Controllers that have handled another disruption of the pod have had their opportunity.
+	other := f.disrupt("later", hangs(nil))
+	f.phase(other, chaos.Injected)
+	f.await(d, "still over", func(d *chaos.Disruption) bool {
+		return len(d.Status.Targets) == 0 && d.Status.Schedule.Over
+	})
+	f.end(other)
+	f.end(d)
+}
+
+// TestRunningDisruptionKeepsItsTargets: when one of ten pods is replaced, there are only nine for a moment.
+func TestRunningDisruptionKeepsItsTargets(t *testing.T) {
+	o := options()
+	o.Nets.NamespaceShare = 80
+	start(t, account.Config(t), o)
+	f := newFixture(t)
+	pods := f.processes(10)
+	share := intstr.FromString("80%")
+	d := f.disrupt("most", hangs(func(s *chaos.DisruptionSpec) { s.Count = &share }))
+	f.phase(d, chaos.Injected)
+	lost := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return controller.HasTarget(d, p.UID) })
+	if err := f.Delete(t.Context(), pods[lost]); err != nil {
+		t.Fatal(err)
+	}
+	f.await(d, "on seven of eight", func(d *chaos.Disruption) bool {
+		return d.Status.Counts.Injected == 7 && d.Status.Phase == chaos.PartiallyInjected &&
+			strings.Contains(d.Status.Message, "8 targets would disrupt more than 80% of the 9 pods")
+	})
+	f.running(f.pod("another", shared.Processes().NodeName()))
+	f.await(d, "on eight again", func(d *chaos.Disruption) bool {
+		return d.Status.Counts.Injected == 8 && d.Status.Phase == chaos.Injected && d.Status.Message == ""
+	})
+	f.end(d)
+}
+
+// TestShareOfWhatRuns: pods that have completed cannot be disrupted, and do not make room.
+func TestShareOfWhatRuns(t *testing.T) {
+	o := options()
+	o.Nets.NamespaceShare = 50
+	start(t, account.Config(t), o)
+	f := newFixture(t)
+	f.processes(3)
+	for i := range 3 {
+		p := f.labelled(fmt.Sprintf("done-%d", i), "node-1", "done")
+		f.running(p)
+		p.Status.Phase = corev1.PodSucceeded
+		if err := f.Status().Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	two := intstr.FromInt32(2)
+	d := f.disrupt("two", hangs(func(s *chaos.DisruptionSpec) { s.Count = &two }))
+	f.await(d, "refused", func(d *chaos.Disruption) bool {
+		return strings.Contains(d.Status.Message, "2 targets would disrupt more than 50% of the 3 pods")
+	})
+}
+
+// TestDisruptionsDoNotPassTheNetsTogether creates disruptions that are allowed one by one.
+func TestDisruptionsDoNotPassTheNetsTogether(t *testing.T) {
+	o := options()
+	o.Nets.NamespaceShare, o.KeepFor = 50, time.Hour
+	start(t, account.Config(t), o)
+	f := newFixture(t)
+	f.processes(4)
+	two, names := intstr.FromInt32(2), []string{"a", "b", "c", "d"}
+	errs := make(chan error, len(names))
+	var all []*chaos.Disruption
+	for _, name := range names {
+		d := f.disruption(name, hangs(func(s *chaos.DisruptionSpec) { s.Count = &two }))
+		all = append(all, d)
+		go func() { errs <- f.Create(t.Context(), d) }()
+	}
+	for range names {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	accepted := 0
+	for _, d := range all {
+		f.await(d, "decided", func(d *chaos.Disruption) bool {
+			return d.Status.Phase == chaos.Injected || d.Status.Phase == chaos.PreviouslyNotInjected
+		})
+		if d.Status.Phase == chaos.Injected {
+			accepted++
+		}
+	}
+	if accepted != 1 {
+		t.Errorf("%d of %d disruptions of half of the pods are accepted", accepted, len(names))
+	}
+	for _, d := range all {
+		f.end(d)
+	}
+}
+
+// TestControllersComeBackAfterTheEnd: nobody has seen the end, but it is known what was injected.
+func TestControllersComeBackAfterTheEnd(t *testing.T) {
+	o := options()
+	o.KeepFor = time.Hour
+	stop := start(t, account.Config(t), o)
+	f := newFixture(t)
+	f.processes(2)
+	d := f.disrupt("late", hangs(func(s *chaos.DisruptionSpec) { s.Duration = duration(3 * time.Second) }))
+	f.phase(d, chaos.Injected)
+	stop()
+	clustertest.Eventually(t, func(ctx context.Context) error { // injectors end by themselves
+		pods, err := podsOf(ctx, f, d)
+		for _, p := range pods {
+			if p.Status.Phase != corev1.PodSucceeded {
+				return fmt.Errorf("chaos pod %s is %s (%w)", p.Name, p.Status.Phase, err)
+			}
+		}
+		return err
+	})
+	start(t, account.Config(t), o)
+	f.await(d, "over", func(d *chaos.Disruption) bool {
+		return strings.HasPrefix(string(d.Status.Phase), "Previously")
+	})
+	if d.Status.Phase != chaos.PreviouslyInjected {
+		t.Errorf("%+v", d.Status)
+	}
+	f.end(d)
+}
+
+// TestFinalizerStripped: a disruption loses its finalizer and goes, and another one gets its name.
+func TestFinalizerStripped(t *testing.T) {
+	stop := start(t, account.Config(t), options())
+	f := newFixture(t)
+	f.processes(1)
+	first := f.disrupt("again", hangs(nil))
+	f.phase(first, chaos.Injected)
+	stop()
+	patch := client.MergeFrom(first.DeepCopy())
+	first.Finalizers = nil
+	if err := errors.Join(f.Patch(t.Context(), first, patch), f.Delete(t.Context(), first)); err != nil {
+		t.Fatal(err)
+	}
+	second := f.disrupt("again", chaos.DisruptionSpec{
+		Selector: map[string]string{"app": "nobody"}, Kinds: chaos.Kinds{APIFault: &chaos.APIFault{Hang: true}},
+	})
+	start(t, account.Config(t), options())
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		pods, err := podsOf(ctx, f, first)
+		if err == nil && len(pods) > 0 {
+			err = errors.New("the first one's chaos pod is still there")
+		}
+		return err
+	})
+	f.end(second)
+	if left := must(filepath.Glob(filepath.Join(journal, string(first.UID)+"*"))); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestKilledInjector: one that cannot clean up, because it was killed, is cleaned after, and replaced.
+func TestKilledInjector(t *testing.T) {
+	for name, kill := range map[string]func(*testing.T, *fixture, *chaos.Disruption){
+		"with its pod": func(t *testing.T, f *fixture, d *chaos.Disruption) {
+			pods, err := podsOf(t.Context(), f, d)
+			if err != nil || len(pods) != 1 {
+				t.Fatal(pods, err)
+			}
+			if err := f.Delete(t.Context(), &pods[0], client.GracePeriodSeconds(0)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"by its grace period": func(t *testing.T, f *fixture, d *chaos.Disruption) {
+			pods, err := podsOf(t.Context(), f, d)
+			if err != nil || len(pods) != 1 {
+				t.Fatal(pods, err)
+			}
+			err = errors.Join(syscall.Kill(injectorOf(t, d), syscall.SIGSTOP), f.Delete(t.Context(), &pods[0]))
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, account.Config(t), options())
+			f := newFixture(t)
+			f.processes(1)
+			d := f.disrupt("killed", hangs(nil))
+			f.phase(d, chaos.Injected)
+			before := d.Status.Injections[0].Pod
+			pods, err := podsOf(t.Context(), f, d)
+			if err != nil || len(pods) != 1 || pods[0].Name != before {
+				t.Fatal(pods, err)
+			}
+			uid := pods[0].UID
+			kill(t, f, d)
+			clustertest.Eventually(t, func(ctx context.Context) error {
+				pods, err := podsOf(ctx, f, d)
+				if err == nil && (len(pods) != 1 || pods[0].UID == uid || !clustertest.IsReady(&pods[0])) {
+					err = fmt.Errorf("it is not replaced: %d pods", len(pods))
+				}
+				return err
+			})
+			f.phase(d, chaos.Injected)
+			f.end(d)
+			var cleaners corev1.PodList
+			if err := f.List(t.Context(), &cleaners, client.InNamespace("trommel-chaos"),
+				client.MatchingLabels{controller.LabelCleans: string(uid)}); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range cleaners.Items { // they go with the pod after which they clean
+				if c.Status.Phase != corev1.PodSucceeded {
+					t.Errorf("cleaner %s is %s", c.Name, c.Status.Phase)
+				}
+			}
+		})
+	}
+}
+
+// TestDryRunIsToldAsOne: nobody is to be alarmed.
+func TestDryRunIsToldAsOne(t *testing.T) {
+	start(t, account.Config(t), options())
+	f := newFixture(t)
+	target := f.processes(1)[0]
+	d := f.disrupt("dry", hangs(func(s *chaos.DisruptionSpec) { s.DryRun = true }))
+	f.phase(d, chaos.Injected)
+	if d.Status.Message != "dry run: nothing is really injected" {
+		t.Errorf("message %q", d.Status.Message)
+	}
+	if e := f.event(target, "DryRun"); e.Type != corev1.EventTypeNormal {
+		t.Errorf("%+v", e)
+	}
+	if e := f.event(d, "Injected"); e.Note != "1 of 1 targets (dry run)" {
+		t.Errorf("%+v", e)
+	}
+	f.end(d)
+}
+
+// TestMistakesAreTold: a selector and schedules that the definition cannot check.
+func TestMistakesAreTold(t *testing.T) {
+	o := options()
+	o.KeepFor = time.Hour
+	start(t, account.Config(t), o)
+	f := newFixture(t)
+	d := f.disrupt("selector", hangs(func(s *chaos.DisruptionSpec) { s.Selector = map[string]string{"target!!": "x"} }))
+	f.phase(d, chaos.PreviouslyNotInjected)
+	if c := controller.Condition(&d.Status, chaos.ConditionAccepted); c.Reason != "InvalidSelector" ||
+		!strings.HasPrefix(d.Status.Message, "selector: ") {
+		t.Errorf("%+v", d.Status)
+	}
+	f.event(d, "Refused")
+	for _, schedule := range []string{"61 * * * *", "TZ=0"} {
+		c := f.cron("cron", hangs(nil))
+		c.Spec.Schedule = schedule
+		if err := f.Create(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		e := f.event(c, "InvalidSchedule")
+		if !strings.HasPrefix(e.Note, "schedule: ") || e.Type != corev1.EventTypeWarning {
+			t.Errorf("%s: %+v", schedule, e)
+		}
+		if err := f.Delete(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A trigger has one moment.
+	both := f.disruption("both", hangs(nil))
+	both.Spec.Triggers = &chaos.Triggers{Inject: chaos.Trigger{
+		NotBefore: &both.CreationTimestamp, Offset: duration(time.Second),
+	}}
+	now := time.Now()
+	both.Spec.Triggers.Inject.NotBefore.Time = now
+	if err := f.Create(t.Context(), both); err == nil ||
+		!strings.Contains(err.Error(), "notBefore and offset cannot both be given") {
+		t.Errorf("both moments: %v", err)
+	}
+	f.end(d)
+}
+
+// TestUnsupportedEndsAtOnce: nobody waits for what cannot be.
+func TestUnsupportedEndsAtOnce(t *testing.T) {
+	o := options()
+	o.KeepFor = time.Hour
+	start(t, account.Config(t), o)
+	f := newFixture(t)
+	f.running(f.pod("simulated", "node-1"))
+	d := f.disrupt("unsupported", hangs(nil))
+	f.phase(d, chaos.PreviouslyNotInjected)
+	if s := d.Status; !s.Schedule.Over || len(s.Injections) != 1 ||
+		s.Injections[0].State != chaos.InjectionUnsupported ||
+		!strings.Contains(s.Message, "runs on the simulated node") {
+		t.Errorf("%+v", s)
+	}
+	f.end(d)
+}
+
+// TestCountOfMoreThanThereAre: five of two are not all.
+func TestCountOfMoreThanThereAre(t *testing.T) {
+	start(t, account.Config(t), options())
+	f := newFixture(t)
+	f.processes(2)
+	five, none := intstr.FromInt32(5), intstr.FromInt32(0)
+	d := f.disrupt("five", hangs(func(s *chaos.DisruptionSpec) { s.Count = &five }))
+	f.await(d, "in part", func(d *chaos.Disruption) bool {
+		return d.Status.Phase == chaos.PartiallyInjected && d.Status.Counts.Injected == 2 &&
+			d.Status.Counts.Desired == 5 &&
+			d.Status.Message == "2 of 5 targets found: there are no more healthy matches"
+	})
+	f.end(d)
+	d = f.disrupt("none", hangs(func(s *chaos.DisruptionSpec) { s.Count = &none }))
+	f.await(d, "told why", func(d *chaos.Disruption) bool { return d.Status.Message == "count is 0 targets" })
+	f.end(d)
+}
