@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
@@ -19,6 +21,7 @@ type Follower struct {
 	objects map[Key]*Object
 	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
 	called  *names
+	vain    map[string]bool // UIDs of objects that were created for such objects
 	// orphaning are the objects that were deleted without what they own, and have not been created again since.
 	orphaning map[Key]bool
 	// generations are those of all objects, by UID.
@@ -30,7 +33,7 @@ func NewFollower() *Follower {
 	return &Follower{
 		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
 		objects: map[Key]*Object{}, dying: map[string]bool{}, called: newNames(),
-		orphaning: map[Key]bool{}, generations: map[string]int{},
+		vain: map[string]bool{}, orphaning: map[Key]bool{}, generations: map[string]int{},
 	}
 }
 
@@ -151,7 +154,9 @@ func (f *Follower) count(c *Change) {
 	}
 	switch {
 	case c.Event == record.Created:
-		if !f.dying[metadata.Text(metadata.Controller(c.Cur), "uid")] && !f.orphaning[c.Key] {
+		if f.inVain(c) {
+			f.vain[metadata.UID(c.Cur)] = true
+		} else if !f.orphaning[c.Key] {
 			o.Made++
 		}
 		delete(f.orphaning, c.Key)
@@ -165,6 +170,35 @@ func (f *Follower) count(c *Change) {
 	o.became(f.state(c.Version, c.Time, c.Cur), c.Event == record.Created)
 	o.MostMade = o.Made
 	o.End, o.last, o.rewrittenAt = c.Cur, c.Prev, -1
+}
+
+// inVain reports whether an object is created for an owner that is being deleted or is gone, or that itself was created
+// in vain: the garbage collector deletes that one. A claim of a StatefulSet is known by its name: it has no owner.
+func (f *Follower) inVain(c *Change) bool {
+	uid := metadata.Text(metadata.Controller(c.Cur), "uid")
+	if uid == "" && c.Key.Type() == "persistentvolumeclaim" {
+		namespace := metadata.Text(metadata.Of(c.Cur), "namespace")
+		for key, set := range f.last {
+			if key.Type() == "statefulset.apps" && set != nil && f.vain[metadata.UID(set)] &&
+				metadata.Text(metadata.Of(set), "namespace") == namespace && IsClaimOf(c.Name(), set) {
+				return true
+			}
+		}
+	}
+	return uid != "" && (f.dying[uid] || f.vain[uid])
+}
+
+// IsClaimOf reports whether a claim has the name of a StatefulSet's: that of a template, of the set, and a number.
+func IsClaimOf(claim string, set map[string]any) bool {
+	spec, _ := set["spec"].(map[string]any)
+	templates, _ := spec["volumeClaimTemplates"].([]any)
+	return slices.ContainsFunc(templates, func(t any) bool {
+		template, _ := t.(map[string]any)
+		name := metadata.Text(metadata.Of(template), "name") + "-" + metadata.Text(metadata.Of(set), "name") + "-"
+		number, found := strings.CutPrefix(claim, name)
+		_, err := strconv.Atoi(number)
+		return found && err == nil
+	})
 }
 
 // state is the state of an object from then on.

@@ -82,6 +82,43 @@ func TestOrphaningDeletion(t *testing.T) {
 	}
 }
 
+// A claim that the StatefulSet of a dying owner makes is not another one, as little as that StatefulSet.
+func TestClaimsOfWhatIsCreatedInVain(t *testing.T) {
+	set := func(owner string) string {
+		return `created statefulset.apps/default/db {"metadata": {"name": "db", "namespace": "default", "uid": "set-` +
+			owner + `", "ownerReferences": [{"uid": "` + owner + `", "controller": true}]}, ` +
+			`"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}}`
+	}
+	claim := []string{
+		"created persistentvolumeclaim/default/data-db-0 " +
+			`{"metadata": {"name": "data-db-0", "namespace": "default"}}`,
+		"db: deleted persistentvolumeclaim/default/data-db-0 {}",
+	}
+	owner := func(event string) string {
+		return event + ` database.example.org/default/db {"metadata": {"uid": "1"}}`
+	}
+	without := append([]string{owner("created"), set("1")}, claim...)
+	for uid, want := range map[string]string{
+		"1": "", "2": "persistentvolumeclaim/default/data-db-0: created 2 times; without faults: created once",
+	} {
+		r := story(t, append(without, owner("deleted"), "deleted statefulset.apps/default/db {}")...)
+		f, err := Follow(story(t, append(append(without, owner("deleted"), "deleted statefulset.apps/default/db {}",
+			set(uid)), append(claim, "deleted statefulset.apps/default/db {}")...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range learn(t, r, r).Compare(f.Objects()) {
+			if d.Key.Type() == "persistentvolumeclaim" {
+				got = append(got, d.String())
+			}
+		}
+		if strings.Join(got, "\n") != want {
+			t.Errorf("of an owner %s: got %q, want %q", uid, got, want)
+		}
+	}
+}
+
 func TestIsCustom(t *testing.T) {
 	for _, v := range scheme.Scheme.PreferredVersionAllGroups() {
 		if v.Group != "" && IsCustom("thing."+v.Group) {

@@ -38,7 +38,7 @@ type Fixes struct {
 	// StaleDeletion: without it a deleted Database's objects are deleted by name. A controller with a stale cache,
 	// because it has just started at a stale API server, acts on the old Database's deletion and deletes the objects of
 	// the new Database with the same name. It also scales to a size that the Database had, and deletes the volumes of
-	// the members that this removes.
+	// the members that this removes; and it creates the StatefulSet of a Database that is gone, whose volumes stay.
 	StaleDeletion bool
 	// InterruptedCreate: without it the Service is created only together with the Secret. A controller that is
 	// killed between the two never creates the Service.

@@ -21,6 +21,12 @@ func (r *Reconciler) reconcileStatefulSet(ctx context.Context, db *v1alpha1.Data
 	set := &appsv1.StatefulSet{}
 	err := r.Get(ctx, client.ObjectKeyFromObject(db), set)
 	if apierrors.IsNotFound(err) {
+		if r.Fixes.StaleDeletion {
+			// Nothing else owns the volumes: those made for an old Database would be the new one's, with the old labels.
+			if current, err := r.isCurrent(ctx, db); err != nil || !current {
+				return nil, err // the Database's event will arrive
+			}
+		}
 		log.FromContext(ctx).Info("Creating the StatefulSet", "replicas", db.Spec.Replicas)
 		return nil, r.create(ctx, db, newStatefulSet(db))
 	}
@@ -61,7 +67,8 @@ func (r *Reconciler) reconcileStatefulSet(ctx context.Context, db *v1alpha1.Data
 	return set, err
 }
 
-// isCurrent reports whether the Database is as in the cache. What is scaled down loses its data.
+// isCurrent reports whether the Database is as in the cache. What is scaled down loses its data, and what is created
+// makes volumes.
 func (r *Reconciler) isCurrent(ctx context.Context, db *v1alpha1.Database) (bool, error) {
 	var live v1alpha1.Database
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(db), &live); err != nil {

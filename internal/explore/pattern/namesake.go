@@ -11,7 +11,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// goneWithin is how long another client waits at most until what it has deleted is gone. It then creates it in any case.
+// goneWithin is how long another client waits at most until what it has deleted is gone. Then it creates it in any
+// case.
 const goneWithin = 20 * time.Second
 
 // namesake lets the controller's update of somebody else's object take effect, and loses the answer. Before the
@@ -23,8 +24,8 @@ func (g *generator) namesake() {
 		if c.By == "" || c.Event != record.Updated || g.deletes(i) || c.Generated || !reference.IsCustom(c.Key.Type()) {
 			continue
 		}
-		why := fmt.Sprintf("%s gets no answer to its own write, which takes effect: %s; before it tries again, another "+
-			"client deletes the object and creates it anew", c.By, g.describe(i))
+		why := fmt.Sprintf("%s gets no answer to its own write, which takes effect: %s; before it tries again, "+
+			"another client deletes the object and creates it anew", c.By, g.describe(i))
 		signature := g.signature(i)
 		manifest := g.askedFor(i)
 		if manifest == nil {

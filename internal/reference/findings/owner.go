@@ -140,19 +140,11 @@ func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) 
 // setOf finds the StatefulSet that has a volume claim in its templates: the claim is named after the template and a
 // pod.
 func (o *Owners) setOf(claim map[string]any) (member, bool) {
-	name, _ := cutLast(metadata.Text(metadata.Of(claim), "name"), "-")
+	name := metadata.Text(metadata.Of(claim), "name")
 	for _, key := range slices.Sorted(maps.Keys(o.last)) {
-		if key.Type() != "statefulset.apps" || !sameNamespace(claim, o.last[key]) {
-			continue
-		}
-		spec, _ := o.last[key]["spec"].(map[string]any)
-		templates, _ := spec["volumeClaimTemplates"].([]any)
-		for _, t := range templates {
-			template, _ := t.(map[string]any)
-			if metadata.Text(metadata.Of(template), "name")+"-"+metadata.Text(metadata.Of(o.last[key]),
-				"name") == name {
-				return member{key, o.last[key]}, true
-			}
+		if key.Type() == "statefulset.apps" && sameNamespace(claim, o.last[key]) &&
+			reference.IsClaimOf(name, o.last[key]) {
+			return member{key, o.last[key]}, true
 		}
 	}
 	return member{}, false
@@ -184,13 +176,6 @@ func (o *Owners) named(object map[string]any) (member, bool) {
 
 func sameNamespace(a, b map[string]any) bool {
 	return metadata.Text(metadata.Of(a), "namespace") == metadata.Text(metadata.Of(b), "namespace")
-}
-
-func cutLast(s, sep string) (before, after string) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):]
-	}
-	return s, ""
 }
 
 // livedAt reports whether an object was there, and not being deleted, right before a change.
