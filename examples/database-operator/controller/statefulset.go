@@ -22,7 +22,7 @@ func (r *Reconciler) reconcileStatefulSet(ctx context.Context, db *v1alpha1.Data
 	err := r.Get(ctx, client.ObjectKeyFromObject(db), set)
 	if apierrors.IsNotFound(err) {
 		if r.Fixes.StaleDeletion {
-			// Nothing else owns the volumes: those made for an old Database would be the new one's, with the old labels.
+			// The volumes have no other owner: those made for an old Database would be the new one's, with old labels.
 			if current, err := r.isCurrent(ctx, db); err != nil || !current {
 				return nil, err // the Database's event will arrive
 			}
