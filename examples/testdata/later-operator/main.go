@@ -75,9 +75,12 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, nil
 	case "spin":
-		err := r.make(ctx, secret)
-		if err != nil {
-			r.failed[req.NamespacedName] = time.Now()
+		if _, ok := r.made[req.NamespacedName]; !ok {
+			if err := r.make(ctx, secret); err != nil {
+				r.failed[req.NamespacedName] = time.Now()
+			} else {
+				r.made[req.NamespacedName] = time.Now()
+			}
 		}
 		if _, ok := r.failed[req.NamespacedName]; ok {
 			return ctrl.Result{RequeueAfter: 10 * time.Millisecond}, nil
