@@ -86,6 +86,7 @@ func newInjection(t *testing.T, socket, ns string, v victim, kind, spec string) 
 	i, err := processnode.New(socket).New(inject.Request{
 		Kind: v1alpha1.Kind(kind), Spec: json.RawMessage(spec), Disruption: ns + "/test", DisruptionUID: types.UID(ns),
 		Target: inject.Target{Namespace: ns, Pod: v.name, UID: v.uid, Node: shared.Processes().NodeName()},
+		EndsAt: time.Now().Add(time.Hour),
 	}, &inject.Notes{})
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +205,7 @@ func TestAPIFault(t *testing.T) {
 		}
 		select {
 		case err := <-failed:
-			t.Errorf("it does not hang: %v", err)
+			t.Fatalf("it does not hang: %v", err)
 		case <-time.After(100 * time.Millisecond):
 		}
 		end()
