@@ -31,6 +31,9 @@ func main() {
 	}
 }
 
+// release is the tag that the manifests name. A moving one would let another image run than the one that was looked at.
+const release = "v0.1.0"
+
 // options are the command line.
 type options struct {
 	registry, tag, output, root string
@@ -42,7 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	f := pflag.NewFlagSet("images", pflag.ContinueOnError)
 	f.StringVar(&o.registry, "registry", "trommel.dev", "first part of the images' names, such as ghcr.io/you")
-	f.StringVar(&o.tag, "tag", "latest", "tag of the images")
+	f.StringVar(&o.tag, "tag", release, "tag of the images")
 	f.StringVarP(&o.output, "output", "o", "bin/images", "directory for the archives")
 	f.StringVar(&o.root, "root", ".", "directory of the repository")
 	f.StringSliceVar(&o.platforms, "platform", []string{"linux/" + runtime.GOARCH},
