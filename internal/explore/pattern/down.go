@@ -38,11 +38,10 @@ func (g *generator) downUntil(i, u int) {
 	why := fmt.Sprintf("%s is killed right after its own write: %s; and started again only after: %s", by,
 		g.describe(i), g.describe(u))
 	signature := g.signature(i) + " / " + g.signature(u)
-	written, rule := g.when("written", start, i, plan.AfterControllerWrite, by)
-	var done build.Trigger
-	if rule == "" {
-		done, rule = g.when("done", i, u, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
-	}
+	written, done, rule := g.both(
+		i, point{"written", plan.AfterControllerWrite, by},
+		u, point{"done", plan.AfterAPIServerRecv, g.suite.APIServerNames()[0]},
+	)
 	if rule != "" {
 		g.drop(signature, why, rule)
 		return

@@ -80,11 +80,10 @@ func (g *generator) disturb(m moment, by, signature, why string, action *build.A
 		g.drop(signature, why, rule)
 		return
 	}
-	var when = d
 	if m.wait > 0 {
-		when = build.Sequence(d, build.Timeout(m.wait).Named("later"))
+		d = build.Sequence(d, build.Timeout(m.wait).Named("later"))
 	}
-	g.add(signature, why, action.When(when))
+	g.add(signature, why, action.When(d))
 }
 
 // deletions deletes objects that a controller has created and that exist at the end: right after their creation, and in

@@ -54,11 +54,9 @@ func (g *generator) twice() {
 		why := fmt.Sprintf("%s is killed right after its own write: %s; and again after the next one: %s", by,
 			g.describe(i), g.describe(k))
 		signature := g.signature(i) + " / " + g.signature(k)
-		d, rule := g.when("written", start, i, plan.AfterControllerWrite, by)
-		var again build.Trigger
-		if rule == "" {
-			again, rule = g.when("again", i, k, plan.AfterControllerWrite, by)
-		}
+		d, again, rule := g.both(
+			i, point{"written", plan.AfterControllerWrite, by}, k, point{"again", plan.AfterControllerWrite, by},
+		)
 		if rule != "" {
 			g.drop(signature, why, rule)
 			continue

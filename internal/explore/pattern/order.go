@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -124,12 +125,7 @@ func struck(p *plan.Plan) (at, moment strike) {
 	return at, moment
 }
 
-func typeOf(key plan.ResourceKey) string {
-	if key.Group == "" {
-		return key.Type
-	}
-	return key.Type + "." + key.Group
-}
+func typeOf(key plan.ResourceKey) string { return reference.Key(key.String()).Type() }
 
 // strikeAt is the change that satisfies a condition, or the call.
 func strikeAt(c *plan.Condition) strike {

@@ -125,11 +125,10 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64) {
 	why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. "+
 		"This is undone: %s. %s has reacted: %s", by, g.describe(i), how, by, g.describe(k))
 	signature := g.signature(i) + " / " + g.signature(k)
-	seen, rule := g.when("seen", start, i, plan.AfterAPIServerRecv, g.behind())
-	var acted build.Trigger
-	if rule == "" {
-		acted, rule = g.when("acted", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
-	}
+	seen, acted, rule := g.both(
+		i, point{"seen", plan.AfterAPIServerRecv, g.behind()},
+		k, point{"acted", plan.AfterAPIServerRecv, g.suite.APIServerNames()[0]},
+	)
 	if rule != "" {
 		g.drop(signature, why, rule)
 		return

@@ -90,6 +90,22 @@ func (g *generator) when(
 	return nil, rule
 }
 
+// point is where a change is observed, and how the condition on it is called.
+type point struct {
+	name   string
+	timing plan.Timing
+	by     string
+}
+
+// both returns the moments at which the i-th change passes a point, and after it the k-th one another point.
+func (g *generator) both(i int, at point, k int, then point) (first, second build.Trigger, rule string) {
+	if first, rule = g.when(at.name, start, i, at.timing, at.by); rule != "" {
+		return nil, nil, rule
+	}
+	second, rule = g.when(then.name, i, k, then.timing, then.by)
+	return first, second, rule
+}
+
 // before is where the k-th change is observed for certain before the i-th one passes a point; empty: nowhere.
 func (g *generator) before(k, i int, timing plan.Timing, by string) (at plan.Timing, from string) {
 	c, then := &g.ref.Changes[k], &g.ref.Changes[i]

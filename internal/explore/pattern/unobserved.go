@@ -76,11 +76,9 @@ func (g *generator) unobservedFrom(i, k, undone int, by, how string, chance floa
 	}
 	signature := g.signature(i) + " / " + g.signature(k)
 	why := fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, g.ref.Changes[i].Key, g.describe(k), how)
-	from, rule := g.when("from", start, k, timing, by)
-	var until build.Trigger
-	if rule == "" {
-		until, rule = g.when("until", k, undone, plan.AfterControllerRecv, by)
-	}
+	from, until, rule := g.both(
+		k, point{"from", timing, by}, undone, point{"until", plan.AfterControllerRecv, by},
+	)
 	if rule != "" {
 		g.drop(signature, why, rule)
 		return
