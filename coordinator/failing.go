@@ -9,7 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// failing makes writes fail from the moment at which they would be released.
+// failing makes writes, or annotated calls, fail from the moment at which they would be released.
 type failing struct {
 	pause // its point and scope
 	what  *plan.CallFailure
@@ -17,7 +17,11 @@ type failing struct {
 }
 
 func failingOf(i int, f *plan.CallFailure) failing {
-	held := pauseOf(i, &plan.Pause{By: f.By, At: plan.BeforeControllerWrite, Scope: f.Scope})
+	at := plan.BeforeControllerWrite
+	if f.Call != "" {
+		at = plan.BeforeAnnotatedCall
+	}
+	held := pauseOf(i, &plan.Pause{By: f.By, At: at, Scope: f.Scope})
 	return failing{pause: held, what: f, left: f.Times}
 }
 
@@ -26,7 +30,7 @@ func failingOf(i int, f *plan.CallFailure) failing {
 func (m *Machine) fail(o *record.Observation) *plan.CallFailure {
 	for i := range m.failing {
 		f := &m.failing[i]
-		if !f.takes(o) ||
+		if !f.takes(o) || f.what.Call != o.CallName ||
 			len(f.what.Operations) > 0 && !slices.Contains(f.what.Operations, plan.Operation(o.Op)) {
 			continue
 		}
@@ -43,7 +47,7 @@ func (m *Machine) fail(o *record.Observation) *plan.CallFailure {
 // restore ends the failures of the controller, those of exactly that scope if one is given.
 func (m *Machine) restore(i int, what *plan.CallFailure) []Effect {
 	n := len(m.failing)
-	m.failing = slices.DeleteFunc(m.failing, func(f failing) bool { return restores(what, f.pause) })
+	m.failing = slices.DeleteFunc(m.failing, func(f failing) bool { return restores(what, f.what, f.pause) })
 	if len(m.failing) == n {
 		return []Effect{Note{Action: i, Text: "ended nothing: no call was made to fail any longer"}}
 	}
@@ -51,8 +55,8 @@ func (m *Machine) restore(i int, what *plan.CallFailure) []Effect {
 }
 
 // restores reports whether the action ends a failure of calls.
-func restores(what *plan.CallFailure, f pause) bool {
-	return resumes(&plan.Pause{By: what.By, Scope: what.Scope}, f)
+func restores(what, failing *plan.CallFailure, f pause) bool {
+	return what.Call == failing.Call && resumes(&plan.Pause{By: what.By, Scope: what.Scope}, f)
 }
 
 // denied describes the calls that fail until they are restored, in one clause for each action.
@@ -61,16 +65,13 @@ func (m *Machine) denied() []string {
 	for _, f := range m.failing {
 		if f.what.Times == 0 {
 			clauses = append(clauses, fmt.Sprintf("the plan has made %d calls of %s fail by %s, %s", m.failed[f.action],
-				f.by, m.name(f.action), m.endOf(f.pause, m.restoredBy)))
+				f.by, m.name(f.action), m.endOf(f.pause, func(i int, p pause) bool {
+					what := m.plan.Actions[i].Effects().Restores
+					return what != nil && restores(what, f.what, p)
+				})))
 		}
 	}
 	return clauses
-}
-
-// restoredBy reports whether an action ends a failure of calls.
-func (m *Machine) restoredBy(i int, f pause) bool {
-	what := m.plan.Actions[i].Effects().Restores
-	return what != nil && restores(what, f)
 }
 
 // NoneFailed lists the actions that have fired to make calls fail and have made none fail, one line each.
@@ -84,16 +85,21 @@ func (m *Machine) NoneFailed() []string {
 	return none
 }
 
-// failureRules returns the rules for the writes that an action makes to fail, before and after they happen.
+// failureRules returns the rules for the calls that an action makes to fail, before and after they happen.
 func failureRules(f *plan.CallFailure, resolve func(plan.ResourceKey) wire.Rule) []wire.Rule {
 	rules := []wire.Rule{{AnyGroup: true}}
 	if scope := failingOf(0, f).scope; scope != nil {
 		rule := resolve(*scope)
 		rules = []wire.Rule{rule, collections(rule)} // a deletion of a collection names no object
 	}
+	point := wire.ControllerWrite
+	if f.Call != "" {
+		// A rule names no function, and the request that a call belongs to has no type.
+		rules, point = []wire.Rule{{AnyGroup: true}}, wire.AnnotatedCall
+	}
 	var all []wire.Rule
 	for _, rule := range rules {
-		rule.Point = wire.ControllerWrite
+		rule.Point = point
 		for _, rule.Phase = range []wire.Phase{wire.Before, wire.After} {
 			all = append(all, rule)
 		}

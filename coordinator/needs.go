@@ -11,6 +11,7 @@ import (
 type Need struct {
 	Point wire.Point
 	Call  string // name of an annotated call; empty: any
+	Fails bool   // the call must be one that can be made to fail
 	Where string // which part of the plan needs it, for messages
 }
 
@@ -31,7 +32,11 @@ func Needs(p *plan.Plan, identity string) []Need {
 		}
 		e := a.Effects()
 		if e.Fails != nil && e.Fails.By == identity {
-			needs = append(needs, Need{Point: wire.ControllerWrite, Where: fmt.Sprintf("action %d", i+1)})
+			need := Need{Point: wire.ControllerWrite, Where: fmt.Sprintf("action %d", i+1)}
+			if call := e.Fails.Call; call != "" {
+				need.Point, need.Call, need.Fails = wire.AnnotatedCall, call, true
+			}
+			needs = append(needs, need)
 		}
 		for _, p := range []*plan.Pause{e.Pauses, e.Resumes} {
 			if p == nil || p.By != identity {
@@ -48,7 +53,7 @@ func Needs(p *plan.Plan, identity string) []Need {
 // In reports whether the point is compiled into the binary that the manifest describes.
 func (n Need) In(m wire.Manifest) bool {
 	for _, p := range m.Points {
-		if p.Point == n.Point && (n.Call == "" || p.Name == n.Call) {
+		if p.Point == n.Point && (n.Call == "" || p.Name == n.Call) && (!n.Fails || p.Fails) {
 			return true
 		}
 	}

@@ -15,12 +15,12 @@ import (
 
 const callsFile = "zz_trommel_calls.go"
 
-// annotate inserts the hook of an annotated call. The function may have any signature; its error is reported if the
-// error is its last result.
-func (s *source) annotate(call AnnotatedCall) (line int, err error) {
+// annotate inserts the hook of an annotated call. The function may have any signature. If its last result is an error,
+// the error is reported, and the function can be made to fail.
+func (s *source) annotate(call AnnotatedCall) (line int, fails bool, err error) {
 	f := s.function(call.Receiver, call.Function)
 	if f == nil {
-		return 0, fmt.Errorf("no such function")
+		return 0, false, fmt.Errorf("no such function")
 	}
 	ctx := "nil"
 	for i, field := range f.Type.Params.List {
@@ -42,25 +42,33 @@ func (s *source) annotate(call AnnotatedCall) (line int, err error) {
 		}
 		break
 	}
-	s.insert(f.Body.Lbrace+1,
-		fmt.Sprintf(" trommelCall := trommelAnnotated(%s, %q); defer func() { trommelCall.After(nil, nil, %s, 0) }();",
-			ctx, call.Name, s.errorResult(f)))
-	return s.line(f.Pos()), nil
+	text := fmt.Sprintf(" trommelCall := trommelAnnotated(%s, %q);", ctx, call.Name)
+	result := s.errorResult(f)
+	if result == "" {
+		text += " defer func() { trommelCall.After(nil, nil, nil, 0) }();"
+	} else {
+		// All results have names now, so a return without values returns what they are: zero, and the error.
+		text += strings.ReplaceAll(" defer func() { ERR = trommelCall.Returns(ERR) }();"+
+			" if ERR = trommelCall.Refused(); ERR != nil { return };", "ERR", result)
+	}
+	s.insert(f.Body.Lbrace+1, text)
+	return s.line(f.Pos()), result != "", nil
 }
 
 func (s *source) textOf(n ast.Node) string {
 	return string(s.text[s.offset(n.Pos()):s.offset(n.End())])
 }
 
-// errorResult returns the name of the function's error result, or nil; if the result has no name, it gets one.
+// errorResult returns the name of the function's error result, or "" if its last result is no error. If its results
+// have no names, they get some.
 func (s *source) errorResult(f *ast.FuncDecl) string {
 	results := f.Type.Results
 	if results == nil || len(results.List) == 0 {
-		return "nil"
+		return ""
 	}
 	last := results.List[len(results.List)-1]
 	if s.textOf(last.Type) != "error" {
-		return "nil"
+		return ""
 	}
 	if len(last.Names) > 0 {
 		n := last.Names[len(last.Names)-1]
@@ -153,11 +161,11 @@ func annotateIn(files map[string]*source, root string, names []string,
 		if s.function(call.Receiver, call.Function) == nil {
 			continue
 		}
-		line, err := s.annotate(call)
+		line, fails, err := s.annotate(call)
 		return s, PatchedPoint{
 			CompiledPoint: wire.CompiledPoint{
 				Point: wire.AnnotatedCall, File: name, Line: line, Receiver: call.Receiver, Function: call.Function,
-				Name: call.Name,
+				Name: call.Name, Fails: fails,
 			},
 			Path: s.path,
 		}, err

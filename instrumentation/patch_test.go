@@ -278,37 +278,55 @@ func TestPointThatIsNotThere(t *testing.T) {
 
 // TestAnnotate covers the signatures that a user's function may have.
 func TestAnnotate(t *testing.T) {
-	for _, tc := range []struct{ name, receiver, in, want string }{
-		{"no results", "", "func f(a int) {\n}", "func f(a int) { trommelCall := trommelAnnotated(nil, \"n\"); defer " +
-			"func() { trommelCall.After(nil, nil, nil, 0) }();\n}"},
-		{"context and unnamed error", "*T", "func (t *T) f(ctx context.Context) error { return nil }",
-			"func (t *T) f(ctx context.Context) (trommelErr error) { trommelCall := trommelAnnotated(ctx, \"n\"); " +
-				"defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); return nil }"},
-		{"unnamed parameters", "", "func f(int, context.Context) {}",
-			"func f(_ int, trommelCtx context.Context) { trommelCall := trommelAnnotated(trommelCtx, \"n\"); defer " +
-				"func() { trommelCall.After(nil, nil, nil, 0) }();}"},
-		{"unnamed results", "T", "func (T) f(_ context.Context) (int, error) { return 0, nil }",
-			"func (T) f(trommelCtx context.Context) (trommelResult0 int, trommelErr error) { trommelCall := " +
-				"trommelAnnotated(trommelCtx, \"n\"); defer func() { trommelCall.After(nil, nil, trommelErr, 0) }(); " +
-				"return 0, nil }"},
-		{"named results", "*T", "func (t *T[K]) f() (n int, err error) { return }",
-			"func (t *T[K]) f() (n int, err error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { " +
-				"trommelCall.After(nil, nil, err, 0) }(); return }"},
-		{"blank error", "", "func f() (n int, _ error) { return }",
-			"func f() (n int, trommelErr error) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { " +
-				"trommelCall.After(nil, nil, trommelErr, 0) }(); return }"},
-		{"error is not last", "", "func f() (error, int) { return nil, 0 }",
-			"func f() (error, int) { trommelCall := trommelAnnotated(nil, \"n\"); defer func() { " +
-				"trommelCall.After(nil, nil, nil, 0) }(); return nil, 0 }"},
+	// What the function begins with, if ctx is its context and err its error result.
+	hook := func(ctx, err string) string {
+		s := " trommelCall := trommelAnnotated(" + ctx + ", \"n\"); defer func() { "
+		if err == "" {
+			return s + "trommelCall.After(nil, nil, nil, 0) }();"
+		}
+		return s + err + " = trommelCall.Returns(" + err + ") }(); " +
+			"if " + err + " = trommelCall.Refused(); " + err + " != nil { return };"
+	}
+	for _, tc := range []struct {
+		name, receiver, in, want string
+		fails                    bool
+	}{
+		{"no results", "", "func f(a int) {\n}", "func f(a int) {" + hook("nil", "") + "\n}", false},
+		{
+			"context and unnamed error", "*T", "func (t *T) f(ctx context.Context) error { return nil }",
+			"func (t *T) f(ctx context.Context) (trommelErr error) {" + hook("ctx", "trommelErr") + " return nil }",
+			true,
+		},
+		{
+			"unnamed parameters", "", "func f(int, context.Context) {}",
+			"func f(_ int, trommelCtx context.Context) {" + hook("trommelCtx", "") + "}", false,
+		},
+		{
+			"unnamed results", "T", "func (T) f(_ context.Context) (int, error) { return 0, nil }",
+			"func (T) f(trommelCtx context.Context) (trommelResult0 int, trommelErr error) {" +
+				hook("trommelCtx", "trommelErr") + " return 0, nil }", true,
+		},
+		{
+			"named results", "*T", "func (t *T[K]) f() (n int, err error) { return }",
+			"func (t *T[K]) f() (n int, err error) {" + hook("nil", "err") + " return }", true,
+		},
+		{
+			"blank error", "", "func f() (n int, _ error) { return }",
+			"func f() (n int, trommelErr error) {" + hook("nil", "trommelErr") + " return }", true,
+		},
+		{
+			"error is not last", "", "func f() (error, int) { return nil, 0 }",
+			"func f() (error, int) {" + hook("nil", "") + " return nil, 0 }", false,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, err := parse("/x.go", []byte("package p\n"+tc.in))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if line, err := s.annotate(AnnotatedCall{Name: "n", Receiver: tc.receiver, Function: "f"}); err != nil ||
-				line != 2 {
-				t.Fatalf("line %d, %v", line, err)
+			line, fails, err := s.annotate(AnnotatedCall{Name: "n", Receiver: tc.receiver, Function: "f"})
+			if err != nil || line != 2 || fails != tc.fails {
+				t.Fatalf("line %d, fails %t, %v", line, fails, err)
 			}
 			want := "//line /x.go:1\npackage p\n" + tc.want
 			if got := string(s.patched()); got != want {

@@ -380,7 +380,12 @@ func (c *checker) call(cond *Condition, at *yamlfile.Place) {
 		at.Missing("onAnnotatedCall has no call: the name of one of the suite's annotatedCalls")
 		return
 	}
-	if c.suite == nil || c.suite.annotatedCall(cond.Call) != nil {
+	c.annotated(cond.Call, at)
+}
+
+// annotated checks the name of an annotated call.
+func (c *checker) annotated(name string, at *yamlfile.Place) {
+	if c.suite == nil || c.suite.annotatedCall(name) != nil {
 		return
 	}
 	var names []string
@@ -389,7 +394,7 @@ func (c *checker) call(cond *Condition, at *yamlfile.Place) {
 			names = append(names, call.Name)
 		}
 	}
-	at.Errorf("unknown annotated call %q (%s)", cond.Call, suiteHas(names))
+	at.Errorf("unknown annotated call %q (%s)", name, suiteHas(names))
 }
 
 func (c *checker) states(cond *Condition, at *yamlfile.Place) {

@@ -56,9 +56,10 @@ type Pause struct {
 // OfAPIServer reports whether an API server is paused: reads from its cache are stale then.
 func (p *Pause) OfAPIServer() bool { return p.At.ofAPIServer() }
 
-// CallFailure makes writes of a controller fail.
+// CallFailure makes writes of a controller fail, or calls of a function.
 type CallFailure struct {
 	By         string      // the controller
+	Call       string      // the annotated call that fails; empty: writes
 	Scope      string      // a resource key, "*" for everything; empty: everything, in a restore any scope
 	Operations []Operation // empty: all
 	Answer     CallAnswer
@@ -69,6 +70,9 @@ type CallFailure struct {
 
 // String says what becomes of a call.
 func (f *CallFailure) String() string {
+	if f.Call != "" && f.Answer == Refused {
+		return "it returns an error at once"
+	}
 	if f.Status == 0 {
 		return "its answer is lost, and its timeout expires"
 	}

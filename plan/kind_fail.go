@@ -15,8 +15,9 @@ const (
 	RestoreCalls ActionType = "restoreCalls"
 )
 
-// Failing has the fields of failCall and restoreCalls; restoreCalls has only CallScope.
+// Failing has the fields of failCall and restoreCalls; restoreCalls has only Call and CallScope.
 type Failing struct {
+	Call           string      `yaml:"call"`           // an annotated call of the suite; empty: writes
 	CallScope      string      `yaml:"callScope"`      // as PauseScope
 	CallOperations []Operation `yaml:"callOperations"` // empty: all writes
 	Answer         CallAnswer  `yaml:"answer" default:"refused"`
@@ -43,12 +44,25 @@ const (
 
 var failCall = ActionKind{
 	Type: FailCall, Target: TargetController,
-	Summary: "Make writes of the controller in callScope fail.",
-	Doc:     "the controller's next writes fail, [see below](#failing-calls)",
-	Fields:  []string{"callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored"},
+	Summary: "Make writes of the controller in callScope fail, or an annotated call.",
+	Doc:     "the controller's next writes fail, or calls of a function, [see below](#failing-calls)",
+	Fields: []string{
+		"call", "callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored",
+	},
 	Check: func(c *ActionCheck) {
 		a := c.Action
 		checkCalls(c)
+		if a.Call != "" {
+			const only = "%s is for writes to the API server; an annotated call has none"
+			for field, given := range map[string]bool{
+				"callOperations": len(a.CallOperations) > 0, "status": a.Status != 0,
+				"retryAfterSeconds": a.RetryAfter != 0,
+			} {
+				if given {
+					c.Errorf(field, only, field)
+				}
+			}
+		}
 		for _, op := range a.CallOperations {
 			if !slices.Contains(operations, op) {
 				c.Errorf("callOperations", "unknown operation %q%s", op,
@@ -63,7 +77,7 @@ var failCall = ActionKind{
 			c.Errorf("status", "status is %d; the HTTP status of an error is 400 to 599", a.Status)
 		}
 		switch f := failureOf(a); {
-		case a.RetryAfter == 0:
+		case a.RetryAfter == 0 || a.Call != "":
 		case a.Answer == Lost:
 			c.Errorf("retryAfterSeconds", "the client would repeat a call that has taken effect; "+
 				"retryAfterSeconds is for answer: refused")
@@ -79,6 +93,9 @@ var failCall = ActionKind{
 	},
 	Explain: func(a *Action) string {
 		f := failureOf(a)
+		if f.Call != "" {
+			return explainFailingCall(f)
+		}
 		which := "the next write of " + controllerName(a.Target)
 		switch {
 		case f.Times > 1:
@@ -108,6 +125,28 @@ var failCall = ActionKind{
 	Effects: func(a *Action) Effects { return Effects{Fails: failureOf(a)} },
 }
 
+// explainFailingCall says what becomes of the calls of an annotated function.
+func explainFailingCall(f *CallFailure) string {
+	which := fmt.Sprintf("the next call of %s by %s", f.Call, controllerName(f.By))
+	switch {
+	case f.Times > 1:
+		which = fmt.Sprintf("the next %d calls of %s by %s", f.Times, f.Call, controllerName(f.By))
+	case f.Times == 0:
+		which = fmt.Sprintf("all calls of %s by %s", f.Call, controllerName(f.By))
+	}
+	if scope := f.Scope; scope != "" && scope != "*" {
+		which += " for " + scope
+	}
+	s := "make " + which + " return an error at once"
+	if f.Answer == Lost {
+		s = "let " + which + " run, and return a timeout"
+	}
+	if f.Times == 0 {
+		s += ", until they are restored"
+	}
+	return s
+}
+
 // toScope says which objects are written; empty: any.
 func toScope(scope string) string {
 	if scope == "" || scope == "*" {
@@ -119,13 +158,14 @@ func toScope(scope string) string {
 // failureOf returns how the action makes calls fail.
 func failureOf(a *Action) *CallFailure {
 	f := &CallFailure{
-		By: a.Target, Scope: a.CallScope, Operations: a.CallOperations, Answer: a.Answer, Status: a.Status,
+		By: a.Target, Call: a.Call, Scope: a.CallScope, Operations: a.CallOperations, Answer: a.Answer,
+		Status:     a.Status,
 		RetryAfter: a.RetryAfter, Times: max(a.Times, 1),
 	}
 	if a.UntilRestored {
 		f.Times = 0
 	}
-	if f.Status == 0 && f.Answer == Refused {
+	if f.Status == 0 && f.Answer == Refused && f.Call == "" {
 		f.Status = http.StatusInternalServerError
 	}
 	return f
@@ -135,17 +175,25 @@ var restoreCalls = ActionKind{
 	Type: RestoreCalls, Target: TargetController,
 	Summary: "End what failCall has begun.",
 	Doc:     "ends what `failCall` has begun",
-	Fields:  []string{"callScope"},
+	Fields:  []string{"call", "callScope"},
 	Check:   checkCalls,
 	Explain: func(a *Action) string {
+		if a.Call != "" {
+			return fmt.Sprintf("let calls of %s by %s return again what they return", a.Call, controllerName(a.Target))
+		}
 		which := "the writes of " + controllerName(a.Target) + toScope(a.CallScope)
 		return "let " + which + " reach the API server again, and their answers the controller"
 	},
-	Effects: func(a *Action) Effects { return Effects{Restores: &CallFailure{By: a.Target, Scope: a.CallScope}} },
+	Effects: func(a *Action) Effects {
+		return Effects{Restores: &CallFailure{By: a.Target, Call: a.Call, Scope: a.CallScope}}
+	},
 }
 
 // checkCalls checks what failCall and restoreCalls have in common.
 func checkCalls(c *ActionCheck) {
 	c.checker.hooked(c.at.Field("actionTarget"), c.Action.Target, "so its calls cannot be made to fail")
 	checkScope(c, "callScope", c.Action.CallScope)
+	if c.Action.Call != "" {
+		c.checker.annotated(c.Action.Call, c.at.Field("call"))
+	}
 }

@@ -150,6 +150,8 @@ type Controller struct {
 	// WatchList: it fills its caches by a streaming list, as far as its version, environment and arguments show.
 	WatchList       bool `json:"watchList"`
 	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // features are set by arguments, not by the environment
+	// FailingCalls names its annotated calls that return an error, so that a plan can make them fail.
+	FailingCalls []string `json:"failingCalls,omitempty"`
 }
 
 // WatchListSwitch says how the controller's streaming list is turned off.

@@ -32,6 +32,46 @@ func (c *Call) Lost() *LostAnswer {
 	return c.lost
 }
 
+// Refused returns the error with which an annotated function must return at once, nil if it must run.
+func (c *Call) Refused() error {
+	if c == nil || c.failure == nil || c.failure.Answer != wire.Refused {
+		return nil
+	}
+	c.failed = wire.Refused
+	return &callFailure{name: c.observation.CallName}
+}
+
+// Returns reports that an annotated function has ended, and returns what its caller gets: err, or another error if the
+// answer is lost. An answer that is an error is lost too.
+func (c *Call) Returns(err error) error {
+	if c == nil {
+		return err
+	}
+	if f := c.failure; f != nil && f.Answer == wire.Lost {
+		c.failed = wire.Lost
+		err = &callFailure{name: c.observation.CallName, lost: true}
+	}
+	_ = c.After(nil, nil, err, 0)
+	return err
+}
+
+// callFailure is the error that the caller of an annotated function gets. A lost answer is a timeout: that is what
+// callers of other systems see of it.
+type callFailure struct {
+	name string
+	lost bool
+}
+
+func (e *callFailure) Error() string {
+	if e.lost {
+		return e.name + ": context deadline exceeded (the test plan has lost the answer)"
+	}
+	return e.name + ": the test plan made this call fail"
+}
+func (e *callFailure) Timeout() bool        { return e.lost }
+func (e *callFailure) Temporary() bool      { return e.lost }
+func (e *callFailure) Is(target error) bool { return e.lost && target == context.DeadlineExceeded }
+
 // Exchange makes one of the call's requests with do, or fails it if the coordinator has said so. It returns what
 // [http.Client.Do] would return.
 //

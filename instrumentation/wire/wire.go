@@ -121,6 +121,7 @@ type CompiledPoint struct {
 	Receiver string // *Request, or empty
 	Function string
 	Name     string // an annotated function's name in the suite, otherwise empty
+	Fails    bool   // an annotated function that can be made to fail: its last result is an error
 }
 
 // Interests says what a process must report; nothing else sends a message.
@@ -184,22 +185,27 @@ const (
 
 // Release answers Observe, Abandon, Miss and Trouble.
 type Release struct {
-	// Failure makes the call fail that is about to happen, a request to the API server; nil: it happens. It is ignored
-	// after a call and at other points.
+	// Failure makes the call fail that is about to happen, a request to the API server or an annotated call; nil: it
+	// happens. It is ignored after a call and at other points.
 	Failure *Failure
 }
 
-// Answer is what becomes of a request to the API server that is made to fail.
+// Answer is what becomes of a call that is made to fail: of a request to the API server, or of an annotated function.
 type Answer string
 
 // The answers.
 const (
-	Lost    Answer = "lost"    // the API server gets the request and answers it; the caller gets the failure instead
-	Refused Answer = "refused" // the API server does not get the request
+	// Lost: the API server gets the request and answers it, or the function runs; the caller gets the failure instead.
+	Lost Answer = "lost"
+	// Refused: the API server does not get the request, or the function does not run.
+	Refused Answer = "refused"
 )
 
-// Failure makes one request to the API server fail. client-go takes it for the answer of a server: it repeats the
-// request if the answer says so (Retry-After). The repeated request is reported before it is made, like the first one.
+// Failure makes one call fail.
+//
+// client-go takes it for the answer of a server: it repeats the request if the answer says so (Retry-After). The
+// repeated request is reported before it is made, like the first one. The caller of an annotated function gets an
+// error, and of the other fields only Answer means something.
 type Failure struct {
 	Answer Answer
 	Code   int               // HTTP status of the answer that the caller gets; 0: none, the client's timeout expires

@@ -84,6 +84,8 @@ type Reference struct {
 	Unlisted []string `json:"unlisted,omitempty"`
 	// Calls is how often each controller made an annotated call at least in a run, by controller and call; see Calls.
 	Calls map[string]map[string]int `json:"calls,omitempty"`
+	// Failing names the annotated calls of each controller that a plan can make fail, by controller.
+	Failing map[string][]string `json:"failing,omitempty"`
 }
 
 // Course is when a workload went on.

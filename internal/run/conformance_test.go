@@ -54,6 +54,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Logf("%d plans in %s", plans, time.Since(began).Round(time.Millisecond))
 	t.Run("reconcile", func(t *testing.T) { rig.conformReconcile(t) })
+	t.Run("annotated calls fail", func(t *testing.T) { rig.failCalled(t) })
 }
 
 // effect is what an operation does to its object, or shows of it, at a point.
@@ -893,5 +894,79 @@ func (r *conformance) conformReconcile(t *testing.T) {
 				t.Errorf("a pause at %s of %q held %v, want %d", at, scope, held, want)
 			}
 		}
+	}
+}
+
+// failCalled makes an annotated call fail in each way: at the call that fires the action, and until it is restored.
+func (r *conformance) failCalled(t *testing.T) {
+	there := plan.Definition{
+		Name: "there", Condition: plan.Condition{Type: plan.OnAnnotatedCall, Call: "called"},
+		Observe: plan.ObservationPoint{Timing: plan.BeforeAnnotatedCall, ObserveBy: "verbs"},
+	}
+	// The condition of the second action begins with the second call.
+	second := there
+	second.Name, second.Condition.Repeat = "second", 2
+	action := func(typ plan.ActionType, f plan.Failing, d plan.Definition) plan.Action {
+		return plan.Action{Type: typ, Target: "verbs", Failing: f, Trigger: plan.Trigger{
+			Definitions: []plan.Definition{d}, Expression: d.Name,
+		}}
+	}
+	const (
+		refused = "ran: false, timeout: false: called: the test plan made this call fail"
+		lost    = "ran: true, timeout: true: called: context deadline exceeded (the test plan has lost the answer)"
+	)
+	for _, test := range []struct {
+		name    string
+		actions []plan.Action
+		want    [3]string // of three calls in turn
+	}{
+		{
+			name: "refused", want: [3]string{refused},
+			actions: []plan.Action{action(plan.FailCall, plan.Failing{Call: "called", Answer: plan.Refused}, there)},
+		},
+		{
+			name: "lost", want: [3]string{lost},
+			actions: []plan.Action{action(plan.FailCall, plan.Failing{Call: "called", Answer: plan.Lost}, there)},
+		},
+		{
+			name: "of one object", want: [3]string{lost},
+			actions: []plan.Action{action(plan.FailCall,
+				plan.Failing{Call: "called", CallScope: "configmap/default/one", Answer: plan.Lost}, there)},
+		},
+		{
+			name: "of another object",
+			actions: []plan.Action{action(plan.FailCall,
+				plan.Failing{Call: "called", CallScope: "configmap/default/two", Answer: plan.Lost}, there)},
+		},
+		{
+			name: "twice", want: [3]string{refused, refused},
+			actions: []plan.Action{action(plan.FailCall,
+				plan.Failing{Call: "called", Answer: plan.Refused, Times: 2}, there)},
+		},
+		{
+			name: "until restored", want: [3]string{lost, lost},
+			actions: []plan.Action{
+				action(plan.FailCall, plan.Failing{Call: "called", Answer: plan.Lost, UntilRestored: true}, there),
+				action(plan.RestoreCalls, plan.Failing{Call: "called"}, second),
+			},
+		},
+		{
+			name:    "writes only",
+			actions: []plan.Action{action(plan.FailCall, plan.Failing{Answer: plan.Refused}, there)},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r.carryOut(t, test.actions, func(*coordinator.Coordinator) {
+				for i, want := range test.want {
+					got := ""
+					if err := r.verbs.do("reconcile", "one", ""); err != nil {
+						got = err.Error()
+					}
+					if got != want {
+						t.Errorf("call %d: %q, want %q", i+1, got, want)
+					}
+				}
+			})
+		})
 	}
 }

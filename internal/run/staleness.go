@@ -64,6 +64,9 @@ func describe(c *plan.Controller, m *wire.Manifest) record.Controller {
 			case "sigs.k8s.io/controller-runtime":
 				d.ControllerRuntime = p.Version
 			}
+			if p.Fails {
+				d.FailingCalls = append(d.FailingCalls, p.Name)
+			}
 		}
 	}
 	return d

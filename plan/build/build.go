@@ -215,6 +215,10 @@ func ThawController(name string) *Action { return action(plan.ThawController, na
 // Killing makes ThawController kill the frozen processes instead. They are started again.
 func (a *Action) Killing() *Action { a.action.Kill = true; return a }
 
+// Call makes FailCall and RestoreCalls be about one of the suite's annotated calls instead of writes to the API server.
+// A refused call does not run and returns an error; a lost one runs and returns a timeout. There is no HTTP status.
+func (a *Action) Call(name string) *Action { a.action.Call = name; return a }
+
 // Times is how many calls FailCall makes to fail. Default: one.
 func (a *Action) Times(n int) *Action { a.action.Times = n; return a }
 

@@ -34,6 +34,8 @@ func everything() *build.PlanBuilder {
 		build.FailCall(op, plan.Refused, 429).Scope(key).Operations("create").RetryAfter(1).UntilRestored().When(now()),
 		build.RestoreCalls(op).Scope(key).When(now()),
 		build.FailCall(op, plan.Lost, 0).Times(2).When(now()),
+		build.FailCall(op, plan.Lost, 0).Call("f").UntilRestored().When(now()),
+		build.RestoreCalls(op).Call("f").When(now()),
 		build.FreezeController(op).When(now()),
 		build.ThawController(op).Killing().When(now()),
 		build.KillAPIServer("apiserver-1").When(now()),

@@ -227,16 +227,23 @@ func TestTwoCrashes(t *testing.T) {
 	}
 }
 
-// The controller is killed after each annotated call that all runs make.
-func TestKilledAfterAnnotatedCalls(t *testing.T) {
+// The controller is killed after each annotated call that all runs make, and gets no answer to those that can fail.
+func TestAnnotatedCalls(t *testing.T) {
 	ref := references(nil)
-	ref.Calls = map[string]map[string]int{"op": {"backup": 2, "rare": 0}}
+	ref.Calls = map[string]map[string]int{"op": {"backup": 2, "rare": 0, "sum": 1}}
+	ref.Failing = map[string][]string{"op": {"backup", "rare"}}
 	s := suite(t)
-	s.Controllers[0].AnnotatedCalls = []plan.AnnotatedCall{{Name: "backup", Function: "backup"}}
-	got := plans(Generate(s, ref, "intermediate"))
+	s.Controllers[0].AnnotatedCalls = []plan.AnnotatedCall{
+		{Name: "backup", Function: "backup"}, {Name: "sum", Function: "sum"},
+	}
+	got := plans(Generate(s, ref, "intermediate", "lost-answer"))
 	want := []string{
+		"failCall at onAnnotatedCall backup #1 beforeAnnotatedCall",
 		"restartController at onAnnotatedCall backup #1 afterAnnotatedCall",
+		"restartController at onAnnotatedCall sum #1 afterAnnotatedCall",
+		"failCall at onAnnotatedCall backup #2 beforeAnnotatedCall",
 		"restartController at onAnnotatedCall backup #2 afterAnnotatedCall",
+		"dropped: the function returns no error",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

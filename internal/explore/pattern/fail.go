@@ -3,6 +3,7 @@ package pattern
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,15 @@ func (g *generator) lostAnswer() {
 		g.add(signature, why,
 			build.FailCall(c.By, plan.Lost, 0).Scope(scope).Operations(plan.Operation(c.Op)).When(d))
 	}
+	g.calls(func(by, name string, n int) {
+		why := fmt.Sprintf("%s gets no answer to its call %d of %s, which takes effect", by, n, name)
+		if !slices.Contains(g.ref.Failing[by], name) {
+			g.drop("call "+by+" "+name, why, "the function returns no error")
+			return
+		}
+		g.add("call "+by+" "+name, why, build.FailCall(by, plan.Lost, 0).Call(name).When(
+			build.Called(name).Named("called").At(plan.BeforeAnnotatedCall, by).Repeat(n)))
+	})
 }
 
 // deniedFor is how long the API server refuses a kind of calls.

@@ -30,13 +30,20 @@ func (g *generator) intermediate() {
 		}
 		g.addWith(chance, signature, why, build.RestartController(c.By).When(d))
 	}
+	g.calls(func(by, name string, n int) {
+		g.add("call "+by+" "+name, fmt.Sprintf("%s is killed right after its call %d of %s", by, n, name),
+			build.RestartController(by).When(
+				build.Called(name).Named("called").At(plan.AfterAnnotatedCall, by).Repeat(n)))
+	})
+}
+
+// calls calls f for each annotated call that a controller makes in the reference, the n-th of its function; the first
+// is 1.
+func (g *generator) calls(f func(by, name string, n int)) {
 	for _, by := range slices.Sorted(maps.Keys(g.ref.Calls)) {
-		calls := g.ref.Calls[by]
-		for _, name := range slices.Sorted(maps.Keys(calls)) {
-			for n := range calls[name] {
-				g.add("call "+by+" "+name, fmt.Sprintf("%s is killed right after its call %d of %s", by, n+1, name),
-					build.RestartController(by).When(
-						build.Called(name).Named("called").At(plan.AfterAnnotatedCall, by).Repeat(n+1)))
+		for _, name := range slices.Sorted(maps.Keys(g.ref.Calls[by])) {
+			for n := range g.ref.Calls[by][name] {
+				f(by, name, n+1)
 			}
 		}
 	}

@@ -58,7 +58,14 @@ type worker struct {
 	cached   client.Client // reads configmaps from the manager's cache
 	live     client.Reader
 	work     chan event.GenericEvent
-	done     chan string
+	done     chan reconciled
+}
+
+// reconciled is the result of a reconcile: whose, and what its annotated call returned.
+type reconciled struct {
+	name string
+	ran  bool
+	err  error
 }
 
 func main() {
@@ -77,7 +84,7 @@ func start(ctx context.Context) error {
 	w := &worker{
 		typed: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config),
 		metadata: metadata.NewForConfigOrDie(config),
-		work:     make(chan event.GenericEvent), done: make(chan string),
+		work:     make(chan event.GenericEvent), done: make(chan reconciled),
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(w.typed, 0, informers.WithNamespace(ns))
 	w.lister = factory.Core().V1().ConfigMaps().Lister()
@@ -98,8 +105,8 @@ func start(ctx context.Context) error {
 	c, err := controller.New("verbs", mgr,
 		controller.Options{
 			Reconciler: reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-				called(ctx)
-				w.done <- r.Name
+				ran, err := called(ctx)
+				w.done <- reconciled{r.Name, ran, err}
 				return reconcile.Result{}, nil
 			})})
 	if err != nil {
@@ -137,7 +144,7 @@ func start(ctx context.Context) error {
 }
 
 // called is the annotated call.
-func called(_ context.Context) {}
+func called(_ context.Context) (ran bool, err error) { return true, nil }
 
 type operation func(ctx context.Context, w *worker, name, version string) error
 
@@ -503,8 +510,12 @@ var operations = map[string]operation{
 	// A reconcile, which makes an annotated call.
 	"reconcile": func(ctx context.Context, w *worker, name, _ string) error {
 		w.work <- event.GenericEvent{Object: configMap(name, "")}
-		if did := <-w.done; did != name {
-			return fmt.Errorf("reconciled %s", did)
+		did := <-w.done
+		if did.name != name {
+			return fmt.Errorf("reconciled %s", did.name)
+		}
+		if did.err != nil {
+			return fmt.Errorf("ran: %t, timeout: %t: %w", did.ran, errors.Is(did.err, context.DeadlineExceeded), did.err)
 		}
 		return nil
 	},
