@@ -200,6 +200,9 @@ func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []
 // that it tells of what has happened there; empty: none. The object is the run's; nil: it has none.
 func (f *filter) excused(differ []Difference, got *Object) (how string) {
 	rest := slices.DeleteFunc(slices.Clone(differ), func(d Difference) bool {
+		if d.OfMessage() {
+			return true
+		}
 		kept := f.ref.keeps(d)
 		if kept != nil {
 			how = kept.How
