@@ -78,7 +78,7 @@ func TestExcusesAreNamed(t *testing.T) {
 	}
 	ref := usual(t, tale(t, run("2", "1")...))
 	slow := tale(t, run("1", "1")...)
-	if err := ref.AllowSlow(slow, slow, true); err != nil {
+	if err := ref.AllowSlow(slow, slow, nil, true); err != nil {
 		t.Fatal(err)
 	}
 	const note = "note database/default/db: status.seen is 1; without faults: 2; it also ends like that with slow " +
