@@ -28,6 +28,7 @@ const (
 	database    = "database-operator"
 	tokens      = "token-operator"
 	ports       = "port-operator"
+	queues      = "queue-operator"
 	statefulset = "statefulset-controller"
 	disruptions = "disruptions"
 	nodeCycling = "node-cycling"
@@ -85,6 +86,16 @@ var plans = []examplePlan{
 	{example: ports, plan: "killed", want: pass, long: true},
 	{example: ports, plan: "paused", want: pass, long: true},
 	{example: ports, plan: "lost-answers", variant: "fixed", want: pass, long: true},
+
+	{example: queues, plan: "two-crashes", want: bug, findings: []string{
+		"invariant a-queue-is-not-given-up:", `step 2 "it is ready":`,
+	}},
+	{example: queues, plan: "two-crashes", variant: "fixed", want: pass},
+	{example: queues, plan: "one-crash", want: pass, long: true},
+	{example: queues, plan: "absent", want: bug, findings: []string{"invariant who-has-left-has-no-account:"}},
+	{example: queues, plan: "absent", variant: "fixed", want: pass},
+	{example: queues, plan: "another-one", want: bug, findings: []string{"invariant a-ready-queue-has-accounts:"}},
+	{example: queues, plan: "another-one", variant: "fixed", want: pass},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
 	{example: nodeCycling, plan: "killed-at-terminate", want: pass, long: true},
@@ -198,7 +209,7 @@ func TestPlansAreValid(t *testing.T) {
 	}
 	// Plans are checked against the suites beside them.
 	args := append([]string{"validate"}, suites...)
-	for _, dir := range []string{database, tokens, ports, statefulset, disruptions, nodeCycling, cyclers} {
+	for _, dir := range []string{database, tokens, ports, queues, statefulset, disruptions, nodeCycling, cyclers} {
 		args = append(args, filepath.Join(dir, "trommel.yaml"), filepath.Join(dir, "plans"))
 	}
 	if code, out := runTrommel(t, buildTrommel(t), ".", 2*time.Minute, args...); code != pass {

@@ -13,10 +13,12 @@ import (
 )
 
 // freshly runs a workload of one step: it creates what a workload of these steps asks for in the end. What the
-// controllers make of that is right in any case, whatever there was before. Done is a run of the workload. It returns
-// nil if it cannot be told what the workload asks for, or if the run does not pass.
+// controllers make of that is right in any case, whatever there was before. Done is a run of the workload. With slow
+// the controllers are slow. It returns nil if it cannot be told what the workload asks for, or if the run does not
+// pass.
 func (c *campaign) freshly(
-	ctx context.Context, workload string, all []plan.Step, pace plan.Pace, types []plan.ResourceKey, done *record.Run,
+	ctx context.Context, workload string, all []plan.Step, rest plan.Pace, ref *reference.Reference, done *record.Run,
+	slow *pace,
 ) (*record.Run, error) {
 	objects, ok, err := reference.Asked(done, steps.FieldManager)
 	if err != nil || !ok {
@@ -28,14 +30,21 @@ func (c *campaign) freshly(
 		last--
 	}
 	p := &plan.Plan{
-		TestName: workload + "-fresh", Steps: slices.Concat(create, all[last:]), Pace: pace,
+		TestName: workload + "-fresh", Steps: slices.Concat(create, all[last:]), Pace: rest,
 		Description: "What the workload asks for in the end is created at once.",
+	}
+	if slow != nil {
+		p.TestName += "-" + slow.name
+		p.Description += " The controllers are slow."
+		if p.Actions, err = slow.actions(ref.Controllers); err != nil {
+			return nil, err
+		}
 	}
 	p.Complete(c.Suite)
 	if err := p.Validate(c.Suite); err != nil {
 		return nil, err
 	}
-	r, meta, err := c.again(ctx, p, run.RunOptions{History: types})
+	r, meta, err := c.again(ctx, p, run.RunOptions{History: ref.Types})
 	if err != nil {
 		return nil, err
 	}

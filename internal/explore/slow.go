@@ -46,10 +46,11 @@ func (c *campaign) paces(t *task, o *Outcome) ([]pace, error) {
 			return nil, nil // only fields could be explained
 		}
 	}
+	finished := t.learned.Reference.AnyFinished()
 	if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Sleep > 0 }) ||
 		slices.ContainsFunc(t.plan.Actions, func(a plan.Action) bool {
 			pause := a.Effects().Pauses
-			return pause != nil && !pause.OfAPIServer()
+			return pause != nil && (finished || !pause.OfAPIServer())
 		}) {
 		return []pace{slowPace, slowerPace}, nil
 	}
@@ -108,16 +109,29 @@ func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 	if meta.Verdict != record.Pass {
 		return fmt.Errorf("it does not pass: %s", meta.Reason) // so how it ends says nothing
 	}
-	fresh, err := c.freshly(ctx, t.learned.Workload, c.stepsOf(t), t.plan.Pace, t.learned.Reference.Types, r)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	created := func(also *pace) (*record.Run, error) {
+		made, err := c.freshly(ctx, t.learned.Workload, c.stepsOf(t), t.plan.Pace, t.learned.Reference, r, also)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			c.say("%s: %v", t.learned.Workload, err)
+		}
+		return made, nil
 	}
+	fresh, err := created(nil)
 	if err != nil {
-		c.say("%s: %v", t.learned.Workload, err)
+		return err
+	}
+	var slowlyMade *record.Run
+	if fresh != nil && t.learned.Reference.AnyFinished() {
+		if slowlyMade, err = created(&how); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
 	c.widen(t, r, func(ref *reference.Reference, r *record.Run) error {
-		return ref.AllowSlow(r, fresh, waits(c.stepsOf(t)))
+		return ref.AllowSlow(r, fresh, slowlyMade, waits(c.stepsOf(t)))
 	})
 	c.mu.Unlock()
 	c.tried(t, how.name)

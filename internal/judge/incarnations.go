@@ -56,34 +56,47 @@ func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 	return findings
 }
 
-// notesOf returns a note about the objects that others than the controllers under test have created more or less often
-// than without faults, and that hold no data: what the controllers did may have led to that. It says nothing of a run
-// whose plan writes objects itself.
+// notesOf returns a note about the conditions that only have another message than without faults, and one about the
+// objects that others than the controllers under test have created more or less often, and that hold no data: what the
+// controllers did may have led to that. Of a run whose plan writes objects itself, it does not say that.
 func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
-	if writes(p) || copied(p, f.Objects()) {
-		return nil
-	}
-	var lines []string
-	var all []reference.Difference
+	var messages, counts []reference.Difference
 	for _, d := range e.Reference.Compare(f.Objects()) {
-		if !d.Note {
-			continue
+		switch {
+		case !d.Note:
+		case d.OfMessage():
+			messages = append(messages, d)
+		default:
+			counts = append(counts, d)
 		}
-		all = append(all, d)
+	}
+	var findings []record.Finding
+	if len(messages) > 0 {
+		findings = append(findings, note(e, f, messages, ", which says the same", "condition"))
+	}
+	if len(counts) > 0 && !writes(p) && !copied(p, f.Objects()) {
+		findings = append(findings, note(e, f, counts, ", by others than the controllers", "object"))
+	}
+	return findings
+}
+
+// note tells differences that are worth to be known. What they are is said of the first one; the others have a noun.
+func note(
+	e Evidence, f *reference.Follower, all []reference.Difference, what, noun string,
+) record.Finding {
+	var lines []string
+	for _, d := range all {
 		lines = append(lines, d.String())
 		for _, c := range d.Caused(f.Changes()) {
 			lines = append(lines, "  "+nameOf(c)+": "+e.happened(c))
 		}
 	}
-	if all == nil {
-		return nil
-	}
-	title := fmt.Sprintf("%s, by others than the controllers", lines[0])
+	title := lines[0] + what
 	if more := len(all) - 1; more > 0 {
-		title += fmt.Sprintf(" (and %s more)", wording.Count(more, "object"))
+		title += fmt.Sprintf(" (and %s more)", wording.Count(more, noun))
 	}
-	return []record.Finding{{
+	return record.Finding{
 		Severity: record.SeverityNote, Judge: record.JudgeReference, Subject: string(all[0].Key), Title: title,
 		Detail: strings.Join(lines, "\n"), Time: e.Meta.WorkloadEnd,
-	}}
+	}
 }

@@ -55,6 +55,18 @@ func TestIncarnationsByOthers(t *testing.T) {
 	}
 }
 
+// Another message of a condition that says the same is worth a note.
+func TestOtherMessages(t *testing.T) {
+	run := func(message string) string {
+		return `1 op: created database/default/db {"status": {"conditions": [{"type": "Ready", "status": "True", ` +
+			`"message": "` + message + `"}]}}`
+	}
+	e := evidence(tale(t, run("it was slow")))
+	e.Reference = usual(t, tale(t, run("it is ready")))
+	expect(t, judged(t, faultFree{}, e), `note database/default/db: status.conditions[type=Ready].message is `+
+		`"it was slow"; without faults: "it is ready", which says the same`)
+}
+
 // Regression: a run that passed only because slow controllers end like that did not say so.
 func TestExcusesAreNamed(t *testing.T) {
 	run := func(seen, port string) []string {
@@ -66,7 +78,7 @@ func TestExcusesAreNamed(t *testing.T) {
 	}
 	ref := usual(t, tale(t, run("2", "1")...))
 	slow := tale(t, run("1", "1")...)
-	if err := ref.AllowSlow(slow, slow, true); err != nil {
+	if err := ref.AllowSlow(slow, slow, nil, true); err != nil {
 		t.Fatal(err)
 	}
 	const note = "note database/default/db: status.seen is 1; without faults: 2; it also ends like that with slow " +

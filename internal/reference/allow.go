@@ -49,13 +49,28 @@ func (ref *Reference) Allow(r *record.Run) error {
 // such run (nil), only the values of fields in a status may be like that, and none that says how things are. In any
 // case, nothing is left behind or stuck in its deletion, and nothing is missing that holds data, or was created anew
 // more often. With fieldsOnly, which objects there are and how often they were created counts too.
-func (ref *Reference) AllowSlow(slow, fresh *record.Run, fieldsOnly bool) error {
+//
+// What has finished, or belongs to something that has, may do so before slow controllers have seen it at work, and
+// nobody needs it to be brought up to date after that. So its fields may also be as in the run slowlyMade, which is
+// fresh with slow controllers: there users have changed nothing that these could have missed. What a status says still
+// counts. Nil: there is no such run.
+func (ref *Reference) AllowSlow(slow, fresh, slowlyMade *record.Run, fieldsOnly bool) error {
 	run, err := Follow(slow)
 	if err != nil {
 		return err
 	}
 	f := ref.filter()
-	return f.allowTimed("with slow controllers", f.matched(run.Objects()), fresh, fieldsOnly)
+	return f.allowTimed("with slow controllers", f.matched(run.Objects()), fresh, slowlyMade, fieldsOnly)
+}
+
+// AnyFinished reports whether something has finished in the end.
+func (ref *Reference) AnyFinished() bool {
+	for _, o := range ref.Objects {
+		if o.End != nil && Finished(o.End) {
+			return true
+		}
+	}
+	return false
 }
 
 // AllowUnpaced adds the end of a run without faults in which the steps of the workload follow one another at once, to a
@@ -76,7 +91,7 @@ func (ref *Reference) AllowUnpaced(r, fresh *record.Run, fieldsOnly bool) error 
 			back[key] = &Object{End: usual.End, Made: usual.Made, MostMade: usual.MostMade, Returned: o.Returned}
 		}
 	}
-	if err := f.allowTimed(how, objects, fresh, fieldsOnly); err != nil {
+	if err := f.allowTimed(how, objects, fresh, nil, fieldsOnly); err != nil {
 		return err
 	}
 	ref.add(Alternative{How: how, Objects: back, Whole: true})
@@ -84,16 +99,23 @@ func (ref *Reference) AllowUnpaced(r, fresh *record.Run, fieldsOnly bool) error 
 }
 
 // allowTimed adds how objects have ended, matched, if only times were different; see AllowSlow.
-func (f *filter) allowTimed(how string, ended map[Key]*Object, fresh *record.Run, fieldsOnly bool) error {
+func (f *filter) allowTimed(
+	how string, ended map[Key]*Object, fresh, slowlyMade *record.Run, fieldsOnly bool,
+) error {
 	ref := f.ref
 	objects := f.otherwise(ended)
-	var asked map[Key]*Object
-	if fresh != nil {
-		run, err := Follow(fresh)
-		if err != nil {
-			return err
-		}
-		asked = f.matched(run.Objects())
+	asked, err := f.endOf(fresh)
+	if err != nil {
+		return err
+	}
+	late, err := f.endOf(slowlyMade)
+	if err != nil {
+		return err
+	}
+	status := func(key Key, want, o *Object) bool {
+		return slices.ContainsFunc(f.fields(key, want, o), func(d Difference) bool {
+			return inStatus(d.Field) && !d.Note
+		})
 	}
 	maps.DeleteFunc(objects, func(key Key, o *Object) bool {
 		want := ref.usual(key)
@@ -102,8 +124,11 @@ func (f *filter) allowTimed(how string, ended map[Key]*Object, fresh *record.Run
 			return true
 		case want.End != nil && o.End == nil && HoldsData(key.Type()):
 			return true
+		case fresh != nil && f.same(key, cmp.Or(asked[key], &Object{}), o):
+			return false
 		case fresh != nil:
-			return !f.same(key, cmp.Or(asked[key], &Object{}), o)
+			return o.End == nil || o.Made != want.Made || !ref.OwnerFinished(key) || late[key] == nil ||
+				!f.same(key, late[key], o) || status(key, want, o)
 		}
 		return o.End == nil || slices.ContainsFunc(f.fields(key, want, o), func(d Difference) bool {
 			return !inStatus(d.Field) || saysHowThingsAre(d, want)
@@ -113,6 +138,18 @@ func (f *filter) allowTimed(how string, ended map[Key]*Object, fresh *record.Run
 		How: how, Objects: objects, FieldsOnly: fieldsOnly || fresh == nil, Whole: true,
 	})
 	return nil
+}
+
+// endOf is how a run's objects ended, matched; nil: there is no run.
+func (f *filter) endOf(r *record.Run) (map[Key]*Object, error) {
+	if r == nil {
+		return nil, nil
+	}
+	run, err := Follow(r)
+	if err != nil {
+		return nil, err
+	}
+	return f.matched(run.Objects()), nil
 }
 
 // add adds an alternative if there is anything in it.
@@ -200,6 +237,9 @@ func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []
 // that it tells of what has happened there; empty: none. The object is the run's; nil: it has none.
 func (f *filter) excused(differ []Difference, got *Object) (how string) {
 	rest := slices.DeleteFunc(slices.Clone(differ), func(d Difference) bool {
+		if d.OfMessage() {
+			return true
+		}
 		kept := f.ref.keeps(d)
 		if kept != nil {
 			how = kept.How

@@ -318,7 +318,24 @@ func (f *filter) fields(key Key, want, got *Object) []Difference {
 		}
 	}
 	slices.SortFunc(differ, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })
+	noteMessages(differ)
 	return differ
+}
+
+// noteMessages finds, among the differences of an object, the messages of conditions that differ in nothing else. They
+// are for people: by the conventions of Kubernetes' API, what programs go by is in the other fields.
+func noteMessages(differ []Difference) {
+	for i := range differ {
+		d := &differ[i]
+		item, field, ok := condition(d.Field)
+		if !ok || field != "message" || d.Want == nil || d.Got == nil {
+			continue
+		}
+		d.Note = !slices.ContainsFunc(differ, func(other Difference) bool {
+			of, what, ok := condition(other.Field)
+			return ok && of == item && what != field
+		})
+	}
 }
 
 // matched returns the objects of a run with the generated names numbered so that they differ from the reference's as

@@ -298,6 +298,9 @@ type Difference struct {
 	Own Key
 }
 
+// OfMessage reports whether it is only another message of a condition that says the same.
+func (d Difference) OfMessage() bool { return d.Note && d.Field != "" }
+
 // String says it in one line.
 func (d Difference) String() string {
 	if d.Field == "" {

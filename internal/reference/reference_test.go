@@ -192,7 +192,7 @@ func TestAllowSlow(t *testing.T) {
 	}
 	secret := `db: created secret/default/s {}`
 	ref := learn(t, run(`{"seen": 3}`, secret), run(`{"seen": 3}`, secret))
-	if err := ref.AllowSlow(run(`{"seen": 2}`), nil, true); err != nil {
+	if err := ref.AllowSlow(run(`{"seen": 2}`), nil, nil, true); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"secret/default/s: never created; without faults: exists at the end"}

@@ -91,3 +91,35 @@ func TestAdoptKept(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// Regression: a condition that says the same in other words was a bug: "MPIJob a is finished but Running condition was
+// never set" instead of "MPIJob a is running". Messages are for people.
+func TestMessagesOfConditions(t *testing.T) {
+	run := func(condition, more string) *record.Run {
+		return story(t, `created db.example.com/default/a {"status": {"conditions": [{"type": "Running", `+condition+
+			`}]`+more+`}}`)
+	}
+	const usual = `"status": "False", "reason": "Done", "message": "it is running"`
+	for _, tt := range []struct {
+		name, condition, more string
+		counts                string // a part of what is told; empty: it does not count
+	}{
+		{name: "another message", condition: `"status": "False", "reason": "Done", "message": "it has never run"`},
+		{name: "another reason", condition: `"status": "False", "reason": "Late", "message": "it has never run"`,
+			counts: "status.conditions[type=Running].reason"},
+		{name: "another status", condition: `"status": "True", "reason": "Done", "message": "it still runs"`,
+			counts: "status.conditions[type=Running].status"},
+		{name: "no message", condition: `"status": "False", "reason": "Done"`,
+			counts: "status.conditions[type=Running].message"},
+		{name: "a message that is no condition's", condition: usual, more: `, "message": "it has never run"`,
+			counts: "status.message"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := learn(t, run(usual, ""), run(usual, ""))
+			got := strings.Join(compare(t, ref, run(tt.condition, tt.more)), "\n")
+			if tt.counts == "" && got != "" || !strings.Contains(got, tt.counts) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
