@@ -81,6 +81,9 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 	}
 }
 
+// small lists words in the names of samples that need little.
+var small = []string{"simple", "minimal", "minimum", "basic", "single", "standalone", "quickstart"}
+
 // mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is.
 func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*unstructured.Unstructured, int) {
 	var main *unstructured.Unstructured
@@ -105,7 +108,7 @@ func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*uns
 	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(lower), ".yaml"), ".yml")
 	if strings.HasSuffix(base, "_"+kind) || base == kind || strings.HasSuffix(base, "_"+kind+"_cr") ||
 		strings.HasSuffix(base, "_cr") ||
-		strings.Contains(base, "simple") || strings.Contains(base, "minimal") || strings.Contains(base, "basic") {
+		slices.ContainsFunc(small, func(word string) bool { return strings.Contains(base, word) }) {
 		score += 4
 	}
 	// Among equally likely samples the smallest is preferred, because it requires the least.
@@ -157,15 +160,17 @@ func shortNames(list []*unstructured.Unstructured, kind schema.GroupKind) []stri
 	return nil
 }
 
-// hasStatus reports whether objects of the kind have a status, according to their schema.
+// hasStatus reports whether objects of the kind can have something in their status, according to their schema.
 func hasStatus(list []*unstructured.Unstructured, kind schema.GroupVersionKind) bool {
 	u := definition(list, kind.GroupKind())
 	if u == nil {
 		return false
 	}
 	status := func(m map[string]any, fields ...string) bool {
-		_, found, _ := unstructured.NestedMap(m, fields...)
-		return found
+		status, found, _ := unstructured.NestedMap(m, fields...)
+		// Of a status without fields the API server keeps nothing.
+		return found && (status["properties"] != nil || status["additionalProperties"] != nil ||
+			status["x-kubernetes-preserve-unknown-fields"] == true)
 	}
 	if status(u.Object, "spec", "validation", "openAPIV3Schema", "properties", "status") {
 		return true

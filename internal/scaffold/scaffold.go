@@ -28,6 +28,7 @@ type Repository struct {
 	Package     string          // the main package that looks most like the manager
 	OtherMains  []string        // further main packages
 	Manifests   []plan.Manifest // what to apply
+	Beside      []string        // files beside the manifests that nothing in them needs
 	Deployment  string          // namespace/name in the manifests; empty: one is generated
 	Image       string          // of its container, if there are several
 	Definitions []string        // kinds that the CustomResourceDefinitions define

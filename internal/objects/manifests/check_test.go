@@ -109,6 +109,10 @@ func TestChecker(t *testing.T) {
 				"{kind: ServiceAccount, name: c}]}",
 			[]string{"ClusterRoleBinding b: subjects[2].namespace is required for a ServiceAccount; in manifests " +
 				"without namespaces, `namespace:` of the suite's item sets it"}},
+		{"subjects of a binding in a namespace",
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: ns}, " +
+				"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, " +
+				"subjects: [{kind: ServiceAccount, name: a}]}", nil},
 		{"a status is the controller's", db + "{storage: 1Gi}\nstatus: {}", nil},
 		{
 			"several mistakes", db + "{replicas: 0, mode: slow, users: [{role: x}], replcas: 1, extra: {}}",

@@ -57,8 +57,8 @@ func One(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstruct
 	return list, notes, nil
 }
 
-// setNamespace sets the namespace of namespaced objects that do not name one, and of service accounts that are bound to
-// roles without one: an API server refuses these.
+// setNamespace sets the namespace of namespaced objects that do not name one, and of service accounts that a
+// ClusterRoleBinding names without one: an API server refuses these. (In a RoleBinding it is the binding's own.)
 func setNamespace(list []*unstructured.Unstructured, namespace string) {
 	defined := objects.Defined(list)
 	for _, u := range list {
@@ -74,10 +74,9 @@ func setNamespace(list []*unstructured.Unstructured, namespace string) {
 	}
 }
 
-// subjects returns those of a RoleBinding or ClusterRoleBinding, to be read and changed.
+// subjects returns those of a ClusterRoleBinding, to be read and changed.
 func subjects(u *unstructured.Unstructured) []map[string]any {
-	if kind := u.GroupVersionKind(); kind.Group != "rbac.authorization.k8s.io" ||
-		kind.Kind != "RoleBinding" && kind.Kind != "ClusterRoleBinding" {
+	if kind := u.GroupVersionKind(); kind.Group != "rbac.authorization.k8s.io" || kind.Kind != "ClusterRoleBinding" {
 		return nil
 	}
 	return mappings(u.Object["subjects"])
