@@ -1,6 +1,7 @@
 package scaffold
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"path"
@@ -17,6 +18,9 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
+// mostOthers limits how many further samples the suite names.
+const mostOthers = 5
+
 // findSample chooses the likeliest file whose objects the cluster will accept and one of which is of a kind that is
 // defined here. If there is none, it tries an object with an empty spec.
 func (r *Repository) findSample(s *source, t *tree) {
@@ -26,20 +30,35 @@ func (r *Repository) findSample(s *source, t *tree) {
 	}
 	defined := objects.Defined(s.objects)
 	best := math.MinInt
+	type sample struct {
+		file  string
+		kind  schema.GroupVersionKind
+		score int
+	}
+	var valid []sample
 	for _, f := range t.files {
 		if f.has("CustomResourceDefinition") {
 			continue
 		}
 		main, score := r.mainObject(s, f, defined)
-		if main == nil || score <= best || slices.ContainsFunc(f.objects,
+		if main == nil || slices.ContainsFunc(f.objects,
 			func(u *unstructured.Unstructured) bool { return checker.Check(u) != nil }) {
 			continue
 		}
-		best = score
-		r.takeSample(s, main, f.objects)
-		r.Sample = f.path
+		valid = append(valid, sample{f.path, main.GroupVersionKind(), score})
+		if score > best {
+			best = score
+			r.takeSample(s, main, f.objects)
+			r.Sample = f.path
+		}
 	}
 	if r.Sample != "" {
+		slices.SortStableFunc(valid, func(a, b sample) int { return b.score - a.score })
+		for _, other := range valid[1:] {
+			if other.kind == valid[0].kind && len(r.Others) < mostOthers {
+				r.Others = append(r.Others, other.file)
+			}
+		}
 		return
 	}
 	for _, kind := range r.kindsByLikeliness(s, defined) {
@@ -111,13 +130,15 @@ func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*uns
 		slices.ContainsFunc(small, func(word string) bool { return strings.Contains(base, word) }) {
 		score += 4
 	}
-	// Among equally likely samples the smallest is preferred, because it requires the least.
+	// Among equally likely samples the smallest is preferred, because it requires the least, but not one with a long name,
+	// which is about something special.
 	text, _ := json.Marshal(main.Object)
-	return main, 1000*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text))
+	words := len(strings.FieldsFunc(base, func(c rune) bool { return c == '-' || c == '_' }))
+	return main, 1000*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text)+200*max(0, words-3))
 }
 
 // kindsByLikeliness lists the kinds that are defined here, each in its newest version; the kind that the controller is
-// named after comes first.
+// named after comes first, and then the one whose controller owns most types.
 func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []schema.GroupVersionKind {
 	score := func(kind schema.GroupVersionKind) int {
 		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(r.Name, "-operator"), "-controller"), "-", "")
@@ -136,7 +157,9 @@ func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []sche
 	for _, t := range defined {
 		kinds = append(kinds, t.Kind)
 	}
-	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int { return score(b) - score(a) })
+	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
+		return cmp.Or(score(b)-score(a), r.owns[b.Kind]-r.owns[a.Kind])
+	})
 	return kinds
 }
 

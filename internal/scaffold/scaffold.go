@@ -37,7 +37,10 @@ type Repository struct {
 	SampleKey   string          // resource key of that object
 	Namespaces  []string        // that the sample needs and no manifest creates
 	Status      bool            // objects of the sample's kind have a status
+	Others      []string        // files of further samples of its kind
 	Notes       []string        // what the user must check
+
+	owns map[string]int // how many types the controller of a kind owns
 }
 
 // Inspect searches the repository in dir.
@@ -54,7 +57,8 @@ func Inspect(dir string) (*Repository, error) {
 		return nil, fmt.Errorf("%s has no module directive", filepath.Join(dir, "go.mod"))
 	}
 	r := &Repository{Module: module, Name: controllerName(module)}
-	mains, err := findMains(dir, r.Name)
+	r.owns = map[string]int{}
+	mains, err := findMains(dir, r.Name, r.owns)
 	if err != nil {
 		return nil, err
 	}
