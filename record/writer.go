@@ -119,6 +119,12 @@ func (w *Writer) whole(name string, data []byte) error {
 	return nil
 }
 
+// Revise replaces the description and the findings of the complete record in dir: more has been learned about the run.
+func Revise(dir string, m Meta, findings []Finding) error {
+	w := &Writer{dir: dir}
+	return errors.Join(w.Findings(findings), w.Meta(m))
+}
+
 // Close closes the files. It returns all errors of earlier calls again.
 func (w *Writer) Close() error {
 	w.mu.Lock()

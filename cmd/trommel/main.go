@@ -52,7 +52,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal starts a teardown, a second one exits at once; the program's processes exit with it.
 	context.AfterFunc(ctx, stop)
-	code := execute(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+	code := withoutRepetitions(func(s streams) int { return execute(ctx, os.Args[1:], s) })
 	stop()
 	os.Exit(code)
 }

@@ -353,6 +353,14 @@ func runGroup(
 			continue
 		}
 		done, code := runPlan(ctx, s, console, session, l, o.recordFolder(l), how)
+		if code == exitBug && ctx.Err() == nil {
+			if done, err = withoutActions(ctx, console, session, l, done, how); err != nil {
+				console.Failed(err)
+			}
+			if done.Meta.Verdict == record.Inconclusive {
+				code = exitInconclusive
+			}
+		}
 		r.add(l.asked, done)
 		note(code)
 		if done.Dir != "" && !o.progress.quiet {

@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(isolated{m}, map[string]func(){"trommel": func() {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		code := execute(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
+		code := withoutRepetitions(func(s streams) int { return execute(ctx, os.Args[1:], s) })
 		stop()
 		os.Exit(code)
 	}})

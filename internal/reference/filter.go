@@ -143,8 +143,21 @@ func (f *filter) counting(key Key, o *Object) map[string]any {
 	if path := []string{"metadata", beingDeleted}; metadata.Marked(o.End) && !f.masked(key, path) {
 		all[join(path)] = true
 	}
+	if key.Type() == statefulSet && isRollingOut(o.End) {
+		all["status.currentRevision"] = rollingOut
+	}
 	f.seen[o] = all
 	return all
+}
+
+// rollingOut stands for a StatefulSet's status.currentRevision.
+const rollingOut = "another one than status.updateRevision"
+
+func isRollingOut(set map[string]any) bool {
+	status, _ := set["status"].(map[string]any)
+	current, _ := status["currentRevision"].(string)
+	update, _ := status["updateRevision"].(string)
+	return current != "" && update != "" && current != update
 }
 
 // lagOf compares an observedGeneration with the object's generation; nil: they are no numbers.

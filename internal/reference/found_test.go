@@ -130,6 +130,22 @@ func TestReferenceToAnEarlierObject(t *testing.T) {
 		`without faults: "(UID of set/default/a)"`)
 }
 
+// A controller copies a resource's annotations to its StatefulSet's template, and so also what a plan writes for a
+// conflict: the hash of the template is another one, but it rolls out nothing.
+func TestRevisionsOfStatefulSet(t *testing.T) {
+	run := func(annotation, current, update string) *record.Run {
+		return story(t, fmt.Sprintf(`created statefulset.apps/default/a {"spec": {"template": {"metadata": {"annotations": `+
+			`{%s}}}}, "status": {"currentRevision": %q, "updateRevision": %q}}`, annotation, current, update))
+	}
+	ref := learn(t, run("", "a-5d4f", "a-5d4f"), run("", "a-5d4f", "a-5d4f"))
+	checkDifferences(t, ref, run(`"trommel.dev/conflict": "changed"`, "a-755f", "a-755f"))
+	checkDifferences(t, ref, run("", "a-5d4f", "a-755f"),
+		`statefulset.apps/default/a: status.currentRevision is "another one than status.updateRevision"; `+
+			"without faults: absent")
+	checkDifferences(t, ref, run(`"other": "x"`, "a-755f", "a-755f"),
+		`statefulset.apps/default/a: spec.template.metadata.annotations.other is "x"; without faults: absent`)
+}
+
 // A status that never catches up is about another spec.
 func TestObservedGeneration(t *testing.T) {
 	run := func(generation, observed, of int) *record.Run {

@@ -34,6 +34,12 @@ var withoutOrder = []Mask{
 	{Type: "endpointslice.discovery.k8s.io", Path: "endpoints", Reason: "a set"},
 }
 
+// isRevision is the reason of the standard masks of revisions, which are hashes of a template with all that is in it,
+// also what does not count. See [filter.counting].
+const isRevision = "a hash of the template, which counts itself; only whether both revisions are the same counts"
+
+const statefulSet = "statefulset.apps"
+
 const lease = "lease.coordination.k8s.io"
 
 // standard are the masks of every reference.
@@ -57,6 +63,8 @@ var standard = []Mask{
 	{Type: "*", Path: "status.**.startedAt", Reason: "time"},
 	{Type: "*", Path: "status.**.finishedAt", Reason: "time"},
 	{Type: "*", Path: "metadata.annotations.deployment.kubernetes.io/revision", Reason: "counts changes"},
+	{Type: statefulSet, Path: "status.currentRevision", Reason: isRevision},
+	{Type: statefulSet, Path: "status.updateRevision", Reason: isRevision},
 	{Type: "pod", Path: "spec.nodeName", Reason: "the scheduler's choice"},
 	{Type: "pod", Path: "status.hostIP", Reason: "the scheduler's choice"},
 	{Type: "pod", Path: "status.hostIPs", Reason: "the scheduler's choice"},

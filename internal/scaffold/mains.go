@@ -66,9 +66,29 @@ var otherThings = []string{
 	"proxy", "exporter", "upgrade",
 }
 
+// setUp finds what a controller-runtime controller is set up for, and the rest of the statement; owned, each call that
+// makes it the owner of a type.
+var (
+	setUp = regexp.MustCompile(`\.\s*For\(\s*&(?:\w+\.)?(\w+)\{`)
+	owned = regexp.MustCompile(`\.\s*Owns\(`)
+)
+
+// countOwned adds up how many types the controllers own that a source file sets up, by the kind that they are for.
+func countOwned(text []byte, owns map[string]int) {
+	at := setUp.FindAllSubmatchIndex(text, -1)
+	for i, m := range at {
+		end := len(text)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		owns[string(text[m[2]:m[3]])] += len(owned.FindAllIndex(text[m[1]:end], -1))
+	}
+}
+
 // findMains lists the main packages of the module, the likeliest first: one that imports controller-runtime is more
-// likely the manager than one that imports client-go, and either more than one that imports neither.
-func findMains(dir, name string) ([]program, error) {
+// likely the manager than one that imports client-go, and either more than one that imports neither. It counts in owns
+// how many types the controller of a kind owns.
+func findMains(dir, name string, owns map[string]int) ([]program, error) {
 	byPackage := map[string]*program{}
 	var nested []string // directories of other modules
 	err := walk(dir, func(file string) error {
@@ -82,6 +102,7 @@ func findMains(dir, name string) ([]program, error) {
 		if err != nil {
 			return err
 		}
+		countOwned(text, owns)
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly|parser.ParseComments)
 		if err != nil || parsed.Name.Name != "main" || ignored(text) {
 			return nil // the build will report syntax errors

@@ -2,6 +2,7 @@ package scaffold
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -29,7 +30,7 @@ type file struct {
 // readFiles reads all files that contain objects. It leaves out files that only look like it: patches and settings of
 // kustomizations, templates and values of charts.
 func readFiles(dir string) (*tree, error) {
-	t := &tree{dir: dir}
+	t := &tree{dir: dir, deployed: findDeployed(dir)}
 	var candidates []string
 	err := walk(dir, func(name string) error {
 		base := path.Base(name)
@@ -77,6 +78,7 @@ type tree struct {
 	files          []file
 	kustomizations []string // directories
 	charts         []string // directories
+	deployed       map[string]int
 }
 
 func within(name, folder string) bool { return folder == "." || strings.HasPrefix(name, folder+"/") }
@@ -174,7 +176,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	var sources []*source
 	const usual = "config/default" // if it exists, the others are parts of it
 	if slices.Contains(t.kustomizations, usual) {
-		if s := r.fromKustomization(dir, usual, mains); s != nil {
+		if s := r.fromKustomization(dir, usual, mains, t); s != nil {
 			sources = append(sources, s)
 		}
 	}
@@ -182,7 +184,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 		if len(sources) > 0 && sources[0].manifests[0].Path == usual {
 			break
 		}
-		if s := r.fromKustomization(dir, k, mains); s != nil {
+		if s := r.fromKustomization(dir, k, mains, t); s != nil {
 			sources = append(sources, s)
 		}
 	}
@@ -198,7 +200,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 		}
 	}
 	if len(sources) == 0 {
-		if s := fromFiles(t, mains); s != nil {
+		if s := r.fromFiles(t, mains); s != nil {
 			sources = append(sources, s)
 		}
 	}
@@ -227,7 +229,7 @@ var (
 		"kind", "namespaced"}
 )
 
-func (r *Repository) fromKustomization(dir, at string, mains []program) *source {
+func (r *Repository) fromKustomization(dir, at string, mains []program, t *tree) *source {
 	if k, ok := readKustomization(filepath.Join(dir, at)); !ok || k.Kind == "Component" {
 		return nil
 	}
@@ -256,7 +258,10 @@ func (r *Repository) fromKustomization(dir, at string, mains []program) *source 
 			s.preference += 10
 		}
 	}
-	s.preference += wordScore(at) - strings.Count(at, "/")
+	if s.match.deployment.GetNamespace() != "" {
+		s.preference += 6 // without one it may be a base, which others complete
+	}
+	s.preference += wordScore(at) - strings.Count(at, "/") + t.deployed[at]
 	return s
 }
 
@@ -293,8 +298,9 @@ func (r *Repository) fromChart(dir, at string, mains []program) *source {
 	return s
 }
 
-// fromFiles starts with the file that contains the Deployment and adds what it needs.
-func fromFiles(t *tree, mains []program) *source {
+// fromFiles starts with the file that contains the Deployment and adds what it needs. Other files with settings beside
+// it are only named in the suite.
+func (r *Repository) fromFiles(t *tree, mains []program) *source {
 	s := &source{}
 	var home file
 	for _, f := range t.files {
@@ -303,7 +309,7 @@ func fromFiles(t *tree, mains []program) *source {
 			continue
 		}
 		// A file that installs everything is better than one of its parts.
-		one.match.score += min(5, len(f.objects)/3) + wordScore(f.path)
+		one.match.score += min(5, len(f.objects)/3) + wordScore(f.path) + t.deployed[f.path]
 		if s.match.deployment == nil || one.match.score > s.match.score {
 			s.match, home = one.match, f
 		}
@@ -329,11 +335,59 @@ func fromFiles(t *tree, mains []program) *source {
 			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() &&
 				wordScore(path.Dir(f.path)) >= 0 &&
 				!s.holds(f) {
+				if t.deployed[f.path] == 0 && !s.needs(f) {
+					if !slices.Contains(r.Beside, f.path) {
+						r.Beside = append(r.Beside, f.path)
+					}
+					continue
+				}
 				s.take(f)
 			}
 		}
 	}
 	return s
+}
+
+// needs reports whether the Deployment has to do with the file: with all files that are not merely settings and
+// Services, of these with those that its pods name or that select them.
+func (s *source) needs(f file) bool {
+	template, _, _ := unstructured.NestedMap(s.match.deployment.Object, "spec", "template")
+	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	for _, u := range f.objects {
+		switch u.GetKind() {
+		case "ConfigMap", "Secret":
+			if names(template["spec"], u.GetName()) {
+				return true
+			}
+		case "Service":
+			selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
+			if len(selector) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(selector)), func(key string) bool {
+				return labels[key] != selector[key]
+			}) {
+				return true
+			}
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// names reports whether a text in the value is the name, or ends in it as arguments and paths do.
+func names(value any, name string) bool {
+	switch v := value.(type) {
+	case string:
+		return v == name || strings.HasSuffix(v, "/"+name) || strings.HasSuffix(v, "="+name)
+	case []any:
+		return slices.ContainsFunc(v, func(item any) bool { return names(item, name) })
+	case map[string]any:
+		for _, item := range v {
+			if names(item, name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (f file) has(kind string) bool {
@@ -429,7 +483,11 @@ func (r *Repository) takeDeployment(s *source) {
 	d := s.match.deployment
 	namespace := d.GetNamespace()
 	if namespace == "" {
-		if namespace = meantFor(s); namespace != "" {
+		namespace = meantFor(s)
+		if namespace == "" && s.unbound() {
+			namespace = "default"
+		}
+		if namespace != "" {
 			for i := range s.manifests {
 				s.manifests[i].Namespace = namespace
 			}
@@ -443,6 +501,18 @@ func (r *Repository) takeDeployment(s *source) {
 		r.Notes = append(r.Notes,
 			"the Deployment has several containers; the controller's was guessed: check `image:`")
 	}
+}
+
+// unbound reports whether a ClusterRoleBinding names a service account without a namespace: the manifests are meant to be
+// applied with one, by a kustomization of the user's own.
+func (s *source) unbound() bool {
+	return slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
+		subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
+		return u.GetKind() == "ClusterRoleBinding" && slices.ContainsFunc(subjects, func(subject any) bool {
+			m, _ := subject.(map[string]any)
+			return m["kind"] == "ServiceAccount" && (m["namespace"] == nil || m["namespace"] == "")
+		})
+	})
 }
 
 // meantFor returns the namespace that manifests without a namespace are intended for: that of the service account that

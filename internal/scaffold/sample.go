@@ -1,6 +1,7 @@
 package scaffold
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"path"
@@ -17,6 +18,9 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
+// mostOthers limits how many further samples the suite names.
+const mostOthers = 5
+
 // findSample chooses the likeliest file whose objects the cluster will accept and one of which is of a kind that is
 // defined here. If there is none, it tries an object with an empty spec.
 func (r *Repository) findSample(s *source, t *tree) {
@@ -26,20 +30,35 @@ func (r *Repository) findSample(s *source, t *tree) {
 	}
 	defined := objects.Defined(s.objects)
 	best := math.MinInt
+	type sample struct {
+		file  string
+		kind  schema.GroupVersionKind
+		score int
+	}
+	var valid []sample
 	for _, f := range t.files {
 		if f.has("CustomResourceDefinition") {
 			continue
 		}
 		main, score := r.mainObject(s, f, defined)
-		if main == nil || score <= best || slices.ContainsFunc(f.objects,
+		if main == nil || slices.ContainsFunc(f.objects,
 			func(u *unstructured.Unstructured) bool { return checker.Check(u) != nil }) {
 			continue
 		}
-		best = score
-		r.takeSample(s, main, f.objects)
-		r.Sample = f.path
+		valid = append(valid, sample{f.path, main.GroupVersionKind(), score})
+		if score > best {
+			best = score
+			r.takeSample(s, main, f.objects)
+			r.Sample = f.path
+		}
 	}
 	if r.Sample != "" {
+		slices.SortStableFunc(valid, func(a, b sample) int { return b.score - a.score })
+		for _, other := range valid[1:] {
+			if other.kind == valid[0].kind && len(r.Others) < mostOthers {
+				r.Others = append(r.Others, other.file)
+			}
+		}
 		return
 	}
 	for _, kind := range r.kindsByLikeliness(s, defined) {
@@ -81,6 +100,9 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 	}
 }
 
+// small lists words in the names of samples that need little.
+var small = []string{"simple", "minimal", "minimum", "basic", "single", "standalone", "quickstart"}
+
 // mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is.
 func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*unstructured.Unstructured, int) {
 	var main *unstructured.Unstructured
@@ -105,16 +127,18 @@ func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*uns
 	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(lower), ".yaml"), ".yml")
 	if strings.HasSuffix(base, "_"+kind) || base == kind || strings.HasSuffix(base, "_"+kind+"_cr") ||
 		strings.HasSuffix(base, "_cr") ||
-		strings.Contains(base, "simple") || strings.Contains(base, "minimal") || strings.Contains(base, "basic") {
+		slices.ContainsFunc(small, func(word string) bool { return strings.Contains(base, word) }) {
 		score += 4
 	}
-	// Among equally likely samples the smallest is preferred, because it requires the least.
+	// Among equally likely samples the smallest is preferred, because it requires the least, but not one with a long name,
+	// which is about something special.
 	text, _ := json.Marshal(main.Object)
-	return main, 1000*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text))
+	words := len(strings.FieldsFunc(base, func(c rune) bool { return c == '-' || c == '_' }))
+	return main, 1000*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text)+200*max(0, words-3))
 }
 
 // kindsByLikeliness lists the kinds that are defined here, each in its newest version; the kind that the controller is
-// named after comes first.
+// named after comes first, and then the one whose controller owns most types.
 func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []schema.GroupVersionKind {
 	score := func(kind schema.GroupVersionKind) int {
 		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(r.Name, "-operator"), "-controller"), "-", "")
@@ -133,7 +157,9 @@ func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []sche
 	for _, t := range defined {
 		kinds = append(kinds, t.Kind)
 	}
-	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int { return score(b) - score(a) })
+	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
+		return cmp.Or(score(b)-score(a), r.owns[b.Kind]-r.owns[a.Kind])
+	})
 	return kinds
 }
 
@@ -157,15 +183,17 @@ func shortNames(list []*unstructured.Unstructured, kind schema.GroupKind) []stri
 	return nil
 }
 
-// hasStatus reports whether objects of the kind have a status, according to their schema.
+// hasStatus reports whether objects of the kind can have something in their status, according to their schema.
 func hasStatus(list []*unstructured.Unstructured, kind schema.GroupVersionKind) bool {
 	u := definition(list, kind.GroupKind())
 	if u == nil {
 		return false
 	}
 	status := func(m map[string]any, fields ...string) bool {
-		_, found, _ := unstructured.NestedMap(m, fields...)
-		return found
+		status, found, _ := unstructured.NestedMap(m, fields...)
+		// Of a status without fields the API server keeps nothing.
+		return found && (status["properties"] != nil || status["additionalProperties"] != nil ||
+			status["x-kubernetes-preserve-unknown-fields"] == true)
 	}
 	if status(u.Object, "spec", "validation", "openAPIV3Schema", "properties", "status") {
 		return true

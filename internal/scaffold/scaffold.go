@@ -28,6 +28,7 @@ type Repository struct {
 	Package     string          // the main package that looks most like the manager
 	OtherMains  []string        // further main packages
 	Manifests   []plan.Manifest // what to apply
+	Beside      []string        // files beside the manifests that nothing in them needs
 	Deployment  string          // namespace/name in the manifests; empty: one is generated
 	Image       string          // of its container, if there are several
 	Definitions []string        // kinds that the CustomResourceDefinitions define
@@ -36,7 +37,10 @@ type Repository struct {
 	SampleKey   string          // resource key of that object
 	Namespaces  []string        // that the sample needs and no manifest creates
 	Status      bool            // objects of the sample's kind have a status
+	Others      []string        // files of further samples of its kind
 	Notes       []string        // what the user must check
+
+	owns map[string]int // how many types the controller of a kind owns
 }
 
 // Inspect searches the repository in dir.
@@ -53,7 +57,8 @@ func Inspect(dir string) (*Repository, error) {
 		return nil, fmt.Errorf("%s has no module directive", filepath.Join(dir, "go.mod"))
 	}
 	r := &Repository{Module: module, Name: controllerName(module)}
-	mains, err := findMains(dir, r.Name)
+	r.owns = map[string]int{}
+	mains, err := findMains(dir, r.Name, r.owns)
 	if err != nil {
 		return nil, err
 	}

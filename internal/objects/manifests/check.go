@@ -173,11 +173,23 @@ func (c *Checker) checkOwn(u *unstructured.Unstructured) []error {
 	strict, ok := runtime.AsStrictDecodingError(err)
 	switch {
 	case err == nil || ok && c.newer:
-		return nil
+		return checkSubjects(u)
 	case ok:
-		return strict.Errors()
+		return append(strict.Errors(), checkSubjects(u)...)
 	}
 	return []error{err}
+}
+
+// checkSubjects finds service accounts without a namespace in a ClusterRoleBinding, as manifests have that are meant to be
+// applied with one.
+func checkSubjects(u *unstructured.Unstructured) (errs []error) {
+	for i, subject := range subjects(u) {
+		if namespace, _ := subject["namespace"].(string); subject["kind"] == "ServiceAccount" && namespace == "" {
+			errs = append(errs, fmt.Errorf("subjects[%d].namespace is required for a ServiceAccount; in manifests "+
+				"without namespaces, `namespace:` of the suite's item sets it", i))
+		}
+	}
+	return errs
 }
 
 // checkCustom fills in defaults, as an API server does, and then checks the object against the schema.
@@ -201,6 +213,13 @@ func checkCustom(u *unstructured.Unstructured, structural *structuralschema.Stru
 	}
 	// Kubernetes' own checks cover the metadata, and controllers write the status.
 	root := *structural
+	if v := root.ValueValidation; v != nil {
+		without := *v
+		without.Required = slices.DeleteFunc(slices.Clone(v.Required), func(name string) bool {
+			return name == "metadata" || name == "apiVersion" || name == "kind"
+		})
+		root.ValueValidation = &without
+	}
 	root.Properties = map[string]structuralschema.Structural{}
 	for name, property := range structural.Properties {
 		if name != "metadata" && name != "status" && name != "apiVersion" && name != "kind" {

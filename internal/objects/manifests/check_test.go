@@ -61,8 +61,28 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
+// definitionOfQueue requires the fields that every object has, as zalando/postgres-operator's does.
+const definitionOfQueue = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: queues.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Queue, plural: queues, singular: queue}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        required: [apiVersion, kind, metadata, spec]
+        properties: {spec: {type: object}}
+`
+
 func TestChecker(t *testing.T) {
-	list, err := objects.Decode([]byte(definitions), "definitions.yaml")
+	list, err := objects.Decode([]byte(definitions+definitionOfQueue), "definitions.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +98,21 @@ func TestChecker(t *testing.T) {
 	}{
 		{"right", db + "{storage: 1Gi, mode: safe, port: http, users: [{name: a}], extra: {a: {b: 1}}}", nil},
 		{"a number for int-or-string", db + "{storage: 1Gi, port: 80}", nil},
+		{"required are fields that every object has",
+			"{apiVersion: example.com/v1, kind: Queue, metadata: {name: q}, spec: {}}", nil},
+		{"required are fields that every object has, and another one",
+			"{apiVersion: example.com/v1, kind: Queue, metadata: {name: q}}", []string{"Queue q: .spec is required"}},
+		{"subjects of a binding",
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: b}, " +
+				"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: r}, " +
+				"subjects: [{kind: ServiceAccount, name: a, namespace: ns}, {kind: User, name: b}, " +
+				"{kind: ServiceAccount, name: c}]}",
+			[]string{"ClusterRoleBinding b: subjects[2].namespace is required for a ServiceAccount; in manifests " +
+				"without namespaces, `namespace:` of the suite's item sets it"}},
+		{"subjects of a binding in a namespace",
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: ns}, " +
+				"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, " +
+				"subjects: [{kind: ServiceAccount, name: a}]}", nil},
 		{"a status is the controller's", db + "{storage: 1Gi}\nstatus: {}", nil},
 		{
 			"several mistakes", db + "{replicas: 0, mode: slow, users: [{role: x}], replcas: 1, extra: {}}",

@@ -57,7 +57,8 @@ func One(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstruct
 	return list, notes, nil
 }
 
-// setNamespace sets the namespace of namespaced objects that do not name one.
+// setNamespace sets the namespace of namespaced objects that do not name one, and of service accounts that a
+// ClusterRoleBinding names without one: an API server refuses these. (In a RoleBinding it is the binding's own.)
 func setNamespace(list []*unstructured.Unstructured, namespace string) {
 	defined := objects.Defined(list)
 	for _, u := range list {
@@ -65,7 +66,20 @@ func setNamespace(list []*unstructured.Unstructured, namespace string) {
 		if in, known := namespaced(u, defined); u.GetNamespace() == "" && (in || !known) {
 			u.SetNamespace(namespace)
 		}
+		for _, subject := range subjects(u) {
+			if in, _ := subject["namespace"].(string); subject["kind"] == "ServiceAccount" && in == "" {
+				subject["namespace"] = namespace
+			}
+		}
 	}
+}
+
+// subjects returns those of a ClusterRoleBinding, to be read and changed.
+func subjects(u *unstructured.Unstructured) []map[string]any {
+	if kind := u.GroupVersionKind(); kind.Group != "rbac.authorization.k8s.io" || kind.Kind != "ClusterRoleBinding" {
+		return nil
+	}
+	return mappings(u.Object["subjects"])
 }
 
 // namespaced reports whether the object is namespaced, as far as that can be determined without a cluster.

@@ -212,6 +212,10 @@ metadata: {name: other, namespace: other}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: op}
+subjects:
+- {kind: ServiceAccount, name: op}
+- {kind: ServiceAccount, name: op, namespace: other}
+- {kind: Group, name: all}
 ---
 apiVersion: example.com/v1
 kind: Unknown
@@ -230,6 +234,13 @@ metadata: {name: other}
 		"Unknown op-system/sample", "Namespace /other"}
 	if diff := cmp.Diff(want, names(list)); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	var bound []any
+	for _, subject := range mappings(list[2].Object["subjects"]) {
+		bound = append(bound, subject["namespace"])
+	}
+	if diff := cmp.Diff([]any{"op-system", "other", nil}, bound); diff != "" {
+		t.Errorf("namespaces of subjects (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"Namespace /op-system"}, names(MissingNamespaces(list))); diff != "" {
 		t.Errorf("missing namespaces (-want +got):\n%s", diff)

@@ -118,10 +118,10 @@ func TestPatienceOfAClockThatIsAhead(t *testing.T) {
 			done <- Reference(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), unknown, limits)
 		}()
 		synctest.Wait()
-		if next, ok := c.Next(); !ok || c.Until(next) != 10*time.Second {
+		if next, ok := c.Next(); !ok || c.Until(next) != 65*time.Second {
 			t.Errorf("it waits for %s (%t)", c.Until(next), ok)
 		}
-		c.Advance(10 * time.Second)
+		c.Advance(65 * time.Second)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
