@@ -47,7 +47,9 @@ const (
 	AnnotationContainers = "chaos.trommel.dev/containers" // IDs of the target's containers, as they were injected
 	AnnotationLevel      = "chaos.trommel.dev/level"      // of the disruption
 	LabelCleans          = "chaos.trommel.dev/cleans"     // on a cleaner: UID of the chaos pod after which it cleans
-	AnnotationIgnore     = "chaos.trommel.dev/ignore"     // "true" on a pod or node: it is never a target
+	// AnnotationInjection is on a cleaner: what it cleans, as it is called in the journal.
+	AnnotationInjection = "chaos.trommel.dev/injection"
+	AnnotationIgnore    = "chaos.trommel.dev/ignore" // "true" on a pod or node: it is never a target
 )
 
 // Config configures the controllers.
@@ -192,6 +194,18 @@ func OwnerOf(pod client.Object) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok && pod.GetLabels()[LabelDisruption] != ""
 }
 
+// CleanersOf lists the cleaners after chaos pods of the disruptions that have, or had, a name. The cache owns them.
+func CleanersOf(ctx context.Context, env *Env, key types.NamespacedName) ([]corev1.Pod, error) {
+	return listPods(ctx, env, client.MatchingFields{indexCleans: key.String()})
+}
+
+// Failing reports whether the container of a pod has failed and been started again.
+func Failing(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.RestartCount > 0 || c.LastTerminationState.Terminated != nil
+	})
+}
+
 // FromChaosPods wakes a controller for the disruptions of changed chaos pods.
 func FromChaosPods() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
@@ -199,6 +213,17 @@ func FromChaosPods() handler.EventHandler {
 			return []reconcile.Request{{NamespacedName: owner}}
 		}
 		return nil
+	})
+}
+
+// FromCleaners wakes a controller for the disruptions after which a changed pod cleans.
+func FromCleaners() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		namespace, name, ok := strings.Cut(o.GetAnnotations()[AnnotationDisruption], "/")
+		if !ok || o.GetLabels()[LabelCleans] == "" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 // Indices of the cache, so that a controller need not look through all chaos pods or disruptions.
 const (
 	indexDisruption = "disruption" // of chaos pods: namespace/name of their disruption
+	indexCleans     = "cleans"     // of cleaners: namespace/name of the disruption after whose chaos pods they clean
 	indexTarget     = "target"     // of chaos pods and disruptions: the UIDs of their targets
 )
 
@@ -32,6 +33,15 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 		return err
 	}
 	if err := ofPods(indexTarget, func(p *corev1.Pod) string { return p.Labels[LabelTarget] }); err != nil {
+		return err
+	}
+	err = indexer.IndexField(ctx, &corev1.Pod{}, indexCleans, func(o client.Object) []string {
+		if o.GetLabels()[LabelCleans] == "" {
+			return nil
+		}
+		return []string{o.GetAnnotations()[AnnotationDisruption]}
+	})
+	if err != nil {
 		return err
 	}
 	return indexer.IndexField(ctx, &chaos.Disruption{}, indexTarget, func(o client.Object) []string {

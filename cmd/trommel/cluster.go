@@ -19,7 +19,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/run"
 )
 
 // defaultCluster is the name of a cluster if none is given.
@@ -62,6 +64,7 @@ func newClusterUpCommand(s streams) *cobra.Command {
 		Example: `  trommel cluster up
   trommel cluster up --name small --api-servers 1 --nodes 1
   trommel cluster up --kubernetes-version 1.35
+  trommel cluster up --with disruptions,cycling
   trommel cluster up --disable-controllers statefulset-controller --foreground`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return up.run(cmd.Context(), s) },
@@ -82,6 +85,8 @@ func newClusterUpCommand(s streams) *cobra.Command {
 		"a further argument of the controller manager (may be repeated)")
 	f.BoolVar(&up.config.RemovedAPIs, "removed-apis", false, "serve API versions that Kubernetes has removed, "+
 		"for old controllers")
+	f.StringSliceVar(&up.config.Equipment, "with", nil, "controllers to run on it: "+
+		strings.Join(run.Equipment(), ", "))
 	f.StringVar(&up.config.LogDir, "log-dir", "", "directory for the logs (default: in the cluster's own directory)")
 	f.BoolVarP(&up.progress.quiet, "quiet", "q", false, "show how to use the cluster, and errors, only")
 	f.BoolVar(&up.foreground, "foreground", false, "stay in the foreground; Ctrl-C stops the cluster")
@@ -104,6 +109,12 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 	if up.config.APIServers < 1 || up.config.APIServers > embedded.MaxAPIServers {
 		return &exitError{exitUsage, fmt.Errorf("--api-servers: %d: want 1 to %d", up.config.APIServers,
 			embedded.MaxAPIServers)}
+	}
+	for _, name := range up.config.Equipment {
+		if !slices.Contains(run.Equipment(), name) {
+			return &exitError{exitUsage, fmt.Errorf("--with: unknown controllers %q (known: %s)", name,
+				strings.Join(run.Equipment(), ", "))}
+		}
 	}
 	if up.config.Nodes <= 0 {
 		up.config.Nodes = -1 // none
@@ -153,6 +164,14 @@ func (up *clusterUp) serve(ctx context.Context, s streams) error {
 		up.config.Progress = func(line string) { fmt.Fprintln(s.err, line) }
 	} else {
 		up.config.Progress = func(line string) { fmt.Fprintln(report, line) }
+	}
+	if with := up.config.Equipment; len(with) > 0 {
+		up.config.Equip = func(ctx context.Context, c cluster.Cluster) (func() error, error) {
+			if up.config.Progress != nil {
+				up.config.Progress("starting the controllers of " + strings.Join(with, " and of "))
+			}
+			return run.Equip(ctx, c, with, injectorCommand(), c.(*embedded.Cluster).Dir(), up.config.Logger)
+		}
 	}
 	err = embedded.Serve(ctx, up.config, func(e embedded.Entry) {
 		if report != nil {
@@ -294,6 +313,9 @@ func (up *clusterUp) args() []string {
 	if c.RemovedAPIs {
 		args = append(args, "--removed-apis")
 	}
+	if len(c.Equipment) > 0 {
+		args = append(args, "--with="+strings.Join(c.Equipment, ","))
+	}
 	if c.LogDir != "" {
 		args = append(args, "--log-dir="+c.LogDir)
 	}
@@ -303,6 +325,9 @@ func (up *clusterUp) args() []string {
 func printUp(w io.Writer, e embedded.Entry) {
 	fmt.Fprintf(w, "cluster %q is up: %s\n", e.Name, strings.Join(e.APIServers, ", "))
 	fmt.Fprintf(w, "  explore it:   export KUBECONFIG=%s\n", e.Kubeconfigs[e.APIServers[0]])
+	if len(e.Equipment) > 0 {
+		fmt.Fprintf(w, "  it runs:      the controllers of %s\n", strings.Join(e.Equipment, " and of "))
+	}
 	fmt.Fprintf(w, "  run a plan:   trommel run --cluster %s -p PLAN\n", e.Name)
 	fmt.Fprintf(w, "  stop it:      trommel cluster down%s\n", nameFlag(e.Name))
 }

@@ -85,6 +85,18 @@ type ProcessRunner interface {
 	Processes() ProcessNode
 }
 
+// Equipped is a cluster on which some of Trommel's own controllers run for as long as it does.
+type Equipped interface {
+	// Equipment names them: Disruptions, Cycling.
+	Equipment() []string
+}
+
+// Names of controllers of which a cluster may be equipped.
+const (
+	Disruptions = "disruptions"
+	Cycling     = "cycling"
+)
+
 // Timed is a cluster whose processes may run by a clock of their own.
 type Timed interface {
 	// Clock returns the clock that the cluster's processes run by, always the same; nil is the machine's. All times

@@ -34,6 +34,10 @@ type Config struct {
 	OwnTime bool
 	// Answers are the responses of containers of simulated pods; the default is success and no output.
 	Answers []kubelet.Answer
+	// Equip, if set, is called when a cluster that other processes attach to has started. stop is called before it ends.
+	Equip func(ctx context.Context, c Cluster) (stop func() error, err error)
+	// Equipment names what Equip gives the cluster; see Equipped.
+	Equipment []string
 	// Dir is the directory in which the cluster creates its own directory for keys, data and sockets. Its path must be
 	// short: the path of a unix socket is limited to about 100 characters. Default: a directory of the user below the
 	// directory for temporary files.

@@ -43,7 +43,8 @@ type cycleControllers struct {
 	later  later
 	logger *slog.Logger
 
-	own bool // they are needed, and the suite does not bring them along
+	present bool // the cluster is equipped with them
+	own     bool // they are needed, and the suite does not bring them along
 }
 
 // cycleDefinitions are the types of node cycling.
@@ -76,7 +77,7 @@ func (c *cycleControllers) install(ctx context.Context) error {
 			cluster.ErrNotSupported)}
 	}
 	manifests, err := c.manifests()
-	if err != nil || cyclesItself(manifests) {
+	if err != nil || cyclesItself(manifests) || c.present {
 		return err
 	}
 	c.own = true
@@ -88,10 +89,19 @@ func (c *cycleControllers) start(ctx context.Context, to *rest.Config) error {
 	if !c.own {
 		return nil
 	}
+	mgr, err := newCycling(to, clock.Of(ctx), c.logger)
+	if err != nil {
+		return fmt.Errorf("controllers of node cycling: %w", err)
+	}
+	return serve(ctx, "controllers of node cycling", mgr, c.later)
+}
+
+// newCycling makes the controllers of node cycling of a cluster for tests, with the simulated cloud, to run in this
+// process.
+func newCycling(to *rest.Config, by *clock.Clock, logger *slog.Logger) (ctrl.Manager, error) {
 	to = rest.CopyConfig(to)
 	to.UserAgent = "trommel-nodes"
-	by := clock.Of(ctx)
-	mgr, err := nodesmanager.New(to, nodesmanager.Options{
+	return nodesmanager.New(to, nodesmanager.Options{
 		Provider: simulated.For, Clock: by,
 		Add: func(mgr ctrl.Manager) error {
 			c := kube.Clock(by)
@@ -99,12 +109,8 @@ func (c *cycleControllers) start(ctx context.Context, to *rest.Config) error {
 		},
 		CheckEndpoints: []string{checks.Any}, // the plan and the machine are the same person's
 		Limits:         controller.Limits{Poll: 200 * time.Millisecond},
-		Logger:         logr.FromSlogHandler(c.logger.Handler()),
+		Logger:         logr.FromSlogHandler(logger.Handler()),
 	})
-	if err != nil {
-		return fmt.Errorf("controllers of node cycling: %w", err)
-	}
-	return serve(ctx, "controllers of node cycling", mgr, c.later)
 }
 
 // groups returns the simulated node groups of the plan's cycles.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	chaosconfig "github.com/trommel-dev/trommel/chaos/config"
 	"github.com/trommel-dev/trommel/chaos/controller"
@@ -35,6 +36,7 @@ type disruptionControllers struct {
 	injector []string                       // command of chaos pods on the process node; see Options
 	program  []string                       // command of the controllers, to install them; see Options
 	deployed bool                           // they run in the cluster
+	present  bool                           // the cluster is equipped with them
 	ready    time.Duration
 	follow   follows[appsv1.Deployment]
 	apply    interface {
@@ -60,6 +62,9 @@ func (d *disruptionControllers) install(ctx context.Context) error {
 	if d.node == nil {
 		return &UserError{fmt.Errorf("%s: disrupt: cluster %q has no process node: %w", d.plan.File, d.cluster,
 			cluster.ErrNotSupported)}
+	}
+	if d.present {
+		return nil
 	}
 	return d.apply.files(ctx, chaosconfig.Files, chaosconfig.Installed)
 }
@@ -138,7 +143,7 @@ func (d *disruptionControllers) await(ctx context.Context, namespace, name strin
 
 // start starts the controllers. They end with the run, or with the cluster's objects, after its effects are undone.
 func (d *disruptionControllers) start(ctx context.Context, to *rest.Config) error {
-	if !disrupts(d.plan) {
+	if !disrupts(d.plan) || d.present {
 		return nil
 	}
 	if len(d.injector) == 0 {
@@ -152,22 +157,30 @@ func (d *disruptionControllers) start(ctx context.Context, to *rest.Config) erro
 	if d.deployed {
 		return d.deploy(ctx, journal)
 	}
-	to = rest.CopyConfig(to)
-	to.UserAgent = "trommel-disruptions"
-	mgr, err := manager.New(to, manager.Options{
-		Config: controller.Config{
-			Namespace: chaosNamespace, Image: "trommel-injector", Command: d.injector, Journal: journal,
-			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
-			PriorityClass:  "trommel-disruption-injector",
-			Simulated:      d.node.NodeName(),
-			PodAnnotations: map[string]string{cluster.AnnotationBinaryPrefix + "injector": d.injector[0]},
-			// There is nothing to protect on a cluster for tests.
-			Nets: controller.Nets{NetworkWithoutHosts: true, DiskRoot: true, Nodes: true},
-		},
-		Logger: logr.FromSlogHandler(d.logger.Handler()),
-	})
+	mgr, err := newDisruptions(to, d.node.NodeName(), journal, d.injector, d.logger)
 	if err != nil {
 		return fmt.Errorf("controllers of disruptions: %w", err)
 	}
 	return serve(ctx, "controllers of disruptions", mgr, d.later)
+}
+
+// newDisruptions makes the controllers of disruptions of a cluster for tests, to run in this process. node is its
+// process node.
+func newDisruptions(
+	to *rest.Config, node, journal string, injector []string, logger *slog.Logger,
+) (ctrl.Manager, error) {
+	to = rest.CopyConfig(to)
+	to.UserAgent = "trommel-disruptions"
+	return manager.New(to, manager.Options{
+		Config: controller.Config{
+			Namespace: chaosNamespace, Image: "trommel-injector", Command: injector, Journal: journal,
+			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
+			PriorityClass:  "trommel-disruption-injector",
+			Simulated:      node,
+			PodAnnotations: map[string]string{cluster.AnnotationBinaryPrefix + "injector": injector[0]},
+			// There is nothing to protect on a cluster for tests.
+			Nets: controller.Nets{NetworkWithoutHosts: true, DiskRoot: true, Nodes: true},
+		},
+		Logger: logr.FromSlogHandler(logger.Handler()),
+	})
 }

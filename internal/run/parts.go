@@ -73,12 +73,12 @@ func (r *runner) newPreparation(at *site) *preparation {
 		plan: r.plan, cluster: at.cluster.Name(), node: at.node, injector: r.session.Injector,
 		program: r.session.DisruptionControllers, deployed: r.suite.Disruptions.Install,
 		ready: r.suite.Timeouts.Ready, follow: followOn[appsv1.Deployment](at.objects), apply: apply,
-		later: r.teardown.later, logger: r.session.Logger,
+		later: r.teardown.later, logger: r.session.Logger, present: equippedWith(at.cluster, cluster.Disruptions),
 	}
 	cycles := &cycleControllers{
 		plan: r.plan, cluster: at.cluster.Name(), supported: at.node != nil, manifests: manifests.read,
 		step: r.suite.Timeouts.Step, follow: followOn[nodes.SimulatedNodeGroup](at.objects), apply: apply,
-		later: r.teardown.later, logger: r.session.Logger,
+		later: r.teardown.later, logger: r.session.Logger, present: equippedWith(at.cluster, cluster.Cycling),
 	}
 	return &preparation{apply, manifests, disruptions, cycles}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -114,27 +115,66 @@ func newInject(backends []inject.Backend) *cobra.Command {
 }
 
 func newClean(backends []inject.Backend) *cobra.Command {
-	var journal, id string
+	var journal, id, ready string
+	var every time.Duration
 	c := &cobra.Command{
 		Use:   "clean",
 		Short: "Remove what dead injectors have left, according to their journal",
 		Example: "  injector clean --journal " + DefaultJournal + `
   injector clean --journal ` + DefaultJournal + " --id 1b4e28ba.9f3c7c1e.network",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) (err error) {
-			var removed int
-			if id != "" {
-				removed, err = inject.CleanOne(c.Context(), journal, id, backends, logger(c))
-			} else {
-				removed, err = inject.CleanAll(c.Context(), journal, backends, logger(c))
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, os.Interrupt)
+			defer stop()
+			clean := func() (removed int, err error) {
+				if id != "" {
+					return inject.CleanOne(ctx, journal, id, backends, logger(c))
+				}
+				return inject.CleanAll(ctx, journal, backends, logger(c))
 			}
+			if every > 0 {
+				return keepClean(ctx, every, ready, logger(c), clean)
+			}
+			removed, err := clean()
 			fmt.Fprintf(c.OutOrStdout(), "removed: %d\n", removed)
 			return err
 		},
 	}
-	c.Flags().StringVar(&journal, "journal", DefaultJournal, "directory with what must be undone")
-	c.Flags().StringVar(&id, "id", "", "only this injection: the UIDs of disruption and target and the kind, with dots")
+	f := c.Flags()
+	f.StringVar(&journal, "journal", DefaultJournal, "directory with what must be undone")
+	f.StringVar(&id, "id", "", "only this injection: the UIDs of disruption and target and the kind, with dots")
+	f.DurationVar(&every, "every", 0, "clean again and again, with this time in between, until SIGTERM")
+	f.StringVar(&ready, "ready-file", "", "with --every: file that exists while nothing is left")
 	return c
+}
+
+// keepClean cleans until the context ends.
+func keepClean(
+	ctx context.Context, every time.Duration, readyFile string, log *slog.Logger, clean func() (int, error),
+) error {
+	for {
+		removed, err := clean()
+		if removed > 0 {
+			log.Info("removed", "injections", removed)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			log.Error("clean", "error", err)
+			err = os.Remove(readyFile)
+		case readyFile != "":
+			err = os.WriteFile(readyFile, nil, 0o644)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("say whether something is left: %w", err)
+		}
+		select {
+		case <-time.After(every):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 func newReady() *cobra.Command {

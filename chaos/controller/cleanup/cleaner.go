@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,29 +12,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
 // A cleaner is a pod that does what an injector was killed before it could do, by the journal on its node. It has what
-// the injector's pod had, and goes with it.
+// the injector's pod had, and goes with it. If that pod has gone already, because somebody took its finalizer away, the
+// cleaner goes when it has succeeded.
 
 // cleanerTime is how long a cleaner may take before a person has to look.
 const cleanerTime = time.Minute
-
-// fromCleaners wakes the controller for the disruptions after which a changed pod cleans.
-func fromCleaners() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		namespace, name, ok := strings.Cut(o.GetAnnotations()[controller.AnnotationDisruption], "/")
-		if !ok || o.GetLabels()[controller.LabelCleans] == "" {
-			return nil
-		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
-	})
-}
 
 func cleanerName(pod *corev1.Pod) string { return "chaos-clean-" + string(pod.UID) }
 
@@ -46,7 +33,11 @@ func (r *Reconciler) clean(ctx context.Context, pod *corev1.Pod) (verdict, time.
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: cleanerName(pod)}
 	err := r.Env.Client.Get(ctx, key, cleaner)
 	if apierrors.IsNotFound(err) {
-		err := r.Env.Client.Create(ctx, newCleaner(pod))
+		cleaner := newCleaner(pod)
+		cleaner.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+		}
+		err := r.Env.Client.Create(ctx, cleaner)
 		if apierrors.IsAlreadyExists(err) {
 			err = nil // the cache is behind
 		}
@@ -55,9 +46,7 @@ func (r *Reconciler) clean(ctx context.Context, pod *corev1.Pod) (verdict, time.
 	if err != nil {
 		return waits, time.Time{}, err
 	}
-	switch failed := slices.ContainsFunc(cleaner.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-		return c.RestartCount > 0 || c.LastTerminationState.Terminated != nil
-	}); {
+	switch {
 	case cleaner.Status.Phase == corev1.PodSucceeded:
 		return goes, time.Time{}, nil
 	case cleaner.Status.Phase == corev1.PodFailed && cleaner.DeletionTimestamp == nil:
@@ -65,7 +54,7 @@ func (r *Reconciler) clean(ctx context.Context, pod *corev1.Pod) (verdict, time.
 		uid := cleaner.UID
 		err := r.Env.Client.Delete(ctx, cleaner, client.Preconditions{UID: &uid})
 		return waits, time.Time{}, client.IgnoreNotFound(err)
-	case failed:
+	case controller.Failing(cleaner):
 		return stays, time.Time{}, nil
 	}
 	late := cleaner.CreationTimestamp.Add(cleanerTime)
@@ -78,12 +67,31 @@ func (r *Reconciler) clean(ctx context.Context, pod *corev1.Pod) (verdict, time.
 // newCleaner makes the cleaner of a chaos pod from the chaos pod: so it has the same node, image, account, privileges
 // and journal.
 func newCleaner(pod *corev1.Pod) *corev1.Pod {
+	annotations := maps.Clone(pod.Annotations)
+	annotations[controller.AnnotationInjection] = injectionID(pod)
+	return cleaner(pod, metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: cleanerName(pod),
+		Labels: map[string]string{
+			controller.LabelCleans: string(pod.UID), controller.LabelKind: pod.Labels[controller.LabelKind],
+		},
+		Annotations: annotations,
+	}, []string{"clean", "--journal", journalOf(pod), "--id", injectionID(pod)})
+}
+
+// again makes a cleaner from one that did not run, for instance because it was evicted.
+func again(failed *corev1.Pod) *corev1.Pod {
+	return cleaner(failed, metav1.ObjectMeta{
+		Namespace: failed.Namespace, Name: failed.Name, Labels: failed.Labels, Annotations: failed.Annotations,
+	}, failed.Spec.Containers[0].Args)
+}
+
+// cleaner makes a cleaner from another pod.
+func cleaner(pod *corev1.Pod, meta metav1.ObjectMeta, args []string) *corev1.Pod {
 	old := &pod.Spec.Containers[0]
 	own := func(name string) bool { return !strings.HasPrefix(name, "kube-api-access-") } // that one is added again
 	c := corev1.Container{
-		Name: old.Name, Image: old.Image, ImagePullPolicy: old.ImagePullPolicy, Command: old.Command,
-		Args: []string{"clean", "--journal", journalOf(pod), "--id", injectionID(pod)},
-		Env:  old.Env, Resources: old.Resources, SecurityContext: old.SecurityContext,
+		Name: old.Name, Image: old.Image, ImagePullPolicy: old.ImagePullPolicy, Command: old.Command, Args: args,
+		Env: old.Env, Resources: old.Resources, SecurityContext: old.SecurityContext,
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 	for _, m := range old.VolumeMounts {
@@ -91,25 +99,13 @@ func newCleaner(pod *corev1.Pod) *corev1.Pod {
 			c.VolumeMounts = append(c.VolumeMounts, m)
 		}
 	}
-	cleaner := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: cleanerName(pod),
-			Labels: map[string]string{
-				controller.LabelCleans: string(pod.UID), controller.LabelKind: pod.Labels[controller.LabelKind],
-			},
-			Annotations: maps.Clone(pod.Annotations),
-			OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
-			},
-		},
-		Spec: corev1.PodSpec{
-			NodeName: pod.Spec.NodeName, RestartPolicy: corev1.RestartPolicyOnFailure,
-			PriorityClassName: pod.Spec.PriorityClassName, ServiceAccountName: pod.Spec.ServiceAccountName,
-			AutomountServiceAccountToken: pod.Spec.AutomountServiceAccountToken, HostPID: pod.Spec.HostPID,
-			EnableServiceLinks: pod.Spec.EnableServiceLinks, Tolerations: pod.Spec.Tolerations,
-			Containers: []corev1.Container{c},
-		},
-	}
+	cleaner := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+		NodeName: pod.Spec.NodeName, RestartPolicy: corev1.RestartPolicyOnFailure,
+		PriorityClassName: pod.Spec.PriorityClassName, ServiceAccountName: pod.Spec.ServiceAccountName,
+		AutomountServiceAccountToken: pod.Spec.AutomountServiceAccountToken, HostPID: pod.Spec.HostPID,
+		EnableServiceLinks: pod.Spec.EnableServiceLinks, Tolerations: pod.Spec.Tolerations,
+		Containers: []corev1.Container{c},
+	}}
 	for _, v := range pod.Spec.Volumes {
 		if own(v.Name) {
 			cleaner.Spec.Volumes = append(cleaner.Spec.Volumes, v)

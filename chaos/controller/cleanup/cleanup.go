@@ -2,7 +2,8 @@
 // completed, never started, or its target cannot be cleaned any more because it has gone or does not run. A chaos pod
 // that failed although its target can be cleaned stays, since something may be left in the target, until a cleaner has
 // undone it by the journal. If that does not work, the disruption is stuck on removal and says what a person has to do,
-// and also while a chaos pod runs long after its grace period.
+// and also while a chaos pod runs long after its grace period. A chaos pod whose finalizer somebody else has removed is
+// cleaned after too, although it has gone, and perhaps its disruption.
 package cleanup
 
 import (
@@ -29,15 +30,19 @@ import (
 )
 
 // Reconciler is the controller.
-type Reconciler struct{ Env *controller.Env }
+type Reconciler struct {
+	Env  *controller.Env
+	lost lost
+}
 
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
-	r := &Reconciler{env}
+	r := &Reconciler{Env: env}
 	return ctrl.NewControllerManagedBy(mgr).Named("disruption-cleanup").
 		For(&chaos.Disruption{}, controller.WhenChanged(func(d *chaos.Disruption) own { return fields(&d.Status) })).
 		Watches(&corev1.Pod{}, controller.FromChaosPods()).
-		Watches(&corev1.Pod{}, fromCleaners()).
+		Watches(&corev1.Pod{}, controller.FromCleaners()).
+		Watches(&corev1.Pod{}, r.lost.handler()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofTarget)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofTarget)).
 		Complete(r)
@@ -130,7 +135,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			}
 		}
 	}
-	errs = append(errs, r.tell(ctx, req.NamespacedName, stuck))
+	lost, late, err := r.cleanAfterLost(ctx, req.NamespacedName, pods)
+	if stuck.lost = lost; !late.IsZero() {
+		soon(late)
+	}
+	errs = append(errs, err, r.tell(ctx, req.NamespacedName, stuck))
 	if err := errors.Join(errs...); err != nil || again.IsZero() {
 		return controller.Result(err)
 	}
@@ -141,6 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 type trouble struct {
 	failed  []*corev1.Pod // chaos pods
 	overdue []*corev1.Pod // chaos pods
+	lost    []*corev1.Pod // cleaners of chaos pods that have gone
 }
 
 // message says what a person has to do; empty: nothing.
@@ -158,6 +168,12 @@ func (t *trouble) message(namespace string) (reason, message string) {
 			"or remove "+
 			"the finalizer %s of pod %s/%s", len(t.overdue), pod.Spec.NodeName, controller.PodFinalizer, namespace,
 			pod.Name)
+	case len(t.lost) > 0:
+		pod := t.lost[0]
+		return "ChaosPodGone", fmt.Sprintf("%d chaos pods were removed by force, may have left something in their "+
+			"targets, and their cleaners do not succeed: see `kubectl logs -n %s %s`. Restart the targets, or run "+
+			"`trommel-injector %s` as root on node %s. Then delete the cleaner", len(t.lost), namespace, pod.Name,
+			strings.Join(pod.Spec.Containers[0].Args, " "), pod.Spec.NodeName)
 	}
 	return "", ""
 }
@@ -248,7 +264,11 @@ func (r *Reconciler) cleanable(ctx context.Context, pod *corev1.Pod) (bool, erro
 
 // release takes the finalizer away. If its finalizers have changed meanwhile, it is tried again.
 func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
+	r.lost.releases(pod.UID, true)
 	err := controller.SetFinalizer(ctx, r.Env, pod, controller.PodFinalizer, false)
+	if err != nil {
+		r.lost.releases(pod.UID, false)
+	}
 	if apierrors.IsInvalid(err) {
 		return controller.ErrOutdated
 	}
@@ -259,6 +279,11 @@ func (r *Reconciler) release(ctx context.Context, pod *corev1.Pod) error {
 func (r *Reconciler) tell(ctx context.Context, key types.NamespacedName, stuck trouble) error {
 	d, err := controller.Get(ctx, r.Env.Client, key)
 	reason, message := stuck.message(r.Env.Config.Namespace)
+	if d == nil && err == nil {
+		for _, cleaner := range stuck.lost { // nobody else could say it
+			r.Env.Events.Eventf(cleaner, nil, corev1.EventTypeWarning, "NotCleaned", "Clean", "%s", message)
+		}
+	}
 	if d == nil || err != nil || (message == "" && !d.Status.IsStuckOnRemoval) {
 		return err
 	}

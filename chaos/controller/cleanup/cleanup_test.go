@@ -73,7 +73,8 @@ func TestCleaner(t *testing.T) {
 		t.Errorf("%+v", cleaner.Spec)
 	}
 	if len(cleaner.Finalizers) > 0 || len(cleaner.Spec.Volumes) != 1 || len(c.VolumeMounts) != 1 ||
-		cleaner.OwnerReferences[0].UID != "p" || cleaner.Labels[controller.LabelDisruption] != "" {
+		cleaner.Annotations[controller.AnnotationInjection] != "d.t.dns" ||
+		cleaner.Labels[controller.LabelDisruption] != "" {
 		t.Errorf("%+v", cleaner)
 	}
 	const want = "trommel-injector clean --journal /journal --id d.t.dns` as root on node worker"

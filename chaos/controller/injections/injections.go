@@ -28,7 +28,8 @@ type Reconciler struct{ Env *controller.Env }
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("disruption-injections").For(&chaos.Disruption{}).
-		Watches(&corev1.Pod{}, controller.FromChaosPods()).Complete(&Reconciler{env})
+		Watches(&corev1.Pod{}, controller.FromChaosPods()).Watches(&corev1.Pod{}, controller.FromCleaners()).
+		Complete(&Reconciler{env})
 }
 
 type own struct {
@@ -52,8 +53,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	cleaners, err := controller.CleanersOf(ctx, r.Env, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	now := metav1.NewMicroTime(r.Env.Clock.Now())
-	next := sum(d, pods, now)
+	next := sum(d, pods, cleaners, now)
 	age := now.Sub(d.CreationTimestamp.Time) // by the clocks of two machines
 	if d.Status.Phase == "" && next.pending() && age >= -soon && age < soon {
 		return ctrl.Result{RequeueAfter: min(soon-age, soon)}, nil
@@ -88,8 +93,8 @@ func idOf(pod *corev1.Pod) id {
 	return id{types.UID(pod.Labels[controller.LabelTarget]), controller.KindOf(pod)}
 }
 
-// sum computes the controller's fields from the chaos pods.
-func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
+// sum computes the controller's fields from the chaos pods and the cleaners.
+func sum(d *chaos.Disruption, pods, cleaners []corev1.Pod, now metav1.MicroTime) own {
 	s := &d.Status
 	kinds := controller.Kinds(&d.Spec.Kinds)
 	before := map[id]chaos.Injection{}
@@ -114,6 +119,11 @@ func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
 			left++
 		}
 		i := injection(old, pod, expected)
+		if pod == nil && known && cleans(cleaners, d, of) {
+			i = old
+			i.State = chaos.InjectionUnknown
+			i.Error = "the chaos pod was removed without its finalizer, and what it has injected is being removed"
+		}
 		if pod == nil && i.State == chaos.InjectionPending && known && old.State != chaos.InjectionPending {
 			i.InjectedAt = nil
 		}
@@ -160,6 +170,15 @@ func sum(d *chaos.Disruption, pods []corev1.Pod, now metav1.MicroTime) own {
 	})
 	next.Message = message(d, next.Injections)
 	return next
+}
+
+// cleans reports whether a cleaner is at work after an injection of a disruption.
+func cleans(cleaners []corev1.Pod, d *chaos.Disruption, of id) bool {
+	name := inject.Request{DisruptionUID: d.UID, Kind: of.kind, Target: inject.Target{UID: of.target}}.ID()
+	return slices.ContainsFunc(cleaners, func(p corev1.Pod) bool {
+		return p.Annotations[controller.AnnotationInjection] == name && p.Status.Phase != corev1.PodSucceeded &&
+			p.DeletionTimestamp == nil
+	})
 }
 
 // injection is the state of an injection by its chaos pod.

@@ -53,7 +53,7 @@ func TestPhase(t *testing.T) {
 			d.Status.Targets = []chaos.Target{{Name: "a", UID: "a-uid"}, {Name: "b", UID: "b-uid"}}
 			d.Status.Phase, d.Status.Counts.Desired = tt.old, 2
 			d.Status.Schedule = chaos.Schedule{Active: tt.active, Over: tt.over, Runs: 1}
-			if got := sum(d, tt.pods, metav1.NowMicro()); got.Phase != tt.want {
+			if got := sum(d, tt.pods, nil, metav1.NowMicro()); got.Phase != tt.want {
 				t.Errorf("%s, want %s: %+v", got.Phase, tt.want, got.Injections)
 			}
 		})
@@ -74,7 +74,7 @@ func TestFailedInjector(t *testing.T) {
 		}},
 	}}
 	const want = "the injector has failed: exit code 1 injector: open the journal: permission denied"
-	got := sum(d, []corev1.Pod{pod}, metav1.NowMicro())
+	got := sum(d, []corev1.Pod{pod}, nil, metav1.NowMicro())
 	if got.Injections[0].State != chaos.InjectionPending || got.Injections[0].Error != want || got.Message == "" {
 		t.Errorf("%+v, message %q", got.Injections, got.Message)
 	}
@@ -85,11 +85,11 @@ func TestStateBeforeTheFirstInjection(t *testing.T) {
 	d := &chaos.Disruption{}
 	d.Spec.Level, d.Spec.APIFault = chaos.LevelPod, &chaos.APIFault{}
 	d.Status.Targets = []chaos.Target{{Name: "a", UID: "a-uid"}}
-	if got := sum(d, nil, metav1.NowMicro()); got.Injections[0].State != chaos.InjectionPending {
+	if got := sum(d, nil, nil, metav1.NowMicro()); got.Injections[0].State != chaos.InjectionPending {
 		t.Errorf("%+v", got.Injections)
 	}
 	d.Status.Schedule.Over = true
-	if got := sum(d, nil, metav1.NowMicro()); got.Injections[0].State != chaos.InjectionRemoved {
+	if got := sum(d, nil, nil, metav1.NowMicro()); got.Injections[0].State != chaos.InjectionRemoved {
 		t.Errorf("over: %+v", got.Injections)
 	}
 }
@@ -101,7 +101,7 @@ func TestTargetWithTheNameOfAFormerOne(t *testing.T) {
 	d.Status.Targets = []chaos.Target{{Name: "a", UID: "new"}}
 	d.Status.Schedule = chaos.Schedule{Active: true, Runs: 1}
 	d.Status.Counts.Desired = 1
-	got := sum(d, []corev1.Pod{chaosPod("a", true)}, metav1.NowMicro())
+	got := sum(d, []corev1.Pod{chaosPod("a", true)}, nil, metav1.NowMicro())
 	if len(got.Injections) != 2 || got.Injected != 0 {
 		t.Fatalf("%+v", got)
 	}

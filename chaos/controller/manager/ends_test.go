@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -359,4 +360,50 @@ func TestCountOfMoreThanThereAre(t *testing.T) {
 	d = f.disrupt("none", hangs(func(s *chaos.DisruptionSpec) { s.Count = &none }))
 	f.await(d, "told why", func(d *chaos.Disruption) bool { return d.Status.Message == "count is 0 targets" })
 	f.end(d)
+}
+
+// TestChaosPodGone: somebody takes the finalizers of a disruption and its chaos pod away, and the injector is killed.
+// What that has left is removed all the same, by no other injector.
+func TestChaosPodGone(t *testing.T) {
+	start(t, account.Config(t), options())
+	f := newFixture(t)
+	f.processes(1)
+	d := f.disrupt("gone", hangs(func(s *chaos.DisruptionSpec) { s.Duration = duration(time.Hour) }))
+	f.phase(d, chaos.Injected)
+	pods, err := podsOf(t.Context(), f, d)
+	if err != nil || len(pods) != 1 {
+		t.Fatal(pods, err)
+	}
+	if err := syscall.Kill(injectorOf(t, d), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []client.Object{d, &pods[0]} {
+		if err := f.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		strip := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := f.Patch(t.Context(), o, strip); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		left := must(filepath.Glob(filepath.Join(journal, string(d.UID)+"*")))
+		faults, err := shared.Processes().Faults(ctx)
+		for _, fault := range faults {
+			if strings.HasPrefix(fault.ID, string(d.UID)) {
+				left = append(left, fault.ID)
+			}
+		}
+		var cleaners corev1.PodList
+		err = errors.Join(err, f.List(ctx, &cleaners, client.InNamespace("trommel-chaos"),
+			client.MatchingLabels{controller.LabelCleans: string(pods[0].UID)}))
+		for _, c := range cleaners.Items {
+			left = append(left, "cleaner "+c.Name)
+		}
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left: %q", left)
+		}
+		return err
+	})
+	f.gone(d)
 }

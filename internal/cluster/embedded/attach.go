@@ -29,6 +29,8 @@ type Attached struct{ entry Entry }
 var (
 	_ capabilities   = (*Attached)(nil)
 	_ cluster.Shared = (*Attached)(nil)
+
+	_ cluster.Equipped = (*Attached)(nil)
 )
 
 // Attach finds a running cluster by name; it returns a NotRunningError if there is none.
@@ -45,6 +47,9 @@ func Attach(ctx context.Context, name string) (*Attached, error) {
 
 // Entry describes the cluster.
 func (a *Attached) Entry() Entry { return a.entry }
+
+// Equipment implements cluster.Equipped.
+func (a *Attached) Equipment() []string { return a.entry.Equipment }
 
 // Running reports for each API server whether it is running.
 func (a *Attached) Running(ctx context.Context) (map[string]bool, error) {

@@ -27,8 +27,9 @@ type Entry struct {
 	APIServers []string // their names
 	// Kubeconfigs maps the names of API servers to files for cluster-admin access.
 	Kubeconfigs map[string]string
-	Node        string // the process node's name
-	Coordinator string // see cluster.Cluster.Rendezvous
+	Node        string   // the process node's name
+	Equipment   []string // see cluster.Equipped
+	Coordinator string   // see cluster.Cluster.Rendezvous
 	Token       string
 
 	// registered is the file this was read from.
@@ -249,13 +250,20 @@ func Serve(ctx context.Context, config Config, ready func(Entry)) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
+	if config.Equip != nil {
+		stop, err := config.Equip(ctx, c)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
 	control, err := serveControl(c)
 	if err != nil {
 		return err
 	}
 	defer control.close()
 	entry := c.entry()
-	entry.registered = file
+	entry.registered, entry.Equipment = file, config.Equipment
 	text, err := json.MarshalIndent(entry, "", "  ")
 	if err != nil {
 		return err
