@@ -27,6 +27,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/progress"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/simulated"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -44,6 +45,8 @@ type cycleOptions struct {
 	labelsToRemove []string
 	force          bool
 	emptyDirData   bool
+	restore        bool
+	resume         string
 
 	wait   bool
 	dryRun bool
@@ -55,20 +58,30 @@ type cycleOptions struct {
 func newCycleCommand(s streams) *cobra.Command {
 	o := cycleOptions{}
 	cmd := &cobra.Command{
-		Use:   "cycle GROUP [GROUP...]",
+		Use:   "cycle GROUP [GROUP...] | cycle --resume REQUEST",
 		Short: "Replace the nodes of a group, some at a time",
 		Long: "Cycle makes a CycleNodeRequest for one or more node groups and follows it until all their nodes are " +
 			`replaced.
 The cluster needs the controllers of node cycling: see docs/node-cycling.md. Ctrl-C asks whether the request stays;
 without a terminal it does.
 
+A request that fails leaves its groups larger, with the old nodes beside the new ones. --restore removes the new ones
+again, as far as their pods have room elsewhere; --resume makes another request like it, for the nodes that are left.
+
 Exit codes: 0 all nodes are replaced, 1 the request has failed, 2 usage, 3 the request goes on or was deleted,
 4 could not run, 5 there is no such node group.`,
 		Example: `  trommel cycle workers -l pool=workers
   trommel cycle workers -l pool=workers --concurrency 2 --node worker-3 --node worker-4
   trommel cycle workers -l pool=workers --dry-run -o yaml
-  trommel cycle workers-a workers-b -l pool=workers --method Wait --wait=false`,
-		Args: cobra.MinimumNArgs(1),
+  trommel cycle workers-a workers-b -l pool=workers --method Wait --wait=false
+  trommel cycle workers -l pool=workers --restore
+  trommel cycle --resume workers-x7k2p`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.resume != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, groups []string) error { return o.run(cmd.Context(), s, groups) },
 	}
 	f := cmd.Flags()
@@ -89,11 +102,22 @@ Exit codes: 0 all nodes are replaced, 1 the request has failed, 2 usage, 3 the r
 	f.BoolVar(&o.force, "force", false, "evict also pods without a controller, which nothing makes again")
 	f.BoolVar(&o.emptyDirData, "delete-emptydir-data", false,
 		"evict also pods that use emptyDir volumes, whose data is lost")
+	f.BoolVar(&o.restore, "restore", false,
+		"remove nodes that were started for requests that failed, until the groups are as large as before")
+	f.StringVar(&o.resume, "resume", "",
+		"make a request like the failed `request`, for those of its nodes that are not replaced")
 	f.BoolVar(&o.wait, "wait", true, "follow the request until it has ended")
 	f.BoolVar(&o.dryRun, "dry-run", false,
 		"let the API server check the request, and list the nodes, without cycling them")
 	f.StringVarP(&o.output, "output", "o", "", "print the request as `yaml`")
 	o.progress.register(f)
+	for _, other := range []string{"restore", "selector", "method", "concurrency", "cycling-timeout", "remove-label",
+		"force", "delete-emptydir-data"} {
+		cmd.MarkFlagsMutuallyExclusive("resume", other)
+	}
+	for _, other := range []string{"concurrency", "force"} { // one node at a time; pods that go have another place
+		cmd.MarkFlagsMutuallyExclusive("restore", other)
+	}
 	// They fail only for flags that do not exist.
 	_ = cmd.RegisterFlagCompletionFunc("context", o.completeContexts)
 	_ = cmd.RegisterFlagCompletionFunc("method", cobra.FixedCompletions(
@@ -265,13 +289,70 @@ func (c *cycling) create(ctx context.Context, groups []string) (*unstructured.Un
 		fmt.Fprintf(c.out, "%s", text)
 	}
 	if c.dryRun {
-		c.console.Info(fmt.Sprintf("%d nodes would be replaced: %s", len(selected), strings.Join(selected, ", ")))
+		text := fmt.Sprintf("%d nodes would be replaced: %s", len(selected), strings.Join(selected, ", "))
+		if request.Spec.Restore {
+			text = fmt.Sprintf("%d nodes were started for requests that failed, of which as many would be removed as "+
+				"the groups have more than before: %s", len(selected), strings.Join(selected, ", "))
+		}
+		c.console.Info(text)
 	}
 	return created, nil
 }
 
+// again is a request like one that has failed, for those of its nodes that are left.
+func (c *cycling) again(ctx context.Context) (*nodes.CycleNodeRequest, error) {
+	found, err := c.client.Get(ctx, requestKey(c.namespace, c.resume))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &exitError{exitUsage, fmt.Errorf("there is no request %s in namespace %s", c.resume, c.namespace)}
+	case err != nil:
+		return nil, &exitError{exitCannotRun, err}
+	}
+	r := &nodes.CycleNodeRequest{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, r); err != nil {
+		return nil, &exitError{exitCannotRun, err}
+	}
+	switch {
+	case r.Status.Phase == nodes.RequestSuccessful:
+		return nil, &exitError{exitUsage, fmt.Errorf("the request %s was successful: nothing is left", c.resume)}
+	case r.Status.Phase != nodes.RequestFailed || r.DeletionTimestamp != nil:
+		return nil, &exitError{exitUsage, fmt.Errorf("the request %s goes on", c.resume)}
+	}
+	var left []string
+	for _, n := range r.Status.NodesToTerminate {
+		if n.State != nodes.NodeCycled && n.State != nodes.NodeMissing {
+			left = append(left, n.Name)
+		}
+	}
+	if len(r.Status.NodesToTerminate) > 0 && len(left) == 0 {
+		return nil, &exitError{exitUsage, fmt.Errorf("all nodes of the request %s are replaced", c.resume)}
+	}
+	again := &nodes.CycleNodeRequest{
+		TypeMeta:   metav1.TypeMeta{APIVersion: nodes.GroupVersion.String(), Kind: "CycleNodeRequest"},
+		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.namespace, Labels: r.Labels},
+		Spec:       r.Spec,
+	}
+	if len(left) > 0 { // it had chosen nodes: those that came since are not its own
+		again.Spec.NodeNames = left
+	}
+	if len(c.nodes) > 0 {
+		again.Spec.NodeNames = c.nodes
+	}
+	c.nodes = again.Spec.NodeNames
+	if c.skipMissing {
+		again.Spec.ValidationOptions.SkipMissingNamedNodes = true
+	}
+	if c.name == "" {
+		again.GenerateName = prefixOf(r.Spec.NodeGroupName)
+	}
+	return again, nil
+}
+
 // request is the request that the flags describe.
 func (c *cycling) request(ctx context.Context, groups []string) (*nodes.CycleNodeRequest, error) {
+	if c.resume != "" {
+		return c.again(ctx)
+	}
 	selector := c.selector
 	if selector == "" {
 		found, err := c.client.Get(ctx, groupKey(groups[0]))
@@ -297,6 +378,7 @@ func (c *cycling) request(ctx context.Context, groups []string) (*nodes.CycleNod
 		ObjectMeta: metav1.ObjectMeta{Name: c.name, Namespace: c.namespace},
 		Spec: nodes.CycleNodeRequestSpec{
 			NodeGroupName: groups[0], NodeGroupsList: groups[1:], Selector: *parsed, NodeNames: c.nodes,
+			Restore: c.restore,
 			CycleSettings: nodes.CycleSettings{
 				Method: nodes.Method(c.method), Concurrency: c.concurrency, LabelsToRemove: c.labelsToRemove,
 				Force: c.force, DeleteEmptyDirData: c.emptyDirData,
@@ -336,12 +418,15 @@ func (c *cycling) selected(ctx context.Context, r *nodes.CycleNodeRequest) (name
 		return nil, &exitError{exitCannotRun, err}
 	}
 	for _, n := range all {
+		if r.Spec.Restore && n.GetAnnotations()[controller.AnnotationSurplus] == "" {
+			continue
+		}
 		if selector.Matches(labels.Set(n.GetLabels())) && (len(c.nodes) == 0 || slices.Contains(c.nodes, n.GetName())) {
 			names = append(names, n.GetName())
 		}
 	}
 	slices.Sort(names)
-	if len(names) == 0 {
+	if len(names) == 0 && !r.Spec.Restore {
 		text := "no node has the labels " + selector.String()
 		if len(c.nodes) > 0 {
 			text += " and one of the names " + strings.Join(c.nodes, ", ")
@@ -356,13 +441,13 @@ func (c *cycling) follow(ctx context.Context) error {
 	c.console.Show(progress.Event{Type: progress.Title, Text: fmt.Sprintf("cycling nodes: request %s in namespace %s",
 		c.key.Name, c.key.Namespace)})
 	var last nodes.CycleNodeRequestStatus
-	deleted := false
+	deleted, restore := false, false
 	err := objects.FollowOne(ctx, c.client, c.key, func(r *nodes.CycleNodeRequest) (bool, error) {
 		if r == nil {
 			return true, &exitError{exitInconclusive, fmt.Errorf("the request %s was deleted", c.key.Name)}
 		}
-		last, deleted = r.Status, r.DeletionTimestamp != nil
-		c.show(&last)
+		last, deleted, restore = r.Status, r.DeletionTimestamp != nil, r.Spec.Restore
+		c.show(&last, restore)
 		return last.Phase == nodes.RequestSuccessful || last.Phase == nodes.RequestFailed, nil
 	})
 	switch {
@@ -385,12 +470,19 @@ func (c *cycling) follow(ctx context.Context) error {
 		return &exitError{exitBug, fmt.Errorf("the request %s has failed: %s", c.key.Name, text)}
 	}
 	c.console.Close()
-	fmt.Fprintf(c.out, "%d nodes were replaced\n", last.NumNodesCycled)
+	switch {
+	case restore && last.NumNodesCycled == 0:
+		fmt.Fprintln(c.out, last.Message)
+	case restore:
+		fmt.Fprintf(c.out, "%d nodes were removed\n", last.NumNodesCycled)
+	default:
+		fmt.Fprintf(c.out, "%d nodes were replaced\n", last.NumNodesCycled)
+	}
 	return nil
 }
 
 // show tells what is new.
-func (c *cycling) show(s *nodes.CycleNodeRequestStatus) {
+func (c *cycling) show(s *nodes.CycleNodeRequestStatus, restore bool) {
 	var current []string
 	for _, n := range s.CurrentNodes {
 		current = append(current, n.Name)
@@ -398,7 +490,11 @@ func (c *cycling) show(s *nodes.CycleNodeRequestStatus) {
 	done, of := int(s.NumNodesCycled), len(s.NodesToTerminate)
 	text := cmp.Or(string(s.Phase), "New")
 	if of > 0 {
-		text += fmt.Sprintf(": %d of %d nodes replaced", done, of)
+		what := "replaced"
+		if restore {
+			what = "removed"
+		}
+		text += fmt.Sprintf(": %d of %d nodes %s", done, of, what)
 	}
 	if len(current) > 0 {
 		text += "; now " + strings.Join(current, ", ")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/trommel-dev/trommel/nodes/controller/manager"
 	"github.com/trommel-dev/trommel/nodes/provider"
 	"github.com/trommel-dev/trommel/nodes/simulated"
+	"github.com/trommel-dev/trommel/plan"
 )
 
 // cyclingAccount is the service account of the controllers of node cycling.
@@ -143,6 +145,8 @@ func testCycle(t *testing.T, trommel, name string) {
 	expect(ctx, exitBug, "the request missing has failed", "workers", "--name", "missing", "--node", "workers-0003",
 		"--node", "none")
 
+	testRestored(t, run, c)
+
 	// New nodes do not become Ready from here on.
 	apply(group(", faults: [{name: never, type: NeverReady}]"))
 	begun := func(r *nodes.CycleNodeRequest) (bool, error) { return r != nil && r.Status.Phase != "", nil }
@@ -172,6 +176,73 @@ func testCycle(t *testing.T, trommel, name string) {
 		t.Error(err)
 	}
 	testCycleInterrupted(t, trommel, kubeconfig, c)
+}
+
+// testRestored resumes a request that fails, and then removes the node by which another one has enlarged the group.
+func testRestored(
+	t *testing.T, run func(context.Context, ...string) (int, string, string), c *objects.Client,
+) {
+	t.Helper()
+	expect := func(want int, text string, args ...string) {
+		t.Helper()
+		code, out, errs := run(t.Context(), args...)
+		if code != want || !strings.Contains(out+errs, text) {
+			t.Errorf("cycle %v: exit code %d, want %d and %q\n%s%s", args, code, want, text, out, errs)
+		}
+	}
+	expect(exitUsage, "the request roll was successful: nothing is left", "--resume", "roll")
+	expect(exitUsage, "there is no request unmade in namespace default", "--resume", "unmade")
+	expect(exitPass, "nothing to remove", "workers", "--restore", "--name", "nothing")
+
+	// A pod that stays keeps its node from being drained, and the request fails. It is not made again.
+	nodesNow := func() (names []string) {
+		t.Helper()
+		list, err := c.List(t.Context(), plan.ResourceKey{Type: "node", Name: "workers-*"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range list {
+			names = append(names, n.GetName())
+		}
+		slices.Sort(names)
+		return names
+	}
+	before := nodesNow()
+	keep := func(text string) {
+		t.Helper()
+		list, err := objects.Decode([]byte(text), "pod.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := objects.Retry(t.Context(), func(ctx context.Context) error {
+			_, err := c.Apply(ctx, list[0])
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := func(finalizers string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: keeps\n  namespace: default\n" +
+			"  finalizers: [" + finalizers + "]\n  ownerReferences:\n" +
+			"  - {apiVersion: v1, kind: ConfigMap, name: kube-root-ca.crt, uid: x, controller: true}\n" +
+			"spec: {nodeName: " + before[0] + ", containers: [{name: c, image: x}], terminationGracePeriodSeconds: 0}\n"
+	}
+	keep(pod("trommel.dev/test"))
+	expect(exitBug, "1 more than when the request began: a request with restore (trommel cycle workers --restore)",
+		"workers", "--name", "fails", "--cycling-timeout", "1s")
+	keep(pod(""))
+	added := slices.DeleteFunc(nodesNow(), func(name string) bool { return slices.Contains(before, name) })
+	const asMany = "of which as many would be removed as the groups have more than before: "
+	expect(exitPass, asMany+strings.Join(added, ", "), "workers", "--restore", "--dry-run")
+	expect(exitPass, "nodeNames:\n  - "+before[0]+"\n  - "+before[1], "--resume", "fails", "--dry-run", "-o", "yaml")
+	if code, out, errs := run(t.Context(), "workers", "--restore"); code != exitPass ||
+		!strings.Contains(out, "1 nodes were removed") || !strings.Contains(errs, "1 of 1 nodes removed") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	if after := nodesNow(); !slices.Equal(after, before) {
+		t.Errorf("the nodes are %v, want %v", after, before)
+	}
+	expect(exitPass, "2 nodes were replaced", "--resume", "fails", "--name", "resumed")
 }
 
 // adminOf returns the access of a cluster's administrator.

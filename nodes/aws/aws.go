@@ -367,21 +367,30 @@ func (p *Provider) member(ctx context.Context, id string) (group string, state p
 
 // Detach implements provider.Provider.
 func (p *Provider) Detach(ctx context.Context, group, providerID string) error {
-	const call = "Detach"
+	return p.detach(ctx, "Detach", group, providerID, false)
+}
+
+// Remove implements provider.Provider.
+func (p *Provider) Remove(ctx context.Context, group, providerID string) error {
+	return p.detach(ctx, "Remove", group, providerID, true)
+}
+
+func (p *Provider) detach(ctx context.Context, call, group, providerID string, smaller bool) error {
 	id := instanceID(providerID)
 	if id == "" {
 		_, err := p.describe(ctx, call, group)
 		return err
 	}
 	_, err := p.groups.DetachInstances(ctx, &autoscaling.DetachInstancesInput{
-		AutoScalingGroupName: &group, InstanceIds: []string{id}, ShouldDecrementDesiredCapacity: aws.Bool(false),
+		AutoScalingGroupName: &group, InstanceIds: []string{id}, ShouldDecrementDesiredCapacity: &smaller,
 	})
 	if errorCode(err) != codeValidation {
 		return failed(call, providerID, err)
 	}
 	// The code has many reasons, which only messages for people tell. What is so tells them, too.
-	if _, err := p.describe(ctx, call, group); err != nil {
-		return err
+	g, lookup := p.describe(ctx, call, group)
+	if lookup != nil {
+		return lookup
 	}
 	in, state, lookup := p.member(ctx, id)
 	switch {
@@ -391,6 +400,8 @@ func (p *Provider) Detach(ctx context.Context, group, providerID string) error {
 		return nil
 	case state != provider.InService:
 		return conflict(call, providerID, "the instance is %s: %w", state, err)
+	case smaller && aws.ToInt32(g.DesiredCapacity) <= aws.ToInt32(g.MinSize):
+		return conflict(call, providerID, "the group has its minimal size, %d: %w", aws.ToInt32(g.MinSize), err)
 	}
 	return failed(call, providerID, err)
 }

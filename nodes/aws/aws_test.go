@@ -98,6 +98,7 @@ func TestErrors(t *testing.T) {
 			"DetachInstances", refusal{bad, "ValidationError", "a reason that nobody can see", ""},
 			"Detach", nil, 0, false,
 		},
+		{"DetachInstances", refusal{500, "ResourceContention", "a pending update", ""}, "Remove", nil, 0, false},
 		{"AttachInstances", refusal{500, "ResourceContention", "a pending update", ""}, "Attach", nil, 0, false},
 		// It is in the group.
 		{"AttachInstances", refusal{bad, "ValidationError", "already part", ""}, "Attach", nil, 0, true},
@@ -133,6 +134,7 @@ func TestErrors(t *testing.T) {
 				"Group":     func() error { _, err := p.Group(t.Context(), "workers"); return err },
 				"Instances": func() error { _, err := p.Instances(t.Context(), id); return err },
 				"Detach":    func() error { return p.Detach(t.Context(), "workers", id) },
+				"Remove":    func() error { return p.Remove(t.Context(), "workers", id) },
 				"Attach":    func() error { return p.Attach(t.Context(), "workers", id) },
 				"Terminate": func() error { return p.Terminate(t.Context(), id) },
 			}[tt.call]()
@@ -247,5 +249,18 @@ func TestStates(t *testing.T) {
 		if got, ok := stateOf(lifecycle); got != want || ok != (want != "") {
 			t.Errorf("%s: %q, %t; want %q", lifecycle, got, ok, want)
 		}
+	}
+}
+
+// A group of minimal size says so, and keeps its instance.
+func TestRemoveFromGroupOfMinimalSize(t *testing.T) {
+	_, p, g := settled(t, &asg{desired: 1, min: 1, max: 2, version: "$Default"})
+	id := g.Instances[0].ProviderID
+	if err := p.Remove(t.Context(), "workers", id); !errors.Is(err, provider.ErrConflict) ||
+		!strings.Contains(err.Error(), "the group has its minimal size, 1") {
+		t.Errorf("Remove: %v", err)
+	}
+	if g, err := p.Group(t.Context(), "workers"); err != nil || len(g.Instances) != 1 || g.DesiredCapacity != 1 {
+		t.Errorf("the group is %+v, %v", g, err)
 	}
 }

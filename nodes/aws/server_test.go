@@ -32,6 +32,7 @@ type cloud struct {
 
 type asg struct {
 	desired, max int
+	min          int
 	version      string // of the launch template, such as $Latest
 	mixed        bool   // the template is in a mixed instances policy
 	configured   string // launch configuration, in place of a template
@@ -247,8 +248,11 @@ func (c *cloud) move(action string, form url.Values) *refusal {
 			return invalid("The instance %s is not part of Auto Scaling group %s.", id, name)
 		case m.lifecycle != "InService":
 			return invalid("The instance %s is not in InService or Standby.", id)
-		case form.Get("ShouldDecrementDesiredCapacity") != "false":
-			return invalid("this test's groups keep their capacity")
+		case form.Get("ShouldDecrementDesiredCapacity") == "true" && g.desired <= g.min:
+			return invalid("Detaching would put the group below its minimum size of %d", g.min)
+		}
+		if form.Get("ShouldDecrementDesiredCapacity") == "true" {
+			g.desired--
 		}
 		m.lifecycle, m.steps = "Detaching", steps
 		c.scale()
@@ -327,7 +331,7 @@ func (c *cloud) describeGroups(form url.Values) any {
 		if g == nil {
 			continue
 		}
-		x := xmlGroup{Name: name, Desired: g.desired, Max: g.max, Unit: g.unit, Configuration: g.configured}
+		x := xmlGroup{Name: name, Desired: g.desired, Min: g.min, Max: g.max, Unit: g.unit, Configuration: g.configured}
 		switch {
 		case g.mixed:
 			x.Mixed = &xmlTemplate{"lt-1", g.version}

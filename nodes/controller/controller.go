@@ -50,6 +50,10 @@ const (
 	// AnnotationCordoned has the UID of the request that cordoned the Node. It is not on Nodes that were cordoned
 	// before.
 	AnnotationCordoned = "nodes.trommel.dev/cordoned-by"
+	// AnnotationSurplus is on Nodes that were started for a request which then failed: the desired capacity that the
+	// Node's group had before, and the group's name, such as 4/workers. While the group is larger, a request with
+	// restore may remove the Node, and no other.
+	AnnotationSurplus = "nodes.trommel.dev/surplus-above"
 )
 
 // LabelRequest of a CycleNodeStatus has the UID of its request.

@@ -18,10 +18,13 @@ func (e *Env) Pods(ctx context.Context, node string) ([]corev1.Pod, error) {
 	if err := e.Reader.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
-		owner := metav1.GetControllerOf(&p)
-		return owner != nil && owner.Kind == "DaemonSet" || p.Annotations[corev1.MirrorPodAnnotationKey] != ""
-	}), nil
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !Drained(&p) }), nil
+}
+
+// Drained reports whether draining is about a pod: neither one of a DaemonSet, nor a mirror pod.
+func Drained(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return (owner == nil || owner.Kind != "DaemonSet") && p.Annotations[corev1.MirrorPodAnnotationKey] == ""
 }
 
 // Loss says what would be lost if a pod were evicted, and whether the settings accept that. Empty: nothing. The rules

@@ -24,6 +24,10 @@ type Provider interface {
 	// Detach takes an instance out of its group. The group keeps its desired capacity, and therefore starts another
 	// instance. An instance that is not in the group is no error.
 	Detach(ctx context.Context, group, providerID string) error
+	// Remove takes an instance out of its group, whose desired capacity it decreases by one: nothing is started in its
+	// place. An instance that is not in the group is no error, and changes no capacity. ErrConflict: the group has its
+	// minimal size.
+	Remove(ctx context.Context, group, providerID string) error
 	// Attach puts an instance into a group, whose desired capacity it increases by one. An instance that is in the
 	// group is no error, and changes no capacity. ErrConflict: it is in another group, is not running, or the group has
 	// its maximal size.

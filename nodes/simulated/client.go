@@ -146,6 +146,11 @@ func (p *Provider) Detach(ctx context.Context, group, providerID string) error {
 	return p.call(ctx, nodes.CallDetach, group, providerID)
 }
 
+// Remove implements provider.Provider.
+func (p *Provider) Remove(ctx context.Context, group, providerID string) error {
+	return p.call(ctx, nodes.CallRemove, group, providerID)
+}
+
 // Attach implements provider.Provider. An instance can be attached only to the group that has started it.
 func (p *Provider) Attach(ctx context.Context, group, providerID string) error {
 	return p.call(ctx, nodes.CallAttach, group, providerID)

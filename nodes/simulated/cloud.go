@@ -45,7 +45,7 @@ const (
 	LabelGroup = "simulated.nodes.trommel.dev/group"
 	// LabelVersion of a Node is the version of its instance's template.
 	LabelVersion = "simulated.nodes.trommel.dev/version"
-	// AnnotationAttached of a group is the UID of the call that has increased its desired capacity last.
+	// AnnotationAttached of a group is the UID of the call that has changed its desired capacity last.
 	AnnotationAttached = "simulated.nodes.trommel.dev/attached"
 )
 
@@ -284,7 +284,7 @@ func (c *cloud) calls(ctx context.Context, g *group) (prune time.Time, err error
 	if half != "" {
 		first := slices.IndexFunc(pending, func(call nodes.ProviderCall) bool { return call.UID == half })
 		if first < 0 {
-			// Somebody has deleted the call. The group is larger by one, and starts an instance.
+			// Somebody has deleted the call. The group is larger or smaller by one, and starts or ends an instance.
 			g.Status.Attached = half
 			return prune, c.Status().Update(ctx, g.SimulatedNodeGroup)
 		}
@@ -361,15 +361,15 @@ func (c *cloud) call(ctx context.Context, g *group, listed *nodes.ProviderCall) 
 		return c.answer(ctx, call, refuse(nodes.CallNotFound, "the group was created after the call"))
 	}
 	g.now = c.now()
-	answer, count := g.carryOut(call)
+	answer, more := g.carryOut(call)
 	g.count()
 	at := g.at()
 	answer.AnsweredAt = &at
 	g.Status.LastCall = &nodes.CarriedOutCall{UID: call.UID, Answer: answer}
-	if count {
-		// The spec is written first, marked with the call: after a crash in between it is not increased again.
+	if more != 0 {
+		// The spec is written first, marked with the call: after a crash in between it is not changed again.
 		status := g.Status.DeepCopy()
-		g.Spec.DesiredCapacity++
+		g.Spec.DesiredCapacity += more
 		metav1.SetMetaDataAnnotation(&g.ObjectMeta, AnnotationAttached, string(call.UID))
 		if err := c.Update(ctx, g.SimulatedNodeGroup); err != nil {
 			return err

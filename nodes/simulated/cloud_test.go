@@ -193,7 +193,8 @@ func TestContract(t *testing.T) {
 						s.Faults = []nodes.SimulatedFault{{
 							Name: "busy", Type: nodes.FaultThrottled, RetryAfter: "2s",
 							Calls: []nodes.Call{
-								nodes.CallDescribe, nodes.CallDetach, nodes.CallAttach, nodes.CallTerminate,
+								nodes.CallDescribe, nodes.CallDetach, nodes.CallRemove, nodes.CallAttach,
+								nodes.CallTerminate,
 							},
 						}}
 					}
@@ -417,7 +418,7 @@ func TestValidation(t *testing.T) {
 		{faults(nodes.SimulatedFault{Type: nodes.FaultThrottled, RetryAfter: "1s"}), ""},
 		{faults(nodes.SimulatedFault{Type: nodes.FaultError, RetryAfter: "1s"}), "retryAfter belongs to"},
 		{faults(nodes.SimulatedFault{Type: nodes.FaultNoNode, Calls: attach}), "calls belong to"},
-		{faults(nodes.SimulatedFault{Type: nodes.FaultHangs, Calls: attach}), "only Detach and"},
+		{faults(nodes.SimulatedFault{Type: nodes.FaultHangs, Calls: attach}), "only Detach, Remove and"},
 		{faults(nodes.SimulatedFault{Type: nodes.FaultAnswerLost, Calls: describe}), "Describe can"},
 		{faults(nodes.SimulatedFault{Type: nodes.FaultError, Calls: describe}), ""},
 		{faults(nodes.SimulatedFault{Type: nodes.FaultError, Calls: describe, Times: 1}), "Describe can"},
@@ -436,7 +437,7 @@ func TestValidation(t *testing.T) {
 		Spec:       nodes.ProviderCallSpec{Call: nodes.CallDescribe, NodeGroupName: "g", ProviderID: "i"},
 	}
 	if err := direct.Create(t.Context(), call, client.DryRunAll); err == nil ||
-		!strings.Contains(err.Error(), "must be Detach, Attach or Terminate") {
+		!strings.Contains(err.Error(), "must be Detach, Remove, Attach or Terminate") {
 		t.Errorf("a call Describe: %v", err)
 	}
 }

@@ -85,7 +85,7 @@ func (g *group) held(i *nodes.SimulatedInstance, of nodes.SimulatedFaultType) bo
 // set gives an instance another state, in which it is held if there is a fault that the call brings about.
 func (g *group) set(i *nodes.SimulatedInstance, state nodes.InstanceState, call nodes.Call) {
 	i.State, i.Since, i.Fault = state, g.at(), ""
-	if call == nodes.CallDetach || call == nodes.CallTerminate {
+	if call == nodes.CallDetach || call == nodes.CallRemove || call == nodes.CallTerminate {
 		if f := g.fault(call, i.ProviderID, nodes.FaultHangs); f != nil {
 			i.Fault = f.Name
 		}
@@ -97,7 +97,8 @@ func refuse(result nodes.CallResult, format string, args ...any) nodes.ProviderC
 	return nodes.ProviderCallStatus{Result: result, Message: fmt.Sprintf(format, args...)}
 }
 
-// halfDone returns the call that has increased the desired capacity, while its instance is not in the group yet.
+// halfDone returns the call that has changed the desired capacity, while its instance is not in the group yet, or still
+// in it.
 func (g *group) halfDone() types.UID {
 	if uid := types.UID(g.Annotations[AnnotationAttached]); uid != g.Status.Attached {
 		return uid
@@ -105,52 +106,63 @@ func (g *group) halfDone() types.UID {
 	return ""
 }
 
-// carryOut changes the status as the call asks, and returns the answer. If it returns true, the desired capacity must
-// be increased for it before the status is written.
-func (g *group) carryOut(c *nodes.ProviderCall) (nodes.ProviderCallStatus, bool) {
+// carryOut changes the status as the call asks, and returns the answer, and by how much the desired capacity
+// must be changed for it before the status is written.
+func (g *group) carryOut(c *nodes.ProviderCall) (answer nodes.ProviderCallStatus, more int64) {
 	counted := g.halfDone() == c.UID
 	if counted { // what has happened already cannot be refused any more
 		g.Status.Attached = c.UID
 	} else {
 		if f := g.fault(c.Spec.Call, c.Spec.ProviderID, nodes.FaultThrottled, nodes.FaultError); f != nil {
-			answer := refuse(nodes.CallError, "internal error (fault %s)", f.Name)
+			answer = refuse(nodes.CallError, "internal error (fault %s)", f.Name)
 			if f.Type == nodes.FaultThrottled {
 				answer = refuse(nodes.CallThrottled, "rate exceeded (fault %s)", f.Name)
 				answer.RetryAfter = f.RetryAfter
 			}
 			answer.Fault = f.Name
-			return answer, false
+			return answer, 0
 		}
 	}
-	answer := nodes.ProviderCallStatus{Result: nodes.CallDone}
-	i, count := g.instance(c.Spec.ProviderID), false
+	answer = nodes.ProviderCallStatus{Result: nodes.CallDone}
+	i := g.instance(c.Spec.ProviderID)
 	switch c.Spec.Call {
-	case nodes.CallDetach:
-		switch {
+	case nodes.CallDetach, nodes.CallRemove:
+		switch remove := c.Spec.Call == nodes.CallRemove; {
 		case i == nil || i.State != nodes.InstanceStarting && i.State != nodes.InstanceInService:
 		case i.State == nodes.InstanceStarting:
-			return refuse(nodes.CallConflict, "the instance is Starting: it must be InService"), false
+			return refuse(nodes.CallConflict, "the instance is Starting: it must be InService"), 0
+		case remove && !counted && g.Spec.DesiredCapacity <= g.Spec.MinSize:
+			return refuse(nodes.CallConflict, "the group has its minimal size, %d", g.Spec.MinSize), 0
 		default:
 			g.set(i, nodes.InstanceDetaching, c.Spec.Call)
 			answer.Changed = true
+			if remove {
+				g.Status.Attached = c.UID
+				if !counted {
+					more = -1
+				}
+			}
 		}
 	case nodes.CallAttach:
 		switch {
 		case i == nil && strings.HasPrefix(c.Spec.ProviderID, providerIDPrefix) &&
 			!strings.HasPrefix(c.Spec.ProviderID, ProviderID(g.Name, "")):
-			return refuse(nodes.CallConflict, "the instance is of another group"), false
+			return refuse(nodes.CallConflict, "the instance is of another group"), 0
 		case i == nil:
-			return refuse(nodes.CallNotFound, "there is no such instance"), false
+			return refuse(nodes.CallNotFound, "there is no such instance"), 0
 		case member(i):
 		case i.State != nodes.InstanceRunning:
-			return refuse(nodes.CallConflict, "the instance is %s: it must be Running", i.State), false
+			return refuse(nodes.CallConflict, "the instance is %s: it must be Running", i.State), 0
 		case !counted && g.Spec.DesiredCapacity >= g.Spec.MaxSize:
-			return refuse(nodes.CallConflict, "the group has its maximal size, %d", g.Spec.MaxSize), false
+			return refuse(nodes.CallConflict, "the group has its maximal size, %d", g.Spec.MaxSize), 0
 		default:
 			g.set(i, nodes.InstanceInService, c.Spec.Call)
 			i.Detached = false
 			g.Status.Attached = c.UID
-			answer.Changed, count = true, !counted
+			answer.Changed = true
+			if !counted {
+				more = 1
+			}
 		}
 	case nodes.CallTerminate:
 		if i != nil && i.State != nodes.InstanceTerminating {
@@ -158,13 +170,13 @@ func (g *group) carryOut(c *nodes.ProviderCall) (nodes.ProviderCallStatus, bool)
 			answer.Changed = true
 		}
 	default:
-		return refuse(nodes.CallError, "unknown call %s", c.Spec.Call), false
+		return refuse(nodes.CallError, "unknown call %s", c.Spec.Call), 0
 	}
 	if f := g.fault(c.Spec.Call, c.Spec.ProviderID, nodes.FaultAnswerLost); f != nil {
 		answer.Result, answer.Fault = nodes.CallLost, f.Name
 		answer.Message = fmt.Sprintf("the connection was closed before the answer (fault %s)", f.Name)
 	}
-	return answer, count
+	return answer, more
 }
 
 // advance does what time does: states end, and the group starts or terminates instances. It returns when it has to be

@@ -77,12 +77,37 @@ func TestHalfDoneAttach(t *testing.T) {
 	if g.advance(); g.members() != 2 || g.Status.Started != 3 {
 		t.Errorf("a group with a half-done attach has started instances: %v", g.states())
 	}
-	answer, count := g.carryOut(attach)
-	if answer.Result != nodes.CallDone || !answer.Changed || count || g.halfDone() != "" || g.members() != 3 {
-		t.Errorf("the answer is %+v (increase again: %t), the instances are %v", answer, count, g.states())
+	answer, more := g.carryOut(attach)
+	if answer.Result != nodes.CallDone || !answer.Changed || more != 0 || g.halfDone() != "" || g.members() != 3 {
+		t.Errorf("the answer is %+v (increase again: %d), the instances are %v", answer, more, g.states())
 	}
 	if g.advance(); g.Status.Started != 3 {
 		t.Errorf("instances were started: %v", g.states())
+	}
+}
+
+// The desired capacity is decreased before the instance is out of the group: nothing else is terminated in between.
+func TestHalfDoneRemove(t *testing.T) {
+	g := settled(t)
+	remove := callOf("1", nodes.CallRemove, "i-0002")
+	g.Spec.DesiredCapacity, g.Annotations = 1, map[string]string{AnnotationAttached: "1"}
+	g.Spec.Faults = []nodes.SimulatedFault{{Name: "busy", Type: nodes.FaultThrottled}} // too late
+	if g.advance(); g.members() != 2 {
+		t.Errorf("a group with a half-done removal has terminated instances: %v", g.states())
+	}
+	answer, more := g.carryOut(remove)
+	if answer.Result != nodes.CallDone || !answer.Changed || more != 0 || g.halfDone() != "" {
+		t.Errorf("the answer is %+v (decrease again: %d)", answer, more)
+	}
+	g.advance()
+	want := []string{"i-0001 InService", "i-0002 Running"}
+	if !slices.Equal(g.states(), want) || g.Status.Started != 2 {
+		t.Errorf("the instances are %v, want %v", g.states(), want)
+	}
+	g.Spec.Faults, g.Spec.MinSize = nil, 1
+	if answer, more := g.carryOut(callOf("2", nodes.CallRemove, "i-0001")); answer.Result != nodes.CallConflict ||
+		more != 0 || g.members() != 1 {
+		t.Errorf("a group of minimal size: %+v, %d", answer, more)
 	}
 }
 

@@ -44,6 +44,9 @@ type CycleNodeRequestList struct {
 }
 
 // CycleNodeRequestSpec says which nodes are cycled, and how.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !self.restore || !has(self.cycleSettings.concurrency) || self.cycleSettings.concurrency == 1",message="restore removes one node at a time"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !self.restore || !has(self.cycleSettings.force) || !self.cycleSettings.force",message="restore and cycleSettings.force exclude each other: pods that nothing makes again have no other place"
 type CycleNodeRequestSpec struct {
 	// NodeGroupName is the provider's name of the node group.
 	// +kubebuilder:validation:MinLength=1
@@ -62,6 +65,12 @@ type CycleNodeRequestSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
 	NodeNames []string `json:"nodeNames,omitempty"`
+	// Restore removes nodes by which failed requests have enlarged the groups, in place of replacing nodes: nodes that
+	// were started for such a request and have the annotation nodes.trommel.dev/surplus-above, one at a time, until the
+	// groups are as large as before it. Nothing is done to a node with pods for which no other node is known to have
+	// room.
+	// +optional
+	Restore bool `json:"restore,omitempty"`
 	// CycleSettings say how a node is cycled.
 	// +optional
 	// +kubebuilder:default={}
@@ -257,7 +266,7 @@ type CycleNodeRequestStatus struct {
 	// +listType=set
 	Replaced []string `json:"replaced,omitempty"`
 	// ExtraInstances is by how many instances the groups are larger than when the request began: a request that fails
-	// attaches the old nodes again, beside the new ones.
+	// attaches the old nodes again, beside the new ones. A request with restore removes them.
 	// +optional
 	ExtraInstances int64 `json:"extraInstances,omitempty"`
 	// MissingGroup is a node group that the provider does not know; the request has failed because of it.
@@ -323,6 +332,9 @@ const (
 type CycleNodeRequestNode struct {
 	NodeRef `json:",inline"`
 	State   NodeState `json:"state"`
+	// Detached is set when it was seen to be detached, so that its group has started another instance, or will.
+	// +optional
+	Detached bool `json:"detached,omitempty"`
 }
 
 // GroupRecord is a group as it was when the request began.

@@ -130,7 +130,8 @@ const (
 	FaultError SimulatedFaultType = "Error"
 	// FaultAnswerLost: a call is carried out, but who called gets an error.
 	FaultAnswerLost SimulatedFaultType = "AnswerLost"
-	// FaultHangs: a call to detach or terminate begins what it should, which does not end while the fault is there.
+	// FaultHangs: a call to detach, remove or terminate begins what it should, which does not end while the fault is
+	// there.
 	FaultHangs SimulatedFaultType = "Hangs"
 	// FaultNeverReady: the Node of a new instance does not become Ready while the fault is there.
 	FaultNeverReady SimulatedFaultType = "NeverReady"
@@ -142,7 +143,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.retryAfter) || self.type == 'Throttled'",message="retryAfter belongs to the type Throttled"
 // +kubebuilder:validation:XValidation:rule="!has(self.calls) || self.type in ['Throttled', 'Error', 'AnswerLost', 'Hangs']",message="calls belong to the types Throttled, Error, AnswerLost and Hangs"
-// +kubebuilder:validation:XValidation:rule="!has(self.calls) || self.type != 'Hangs' || self.calls.all(c, c in ['Detach', 'Terminate'])",message="only Detach and Terminate can hang"
+// +kubebuilder:validation:XValidation:rule="!has(self.calls) || self.type != 'Hangs' || self.calls.all(c, c in ['Detach', 'Remove', 'Terminate'])",message="only Detach, Remove and Terminate can hang"
 // +kubebuilder:validation:XValidation:rule="!has(self.calls) || !('Describe' in self.calls) || self.type in ['Throttled', 'Error'] && !has(self.times)",message="Describe can be Throttled or fail with an Error, and not for a number of times"
 // +kubebuilder:validation:XValidation:rule="!has(self.providerId) || self.type != 'NoCapacity'",message="NoCapacity concerns no instance"
 type SimulatedFault struct {
@@ -155,7 +156,7 @@ type SimulatedFault struct {
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=5
 	Calls []Call `json:"calls,omitempty"`
 	// ProviderID is the instance that the fault concerns. Default: all.
 	// +optional
@@ -197,7 +198,7 @@ type SimulatedNodeGroupStatus struct {
 	// LastCall was carried out; its answer is kept until it is written into the call itself.
 	// +optional
 	LastCall *CarriedOutCall `json:"lastCall,omitempty"`
-	// Attached is the call that has increased the desired capacity last.
+	// Attached is the call that has changed the desired capacity last.
 	// +optional
 	Attached types.UID `json:"attached,omitempty"`
 	// Faults that have happened.
@@ -266,13 +267,14 @@ type SimulatedInstance struct {
 
 // Call is what a provider can be asked to do.
 //
-// +kubebuilder:validation:Enum=Describe;Detach;Attach;Terminate
+// +kubebuilder:validation:Enum=Describe;Detach;Remove;Attach;Terminate
 type Call string
 
 // The calls. There are ProviderCalls of those that change something.
 const (
 	CallDescribe  Call = "Describe"
 	CallDetach    Call = "Detach"
+	CallRemove    Call = "Remove" // Detach, with a smaller desired capacity
 	CallAttach    Call = "Attach"
 	CallTerminate Call = "Terminate"
 )
@@ -296,7 +298,7 @@ type ProviderCall struct {
 
 	// Spec cannot be changed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the spec is immutable: create another call"
-	// +kubebuilder:validation:XValidation:rule="self.call != 'Describe'",message="call must be Detach, Attach or Terminate"
+	// +kubebuilder:validation:XValidation:rule="self.call != 'Describe'",message="call must be Detach, Remove, Attach or Terminate"
 	Spec ProviderCallSpec `json:"spec"`
 	// Status is the answer.
 	// +optional

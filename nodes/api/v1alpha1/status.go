@@ -47,6 +47,10 @@ type CycleNodeStatusSpec struct {
 	Node NodeRef `json:"node"`
 	// CycleSettings are the request's.
 	CycleSettings CycleSettings `json:"cycleSettings"`
+	// Restore is set if nothing comes in the node's place: nothing is evicted for which no other node is known to have
+	// room.
+	// +optional
+	Restore bool `json:"restore,omitempty"`
 }
 
 // StatusPhase is the phase of a CycleNodeStatus.

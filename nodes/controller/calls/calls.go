@@ -212,6 +212,12 @@ func (w *wrapped) Detach(ctx context.Context, group, providerID string) error {
 	})
 }
 
+func (w *wrapped) Remove(ctx context.Context, group, providerID string) error {
+	return w.call(ctx, "Remove", providerID, func(ctx context.Context) error {
+		return w.Provider.Remove(ctx, group, providerID)
+	})
+}
+
 func (w *wrapped) Attach(ctx context.Context, group, providerID string) error {
 	return w.call(ctx, "Attach", providerID, func(ctx context.Context) error {
 		return w.Provider.Attach(ctx, group, providerID)

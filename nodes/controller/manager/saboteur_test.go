@@ -78,6 +78,8 @@ type saboteur struct {
 	// By provider ID: what requests were about, what the saboteur has ended or begun to, whose Node he has deleted, and
 	// what was being cycled by a request whose finalizers he has stripped.
 	concerned, ended, nodeless, forgotten map[string]bool
+	// Which Nodes were marked as started for a request that failed.
+	marked map[string]bool
 }
 
 func newSaboteur(t *testing.T, seed uint64) *saboteur {
@@ -86,7 +88,7 @@ func newSaboteur(t *testing.T, seed uint64) *saboteur {
 		rand:    rand.New(rand.NewPCG(seed, seed)), cloud: must(newProvider(must(shared.RESTConfig("")))),
 		changed:   make(chan struct{}, 1),
 		concerned: map[string]bool{}, ended: map[string]bool{}, nodeless: map[string]bool{},
-		forgotten: map[string]bool{},
+		forgotten: map[string]bool{}, marked: map[string]bool{},
 	}
 	s.seen.mu.Lock()
 	s.seen.began = false // he deletes Nodes himself
@@ -120,6 +122,14 @@ func (s *saboteur) note() {
 		Scheme: newScheme(), DefaultNamespaces: map[string]ctrlcache.Config{s.namespace: {}},
 	}))
 	see := func(o any) {
+		if n, ok := o.(*corev1.Node); ok {
+			if n.Annotations[controller.AnnotationSurplus] != "" {
+				s.mu.Lock()
+				s.marked[n.Spec.ProviderID] = true
+				s.mu.Unlock()
+			}
+			return
+		}
 		if q, ok := o.(*nodes.CycleNodeRequest); ok {
 			s.mu.Lock()
 			for _, n := range q.Status.NodesToTerminate {
@@ -135,7 +145,7 @@ func (s *saboteur) note() {
 		default:
 		}
 	}
-	for _, o := range []client.Object{&nodes.CycleNodeRequest{}, &nodes.CycleNodeStatus{}} {
+	for _, o := range []client.Object{&corev1.Node{}, &nodes.CycleNodeRequest{}, &nodes.CycleNodeStatus{}} {
 		informer := must(c.GetInformer(ctx, o))
 		must(informer.AddEventHandler(handlers{see, see}))
 	}
@@ -205,7 +215,7 @@ func one[T any](s *saboteur, list []T) *T {
 func (s *saboteur) deeds() []func() string {
 	return []func() string{
 		s.ask, s.ask, s.ask, s.ask, s.restart, s.restart, s.restart, s.stop, s.start1, s.start1, s.deleteRequest,
-		s.strip, s.deleteNode, s.endInstance, s.fail, s.fail, s.pod, s.pod, s.deletePods, s.uncordon,
+		s.strip, s.deleteNode, s.endInstance, s.fail, s.fail, s.pod, s.pod, s.deletePods, s.uncordon, s.restore,
 	}
 }
 
@@ -232,6 +242,19 @@ func (s *saboteur) ask() string {
 	s.ignore(err)
 	return fmt.Sprintf("makes request %s, %d at a time, nodes %v: %v", q.Name, q.Spec.CycleSettings.Concurrency,
 		q.Spec.NodeNames, err)
+}
+
+// restore makes a request that removes nodes by which others have enlarged the group.
+func (s *saboteur) restore() string {
+	q := &nodes.CycleNodeRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "restore-"},
+		Spec: nodes.CycleNodeRequestSpec{
+			NodeGroupName: s.namespace, Restore: true,
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"group": s.namespace}},
+		},
+	}
+	s.ignore(s.Create(s.t.Context(), q))
+	return "makes request " + q.Name
 }
 
 func (s *saboteur) restart() string {
@@ -384,9 +407,17 @@ func (s *saboteur) uncordon() string {
 func (s *saboteur) truthful() {
 	s.t.Helper()
 	list := s.requests() // before the rest: what is gone stays gone
-	_, members, all := s.now()
+	g, members, all := s.now()
+	if g.Spec.DesiredCapacity < int64(s.size) {
+		s.t.Errorf("the group has only %d instances of %d", g.Spec.DesiredCapacity, s.size)
+	}
 	for _, q := range list {
 		for _, n := range q.Status.NodesToTerminate {
+			s.mu.Lock()
+			if q.Spec.Restore && !s.marked[n.ProviderID] {
+				s.t.Errorf("request %s is about node %s, which no request has added", q.Name, n.Name)
+			}
+			s.mu.Unlock()
 			_, exists := members[n.ProviderID]
 			over := q.Status.Phase == nodes.RequestSuccessful || n.State == nodes.NodeCycled
 			if over && (exists || all[n.ProviderID] != nil) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -429,6 +431,116 @@ var scenarios = []struct {
 		if p := f.podNow("guarded"); p == nil || p.DeletionTimestamp != nil {
 			t.Error("it was deleted")
 		}
+	}},
+	{"a failed request is restored", func(t *testing.T) {
+		f := newFixture(t, 2, func(g *nodes.SimulatedNodeGroup) {
+			g.Spec.Template.Capacity = corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourcePods: resource.MustParse("10"),
+			}
+		})
+		old := f.nodeNames()
+		large := func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"group": f.namespace}
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("600m"),
+			}
+		}
+		f.pod("first", old[0], func(p *corev1.Pod) {
+			large(p)
+			p.Labels["app"], p.Finalizers = "guarded", []string{"nodes.trommel.dev/test"}
+		})
+		second := f.pod("second", old[1], large)
+		f.start(limits(), false, nil)
+		restore := func(s *nodes.CycleNodeRequestSpec) { s.Restore = true }
+		q := f.request("nothing", restore)
+		f.ends(q, nodes.RequestSuccessful)
+		if !strings.Contains(q.Status.Message, "nothing to remove") || len(f.nodeNames()) != 2 {
+			t.Errorf("%+v, %v", q.Status, f.nodeNames())
+		}
+		one := intstr.FromInt32(1)
+		if err := f.Create(t.Context(), &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "never"},
+			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one,
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		q = f.request("fails", func(s *nodes.CycleNodeRequestSpec) {
+			s.CycleSettings.CyclingTimeout, s.NodeNames = "2s", old[:1]
+		})
+		f.ends(q, nodes.RequestFailed)
+		f.event(q, "GroupEnlarged", "(trommel cycle "+f.namespace+" --restore) removes up to 1 of them")
+		f.size = 3
+		added := f.nodeNames()[2]
+		third := f.pod("third", added, large)
+
+		// None of the old nodes has room for it.
+		q = f.request("no-room", restore)
+		f.ends(q, nodes.RequestFailed)
+		if want := "these pods may have no other place: " + f.namespace + "/third (no other node has room)"; !strings.
+			Contains(q.Status.Reason, want) || len(q.Status.NodesToTerminate) > 0 {
+			t.Errorf("%+v", q.Status)
+		}
+		if g, _, _ := f.now(); g.Spec.DesiredCapacity != 3 || f.podNow("third").UID != third.UID {
+			t.Errorf("something was done: %+v", g.Spec)
+		}
+		f.delete(second)
+		f.gone(second)
+		f.size = 2
+		q = f.request("restores", restore)
+		f.ends(q, nodes.RequestSuccessful)
+		g, members, list := f.now()
+		if got := f.nodeNames(); !slices.Equal(got, old) || g.Spec.DesiredCapacity != 2 || len(members) != 2 ||
+			len(list) != 2 || g.Status.Started != 3 {
+			t.Errorf("%v, want %v: %+v", got, old, g)
+		}
+		if f.podNow("first") == nil || f.podNow("third") != nil {
+			t.Error("the wrong pod was evicted")
+		}
+		f.finish("first")
+	}},
+	{"a deleted request is restored", func(t *testing.T) {
+		// Its record goes with it, but the marks stay.
+		f := newFixture(t, 1, nil)
+		old := f.nodeNames()
+		f.pod("slow", old[0], func(p *corev1.Pod) { p.Finalizers = []string{"nodes.trommel.dev/test"} })
+		f.start(limits(), false, nil)
+		q := f.request("deleted", nil)
+		s := f.child(q, "waits until these pods end")
+		f.selected[s.Spec.Node.ProviderID] = true
+		f.delete(q)
+		f.gone(q)
+		f.whole()
+		if n := len(f.nodeNames()); n != 2 {
+			t.Fatalf("%d nodes", n)
+		}
+		q = f.request("restores", func(s *nodes.CycleNodeRequestSpec) { s.Restore = true })
+		f.ends(q, nodes.RequestSuccessful)
+		if got := f.nodeNames(); !slices.Equal(got, old) {
+			t.Errorf("%v, want %v", got, old)
+		}
+		f.finish("slow")
+	}},
+	{"a request with restore is deleted", func(t *testing.T) {
+		f := newFixture(t, 2, nil)
+		names := f.nodeNames()
+		f.changeNode(names[1], func(n *corev1.Node) {
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, controller.AnnotationSurplus, "1/"+f.namespace)
+		})
+		f.pod("slow", names[1], func(p *corev1.Pod) { p.Finalizers = []string{"nodes.trommel.dev/test"} })
+		f.start(limits(), false, nil)
+		q := f.request("restores", func(s *nodes.CycleNodeRequestSpec) { s.Restore = true })
+		f.child(q, "waits until these pods end")
+		if g, _, _ := f.now(); g.Spec.DesiredCapacity != 1 {
+			t.Errorf("%+v", g.Spec)
+		}
+		f.delete(q)
+		f.gone(q)
+		f.whole()
+		if g, _, list := f.now(); g.Spec.DesiredCapacity != 2 || g.Status.Started != 2 || len(list) != 2 {
+			t.Errorf("%+v, %d Nodes", g, len(list))
+		}
+		f.finish("slow")
 	}},
 	{"instances end while nodes are cycled", func(t *testing.T) {
 		// Two are cycled; one is done, the other is not; the one that is left is ended by someone else.

@@ -101,6 +101,7 @@ func (r *Reconciler) create(ctx context.Context, q *nodes.CycleNodeRequest, ref 
 		},
 		Spec: nodes.CycleNodeStatusSpec{
 			Request: q.Name, RequestUID: q.UID, Node: *ref, CycleSettings: q.Spec.CycleSettings,
+			Restore: q.Spec.Restore,
 		},
 	}
 	err := r.Env.Client.Create(ctx, s)
@@ -181,12 +182,19 @@ func (r *Reconciler) detach(
 			continue
 		}
 		called = true
+		takeOut := r.Env.Provider.Detach
+		if q.Spec.Restore {
+			if err := r.stillSurplus(ctx, q, v, &n); err != nil {
+				return "", err
+			}
+			takeOut = r.Env.Provider.Remove
+		}
 		if node := v.nodes[n.ProviderID]; node != nil {
 			if err := r.Env.MarkDetached(ctx, node, n.NodeGroupName); err != nil {
 				return "", err
 			}
 		}
-		err := r.Env.Provider.Detach(ctx, n.NodeGroupName, n.ProviderID)
+		err := takeOut(ctx, n.NodeGroupName, n.ProviderID)
 		switch {
 		case errors.Is(err, provider.ErrConflict):
 			return "", failf("%v", err)
@@ -393,8 +401,17 @@ func (r *Reconciler) finish(ctx context.Context, q *nodes.CycleNodeRequest, v *v
 	if err := r.releaseAll(ctx, q); err != nil {
 		return "", err
 	}
+	if err := r.unmark(ctx, v); err != nil {
+		return "", err
+	}
 	return "", r.to(ctx, q, nodes.RequestSuccessful, func(s *nodes.CycleNodeRequestStatus) {
 		s.Message = fmt.Sprintf("%d nodes cycled", s.NumNodesCycled)
+		switch {
+		case q.Spec.Restore && len(s.NodesToTerminate) == 0:
+			s.Message = nothingToRestore
+		case q.Spec.Restore:
+			s.Message = fmt.Sprintf("%d nodes removed", s.NumNodesCycled)
+		}
 		if missing := len(inState(q, nodes.NodeMissing)); missing > 0 {
 			s.Message += fmt.Sprintf(", %d ended by someone else", missing)
 		}

@@ -92,27 +92,6 @@ func (r *Reconciler) failed(
 	return err
 }
 
-// extra is by how many instances the groups are larger than when the request began, and what a person can do about it:
-// attaching increases a group's desired capacity, and only a person knows which instances are needed.
-func (r *Reconciler) extra(ctx context.Context, q *nodes.CycleNodeRequest) (extra int, words string, err error) {
-	var each []string
-	for _, record := range q.Status.Groups {
-		g, err := r.Env.Provider.Group(ctx, record.Name)
-		if errors.Is(err, provider.ErrNotFound) {
-			continue
-		} else if err != nil {
-			return 0, "", err
-		}
-		if more := g.DesiredCapacity - int(record.DesiredCapacity); more > 0 {
-			extra += more
-			each = append(each, fmt.Sprintf("node group %s has now %d instances, %d more than when the request began: "+
-				"set its desired capacity to %d again when these are not needed", g.Name, g.DesiredCapacity, more,
-				record.DesiredCapacity))
-		}
-	}
-	return extra, controller.List(each), nil
-}
-
 // give ends a request that cannot be healed in time. The reason tells a person what is left to do.
 func (r *Reconciler) give(ctx context.Context, q *nodes.CycleNodeRequest, reason string) error {
 	if err := r.releaseAll(ctx, q); err != nil {

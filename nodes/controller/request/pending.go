@@ -56,11 +56,14 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 	} else if other != nil {
 		return r.waitFor(ctx, q, other)
 	}
-	chosen, err := choose(q, v)
+	chosen, err := r.chooseSome(ctx, q, v)
 	if err != nil {
 		return "", err
 	}
 	if err := r.drainable(ctx, q, chosen); err != nil {
+		return "", err
+	}
+	if err := r.hasRoom(ctx, q, chosen); err != nil {
 		return "", err
 	}
 	if done, err := r.oldHealthy(ctx, q, chosen); !done || err != nil {
@@ -77,11 +80,14 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 		}
 		if len(chosen) == 0 {
 			s.Message = "none of the named nodes is in the groups"
+			if q.Spec.Restore {
+				s.Message = nothingToRestore
+			}
 		}
 	})
 	for _, name := range groupsOf(q) {
 		// Attaching increases the desired capacity.
-		if g := v.groups[name]; err == nil && g.MaxSize <= g.DesiredCapacity {
+		if g := v.groups[name]; err == nil && g.MaxSize <= g.DesiredCapacity && !q.Spec.Restore {
 			r.Env.Events.Eventf(q, nil, corev1.EventTypeWarning, "NoRoomToHeal", "Cycle",
 				"node group %s has its maximal size, %d: if the request fails, detached nodes cannot be attached again",
 				name, g.MaxSize)
@@ -172,7 +178,17 @@ func (r *Reconciler) claim(ctx context.Context, q *nodes.CycleNodeRequest, v *vi
 	return nil, nil
 }
 
-// choose lists the nodes that are to be cycled, in the order of their names.
+// chooseSome lists the nodes that are to be cycled, in the order of their names, or those that are to be removed.
+func (r *Reconciler) chooseSome(ctx context.Context, q *nodes.CycleNodeRequest, v *view) (
+	[]nodes.CycleNodeRequestNode, error,
+) {
+	chosen, err := choose(q, v)
+	if err != nil || !q.Spec.Restore {
+		return chosen, err
+	}
+	return r.surplus(ctx, v, chosen)
+}
+
 func choose(q *nodes.CycleNodeRequest, v *view) ([]nodes.CycleNodeRequestNode, error) {
 	missing := slices.Clone(q.Spec.NodeNames)
 	var chosen []nodes.CycleNodeRequestNode

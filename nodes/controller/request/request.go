@@ -294,14 +294,19 @@ func inState(q *nodes.CycleNodeRequest, states ...nodes.NodeState) []nodes.Cycle
 // setStates changes the states of nodes, by provider ID.
 func setStates(s *nodes.CycleNodeRequestStatus, states map[string]nodes.NodeState) {
 	for i := range s.NodesToTerminate {
-		if state, ok := states[s.NodesToTerminate[i].ProviderID]; ok {
-			s.NodesToTerminate[i].State = state
+		n := &s.NodesToTerminate[i]
+		if state, ok := states[n.ProviderID]; ok {
+			n.State = state
+			n.Detached = n.Detached || state == nodes.NodeDetached
 		}
 	}
 }
 
 func concurrency(q *nodes.CycleNodeRequest) int {
 	all := len(q.Status.NodesToTerminate)
+	if q.Spec.Restore {
+		return 1 // no two nodes take the same room elsewhere
+	}
 	if c := q.Spec.CycleSettings.Concurrency; c > 0 && c < int64(all) {
 		return int(c)
 	}

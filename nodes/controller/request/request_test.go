@@ -88,6 +88,15 @@ func (p *scripted) Detach(_ context.Context, _, id string) error {
 	return err
 }
 
+func (p *scripted) Remove(ctx context.Context, group, id string) error {
+	err := p.Detach(ctx, group, id)
+	p.calls[len(p.calls)-1] = "Remove " + id
+	if err == nil {
+		p.group.DesiredCapacity--
+	}
+	return err
+}
+
 func (p *scripted) Attach(_ context.Context, _, id string) error {
 	i, err := p.move("Attach", id, &p.loose)
 	if err == nil {
@@ -318,6 +327,11 @@ func (w *world) shown() string {
 }
 
 func walk(t *testing.T, steps []step) {
+	t.Helper()
+	walkWith(t, newWorld, steps)
+}
+
+func walkWith(t *testing.T, newWorld func(nodes.RequestPhase) *world, steps []step) {
 	t.Helper()
 	for _, tt := range steps {
 		t.Run(tt.name, func(t *testing.T) {

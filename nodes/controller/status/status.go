@@ -360,6 +360,15 @@ func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *
 	if lost := controller.Undrainable(&s.Spec.CycleSettings, pods); len(lost) > 0 {
 		return r.wait(ctx, s, "these pods are not evicted: "+controller.List(lost)+"; "+controller.UndrainableAdvice)
 	}
+	if s.Spec.Restore {
+		without, err := r.Env.WithoutRoom(ctx, node.Name)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if len(without) > 0 {
+			return r.wait(ctx, s, "these pods are not evicted: "+controller.List(without)+"; "+controller.RoomAdvice)
+		}
+	}
 	var refused []string
 	for i := range pods {
 		p := &pods[i]

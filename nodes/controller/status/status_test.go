@@ -268,6 +268,15 @@ func TestSteps(t *testing.T) {
 				})
 				w.pod("failed", func(p *corev1.Pod) { emptyDir(p); p.Status.Phase = corev1.PodFailed })
 			}},
+		{name: "a pod without room elsewhere", phase: nodes.StatusDrainingPods, want: nodes.StatusDrainingPods,
+			message: "these pods are not evicted: apps/p (no other node has room); " + controller.RoomAdvice,
+			given:   func(w *world) { w.status.Spec.Restore = true; w.pod("p", nil) }},
+		{name: "a pod without room elsewhere for too long", phase: nodes.StatusDrainingPods, want: nodes.StatusFailed,
+			message: "DrainingPods for more than 3h0m0s: why", given: func(w *world) {
+				w.status.Spec.Restore = true
+				w.pod("p", nil)
+				w.status.Status.Message, w.status.Status.StartedTimestamp = "why", ago(3*time.Hour)
+			}},
 		{name: "it has drained for too long", phase: nodes.StatusDrainingPods, want: nodes.StatusFailed,
 			message: "DrainingPods for more than 3h0m0s: these pods cannot be evicted: apps/p", given: func(w *world) {
 				w.pod("p", nil)
@@ -387,6 +396,21 @@ func TestAllOrNothingIsEvicted(t *testing.T) {
 		}
 		if len(w.pods) != 2 {
 			t.Errorf("%d pods are left", len(w.pods))
+		}
+	}
+}
+
+// Where nothing comes in the node's place, a pod without room elsewhere stays.
+func TestNothingIsEvictedWithoutRoom(t *testing.T) {
+	for restore, left := range map[bool]int{true: 1, false: 0} {
+		w := newWorld(nodes.StatusDrainingPods)
+		w.status.Spec.Restore = restore
+		w.pod("p", nil)
+		if _, err := w.reconcile(t); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.pods) != left {
+			t.Errorf("restore %t: %d pods are left, want %d", restore, len(w.pods), left)
 		}
 	}
 }

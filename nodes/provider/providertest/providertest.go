@@ -23,7 +23,7 @@ type Fixture struct {
 	Unknown string
 	// Throttle throttles all calls, or lets them through again.
 	Throttle func(t *testing.T, on bool)
-	// LoseAnswer makes the provider carry the next Detach, Attach or Terminate out, and lose the answer.
+	// LoseAnswer makes the provider carry the next Detach, Remove, Attach or Terminate out, and lose the answer.
 	LoseAnswer func(t *testing.T)
 	// Renew changes the template of the group's instances.
 	Renew func(t *testing.T)
@@ -32,8 +32,8 @@ type Fixture struct {
 // Test runs the tests, each with a fixture of its own.
 func Test(t *testing.T, fixture func(t *testing.T) *Fixture) {
 	for name, test := range map[string]func(*testing.T, *Fixture){
-		"describes its groups": describes, "detaches once": detaches, "attaches once": attaches,
-		"attaches only what can be attached": refusesToAttach, "terminates once": terminates,
+		"describes its groups": describes, "detaches once": detaches, "removes once": removes,
+		"attaches once": attaches, "attaches only what can be attached": refusesToAttach, "terminates once": terminates,
 		"terminates members of groups": terminatesMembers, "tells that it is throttled": throttled,
 		"calls whose answer was lost can be repeated": lostAnswers, "tells what is out of date": outOfDate,
 		"ends with the context": endsWithContext,
@@ -196,6 +196,35 @@ func detaches(t *testing.T, f *Fixture) {
 	f.inService(t, 2)
 }
 
+func removes(t *testing.T, f *Fixture) {
+	ids := f.inService(t, 2)
+	for range 2 {
+		check(t, "Remove", f.Provider.Remove(t.Context(), f.Group, ids[0]), nil)
+		f.running(t, ids[0])
+		f.capacity(t, 1)
+	}
+	if left := f.inService(t, 1); left[0] != ids[1] { // nothing was started in its place
+		t.Errorf("%s is in the group, want %s", left[0], ids[1])
+	}
+	check(t, "Remove an unknown instance", f.Provider.Remove(t.Context(), f.Group, f.Unknown), nil)
+	check(t, "Remove no identity", f.Provider.Remove(t.Context(), f.Group, "no/identity"), nil)
+	check(t, "Remove from another group", f.Provider.Remove(t.Context(), f.Other, ids[1]), nil)
+	err := f.Provider.Remove(t.Context(), "no-such-group", ids[1])
+	check(t, "Remove from an unknown group", err, provider.ErrNotFound)
+	f.capacity(t, 1)
+	f.inService(t, 1)
+	// And back.
+	check(t, "Attach", f.Provider.Attach(t.Context(), f.Group, ids[0]), nil)
+	f.capacity(t, 2)
+	f.inService(t, 2)
+	// What is detached already has been replaced: nothing becomes smaller.
+	check(t, "Detach", f.Provider.Detach(t.Context(), f.Group, ids[0]), nil)
+	f.running(t, ids[0])
+	check(t, "Remove what is detached", f.Provider.Remove(t.Context(), f.Group, ids[0]), nil)
+	f.capacity(t, 2)
+	f.inService(t, 2)
+}
+
 func attaches(t *testing.T, f *Fixture) {
 	id := f.detached(t)
 	f.inService(t, 2)
@@ -273,7 +302,8 @@ func (f *Fixture) calls(ctx context.Context, id string) map[string]error {
 	_, instances := f.Provider.Instances(ctx, id)
 	return map[string]error{
 		"Group": group, "Instances": instances, "Detach": f.Provider.Detach(ctx, f.Group, id),
-		"Attach": f.Provider.Attach(ctx, f.Group, id), "Terminate": f.Provider.Terminate(ctx, id),
+		"Remove": f.Provider.Remove(ctx, f.Group, id), "Attach": f.Provider.Attach(ctx, f.Group, id),
+		"Terminate": f.Provider.Terminate(ctx, id),
 	}
 }
 
@@ -304,6 +334,10 @@ func lostAnswers(t *testing.T, f *Fixture) {
 		{
 			"Attach", func() error { return f.Provider.Attach(t.Context(), f.Group, id) },
 			func() { f.inService(t, 3); f.capacity(t, 3) },
+		},
+		{
+			"Remove", func() error { return f.Provider.Remove(t.Context(), f.Group, id) },
+			func() { f.running(t, id); f.inService(t, 2); f.capacity(t, 2) },
 		},
 		{"Terminate", func() error { return f.Provider.Terminate(t.Context(), id) }, func() { f.gone(t, id) }},
 	} {

@@ -32,7 +32,7 @@ func TestValidate(t *testing.T) {
 			[]string{"template.address: address must be an IP address"}},
 		{"{desiredCapacity: 3, template: {address: '2001:db8::1'}}", nil},
 		{"{desiredCapacity: 1, faults: [{name: a, type: Hangs, calls: [Attach]}]}",
-			[]string{"faults.0: only Detach and Terminate can hang"}},
+			[]string{"faults.0: only Detach, Remove and Terminate can hang"}},
 		{"{desiredCapacity: 1, faults: [{name: a, type: Error, calls: [Detach, Detach]}]}",
 			[]string{"faults.0.calls: items at 0 and 1 are equal"}},
 		{"{desiredCapacity: 1, size: 2}", []string{": additional properties 'size'"}},
