@@ -160,8 +160,8 @@ func checkPoints(p *plan.Plan, suite *plan.Suite, binaries []Binary) error {
 			// Validation has already refused controllers without hooks.
 			if binaries[i].Manifest == nil || !need.In(*binaries[i].Manifest) {
 				if need.Fails {
-					errs = append(errs, fmt.Errorf("%s: %s cannot make the call %s in controller %q fail: the last result "+
-						"of the function is no error", p.File, need.Where, need.Call, c.Name))
+					errs = append(errs, fmt.Errorf("%s: %s cannot make the call %s in controller %q fail: the last "+
+						"result of the function is no error", p.File, need.Where, need.Call, c.Name))
 					continue
 				}
 				errs = append(errs, fmt.Errorf("%s: %s needs the point %s in controller %q, which none of the "+

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -24,6 +26,7 @@ type course struct {
 		blocked() string
 		disturbed() time.Time
 	}
+	actions    []plan.Action    // of the plan
 	lastAction func() time.Time // when the plan's last action completed; zero: none has
 	stuckAfter time.Duration
 	add        func(findings ...record.Finding)
@@ -106,6 +109,24 @@ func (c *course) blocked(ctx context.Context) string {
 	}
 	c.why = why
 	return why
+}
+
+// renewing reports whether the plan has deleted an object that a later action of it creates again, and that has not
+// begun: a workload's step may come in between.
+func (c *course) renewing(ctx context.Context, key plan.ResourceKey) bool {
+	status, err := c.plan.Status(ctx)
+	if err != nil || status.Completed == len(c.actions) {
+		return false
+	}
+	deleted := slices.IndexFunc(c.actions[:status.Fired], func(a plan.Action) bool {
+		k := a.Effects().Deletes
+		k.Group = key.Group // either may leave it out
+		return k == key
+	})
+	return deleted >= 0 && slices.ContainsFunc(c.actions[max(deleted+1, status.Completed):], func(a plan.Action) bool {
+		meta, _ := a.Manifest["metadata"].(map[string]any)
+		return a.Type == plan.ApplyObject && meta["name"] == key.Name
+	})
 }
 
 // disturbed returns when the plan last did something to the cluster; zero: never.

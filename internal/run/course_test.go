@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -122,6 +123,40 @@ func TestCourseBlocked(t *testing.T) {
 		c := &course{plan: &planned{status: test.status}, cycles: rolling{what: test.cycle}}
 		if got := c.blocked(t.Context()); got != test.want || c.why != test.want {
 			t.Errorf("%s: %q, kept %q, want %q", test.name, got, c.why, test.want)
+		}
+	}
+}
+
+// An object that the plan has deleted and is to create again may be missing.
+func TestCourseRenews(t *testing.T) {
+	key := plan.ResourceKey{Type: "job", Group: "batch", Namespace: "default", Name: "a"}
+	deletes := plan.Action{Type: plan.DeleteObject, Own: plan.OwnFields(plan.DeleteObject)}
+	deletes.ResourceKey = key
+	creates := plan.Action{Type: plan.ApplyObject, Own: plan.OwnFields(plan.ApplyObject)}
+	creates.Manifest = map[string]any{"kind": "Job", "metadata": map[string]any{"name": "a", "namespace": "default"}}
+	for _, test := range []struct {
+		name             string
+		actions          []plan.Action
+		fired, completed int
+		want             bool
+	}{
+		{"not yet deleted", []plan.Action{deletes, creates}, 0, 0, false},
+		{"being deleted", []plan.Action{deletes, creates}, 1, 0, true},
+		{"deleted", []plan.Action{deletes, creates}, 1, 1, true},
+		{"being created", []plan.Action{deletes, creates}, 2, 1, true},
+		{"created", []plan.Action{deletes, creates}, 2, 2, false},
+		{"for good", []plan.Action{deletes}, 1, 0, false},
+	} {
+		p := &planned{status: coordinator.Status{
+			Fired: test.fired, Completed: test.completed, Total: len(test.actions),
+		}}
+		c := &course{plan: p, actions: test.actions}
+		if got := c.renewing(t.Context(), key); got != test.want {
+			t.Errorf("%s: %t", test.name, got)
+		}
+		key := key
+		if key.Name = "b"; c.renewing(t.Context(), key) {
+			t.Errorf("%s: another object is renewed", test.name)
 		}
 	}
 }

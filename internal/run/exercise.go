@@ -140,7 +140,7 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 		Progress: r.journal.console.Info, Step: r.journal.step,
 		Log:    workloadLog(r.recordDir, r.teardown.later, r.session.Logger),
 		Outage: p.webhooks.outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
-		Coming: p.work.coming, Note: r.journal.note,
+		Renewing: p.course.renewing, Coming: p.work.coming, Note: r.journal.note,
 	}
 	if p.clock != nil {
 		c.Advance = func(ctx context.Context, by time.Duration) error {

@@ -106,7 +106,8 @@ func (r *runner) newParts(at *site, logs *logs, declared []plan.ResourceKey, kep
 	}
 	p.tools = r.newTools(p, kept)
 	p.course = &course{
-		plan: p.coordinator, cycles: p.cycles, lastAction: r.events.lastAction, stuckAfter: timeouts.Stuck,
+		plan: p.coordinator, cycles: p.cycles, actions: r.plan.Actions,
+		lastAction: r.events.lastAction, stuckAfter: timeouts.Stuck,
 		add: r.journal.add,
 	}
 	p.settling = &settling{

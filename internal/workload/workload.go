@@ -66,6 +66,9 @@ type Config struct {
 	// Disturbed is when the plan's last action so far was complete; zero if no action was completed yet. Until then,
 	// what a step waits for may have been impossible, so its time counts from there. Nil: the plan does nothing.
 	Disturbed func() time.Time
+	// Renewing reports whether the plan has deleted the object and is yet to create it again. A step that does not find
+	// it then says nothing about the controllers. Nil: the plan does nothing.
+	Renewing func(ctx context.Context, key plan.ResourceKey) bool
 	// Coming tells of what the controllers have put off, such as a retry: when the last of it is due, and the longest
 	// of its delays. A step that has no timeout of its own goes on until that has come back, and for as long as the
 	// delays grow, up to the suite's timeouts.rest. Zero: nothing is to come, or nobody can tell. Nil: nobody can tell.
@@ -173,8 +176,9 @@ type step struct {
 	name    string
 	what    string // what it does, for messages
 	timeout time.Duration
-	patient bool // it waits for what is still to come, see Config.Coming
-	goesOn  bool // the workload goes on even if the step times out
+	patient bool              // it waits for what is still to come, see Config.Coming
+	goesOn  bool              // the workload goes on even if the step times out
+	object  *plan.ResourceKey // that it deletes or patches; nil: none
 	do      func(ctx context.Context) error
 
 	function string   // its name, and
@@ -240,6 +244,10 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 			f.Severity, f.Judge = record.SeverityInconclusive, record.JudgeWebhook
 			f.Detail = strings.Trim(outage+"\n"+f.Detail, "\n")
 			return []record.Finding{f}, nil
+		}
+		if s.object != nil && apierrors.IsNotFound(err) && r.Renewing != nil && r.Renewing(ctx, *s.object) {
+			f.Severity = record.SeverityInconclusive
+			f.Title += "; the plan has deleted it and had not yet created it again"
 		}
 		if timedOut {
 			if err := r.withoutPlan(ctx, s, &f); err != nil {
@@ -462,7 +470,7 @@ func (r *runner) apply(a *plan.ApplyStep) (step, error) {
 }
 
 func (r *runner) delete(d *plan.DeleteStep) step {
-	return step{what: "delete " + d.ResourceKey.String(), do: func(ctx context.Context) error {
+	return step{what: "delete " + d.ResourceKey.String(), object: &d.ResourceKey, do: func(ctx context.Context) error {
 		attempts := 0
 		return r.retry(ctx, func(ctx context.Context) error {
 			attempts++
@@ -482,7 +490,7 @@ func (r *runner) patch(p *plan.PatchStep) step {
 	if p.Subresource != "" {
 		what += " (" + p.Subresource + ")"
 	}
-	return step{what: what, do: func(ctx context.Context) error {
+	return step{what: what, object: &p.ResourceKey, do: func(ctx context.Context) error {
 		return r.retry(ctx, func(ctx context.Context) error {
 			_, err := r.objects.Patch(ctx, p.ResourceKey, p.Type, p.Patch, p.Subresource)
 			return err

@@ -270,6 +270,32 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// Regression: a step that deletes what the plan has deleted, and is yet to create again, was a bug of the operator.
+func TestStepMissesWhatThePlanRenews(t *testing.T) {
+	cluster := startCluster(t)
+	o := client(t, cluster, "")
+	missing := key(t, "configmap/default/renewed")
+	for _, renews := range []bool{true, false} {
+		want := record.SeverityBug
+		if renews {
+			want = record.SeverityInconclusive
+		}
+		for _, step := range []plan.Step{
+			{Delete: &plan.DeleteStep{ResourceKey: missing}},
+			{Patch: &plan.PatchStep{ResourceKey: missing, Patch: map[string]any{"data": nil}}},
+		} {
+			s := &plan.Suite{Workloads: map[string]plan.Workload{"w": {Steps: []plan.Step{step}}}}
+			findings, err := workload.Run(testContext(t), workload.Config{
+				Suite: s, Workload: "w", Objects: o,
+				Renewing: func(_ context.Context, key plan.ResourceKey) bool { return renews && key == missing },
+			})
+			if err != nil || len(findings) != 1 || findings[0].Severity != want {
+				t.Errorf("renews: %t: %+v, %v", renews, findings, err)
+			}
+		}
+	}
+}
+
 func TestExternalCommand(t *testing.T) {
 	c := startCluster(t)
 	for _, test := range []struct {

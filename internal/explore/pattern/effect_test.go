@@ -250,6 +250,51 @@ func TestAnnotatedCalls(t *testing.T) {
 	}
 }
 
+// Regression: while two of three replicas came up, which may be when they are made or when they are scaled up again, an
+// object was created that asked for one, and the workload waited in vain for three.
+func TestNamesakeIsWhatUsersAskFor(t *testing.T) {
+	const database = reference.Key("database.example.org/default/db")
+	state := func(replicas, ready float64) object {
+		return object{
+			"kind": "Database", "apiVersion": "example.org/v1", "spec": object{"replicas": replicas},
+			"metadata": object{"name": "db", "namespace": "default", "uid": "1"}, "status": object{"ready": ready},
+		}
+	}
+	steps := []struct {
+		by       string
+		cur      object
+		op       wire.Operation
+		previous object
+	}{
+		{"", state(3, 0), "", nil},
+		{"op", state(3, 3), wire.Update, state(3, 0)},
+		{"", state(1, 3), "", state(3, 3)},
+		{"op", state(1, 2), wire.Update, state(1, 3)},
+	}
+	var changes []reference.Change
+	for _, s := range steps {
+		event := record.Updated
+		if s.previous == nil {
+			event = record.Created
+		}
+		changes = append(changes, change(s.by, s.op, database, event, s.previous, s.cur))
+	}
+	var got []string
+	for _, c := range Generate(suite(t), references(changes), "namesake") {
+		if c.Plan == nil {
+			t.Errorf("dropped: %s", c.Dropped)
+			continue
+		}
+		got = append(got, c.Plan.Actions[0].Trigger.Definitions[0].Condition.Where)
+	}
+	want := []string{
+		`object["spec"]["replicas"] == 3`, `object["spec"]["replicas"] == 1`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Another client replaces the object between two tries of the controller's write.
 func TestNamesake(t *testing.T) {
 	const database = reference.Key("database.example.org/default/db")

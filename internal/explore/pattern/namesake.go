@@ -2,6 +2,10 @@ package pattern
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
@@ -32,14 +36,20 @@ func (g *generator) namesake() {
 			g.drop(signature, why, "nobody else has created the object")
 			continue
 		}
-		write, rule := g.beforeWrite(i)
+		while, rule := g.whileAskedFor(i, manifest)
 		if rule != "" {
 			g.drop(signature, why, rule)
 			continue
 		}
+		g.where = map[reference.Key]string{c.Key: while}
 		scope, _ := g.object(i)
 		server := g.suite.APIServerNames()[0]
-		tell, rule := g.trigger("took", start, i, plan.AfterAPIServerRecv, server)
+		write, rule := g.beforeWrite(i)
+		var tell *build.Condition
+		if rule == "" {
+			tell, rule = g.trigger("took", start, i, plan.AfterAPIServerRecv, server)
+		}
+		g.where = nil
 		if rule != "" {
 			g.drop(signature, why, rule)
 			continue
@@ -52,6 +62,62 @@ func (g *generator) namesake() {
 			build.Delete(scope).When(took),
 			build.Apply(manifest).When(build.Either(gone, build.Timeout(goneWithin).Named("late"))))
 	}
+}
+
+// whileAskedFor is the CEL condition that an object satisfies as long as its users ask for what they do at the i-th
+// change, as far as they ask for something else at another time; empty: they do not. How the controller's writes follow
+// each other depends on who is faster, so the like of one may come at another time. Then the plan would create what
+// nobody asks for, and the workload would wait for it in vain. If no condition tells, rule says why.
+func (g *generator) whileAskedFor(i int, asked object) (where, rule string) {
+	told := map[string]string{} // the conditions by field
+	for _, k := range g.runs[0].byKey[g.ref.Changes[i].Key] {
+		c := &g.ref.Changes[k]
+		if c.By != "" || c.Cur == nil {
+			continue
+		}
+		other := &reference.Change{Key: c.Key, Prev: c.Cur, Cur: asked}
+		var all []string
+		differs := false
+		for _, f := range reference.FieldsOf(other) {
+			if f.Path[0] == "status" || f.Path[0] == "metadata" {
+				continue
+			}
+			differs = true
+			if s := equalTo(f); s != "" {
+				told[f.Where] = s
+				all = append(all, f.Where)
+			}
+		}
+		if differs && len(all) == 0 {
+			return "", "its users ask for something else at other times, and no simple field tells which it is"
+		}
+	}
+	var conditions []string
+	for _, field := range slices.Sorted(maps.Keys(told)) {
+		conditions = append(conditions, told[field])
+	}
+	return strings.Join(conditions, " && "), ""
+}
+
+// equalTo is the CEL condition that a field has its value after the change; empty: it is in a list, or gone.
+func equalTo(f reference.Field) string {
+	value := ""
+	switch v := f.Cur.(type) {
+	case string:
+		value = strconv.Quote(v)
+	case bool, int64:
+		value = fmt.Sprint(v)
+	case float64:
+		value = strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	if value == "" || f.InList() {
+		return ""
+	}
+	field := "object"
+	for _, name := range f.Path {
+		field += "[" + strconv.Quote(name) + "]" // a name may be a keyword
+	}
+	return field + " == " + value
 }
 
 // askedFor is the object of the i-th change as its creator would create it then; nil: a controller under test has

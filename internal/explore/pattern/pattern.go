@@ -135,11 +135,12 @@ type generator struct {
 	own       []plan.Step // the same, if it is not one of the suite's
 	runs      []*trace    // without faults; the first is that of ref.Changes
 	changed   [][]reference.Field
-	writes    map[string][]int  // of each controller
-	words     []string          // what describe says of each change
-	positions map[int][]int     // of changes that triggers were made of: where they are in each run
-	steadies  map[string]moment // of each controller
-	duration  time.Duration     // of the workload
+	writes    map[string][]int         // of each controller
+	words     []string                 // what describe says of each change
+	where     map[reference.Key]string // what triggers also ask of objects
+	positions map[int][]int            // of changes that triggers were made of: where they are in each run
+	steadies  map[string]moment        // of each controller
+	duration  time.Duration            // of the workload
 	pattern   Pattern
 	count     map[string]int // of plans, by signature
 	all       []ranked

@@ -36,7 +36,7 @@ func (g *generator) trigger(
 		return nil, err.Error()
 	}
 	d := plan.Definition{
-		Condition: plan.Condition{ResourceKey: key, Repeat: 1},
+		Condition: plan.Condition{ResourceKey: key, Where: g.where[c.Key], Repeat: 1},
 		Observe:   plan.ObservationPoint{Timing: timing, ObserveBy: by},
 	}
 	kind, prev, cur := shown(c, timing)
@@ -60,7 +60,7 @@ func (g *generator) trigger(
 	if rule != "" {
 		return nil, rule
 	}
-	return t.Named(name).Repeat(d.Condition.Repeat).At(timing, by), ""
+	return t.Named(name).Where(d.Condition.Where).Repeat(d.Condition.Repeat).At(timing, by), ""
 }
 
 // when is the moment at which the i-th change passes an observation point, and no change between the one before and it.
@@ -144,8 +144,10 @@ func (g *generator) named(
 		state := object{}
 		setField(state, f.Path, nil, plan.Present)
 		try := plan.Definition{
-			Condition: plan.Condition{Type: plan.OnObjectUpdate, ResourceKey: resource, CurState: state, Repeat: 1},
-			Observe:   plan.ObservationPoint{Timing: timing, ObserveBy: by},
+			Condition: plan.Condition{
+				Type: plan.OnObjectUpdate, ResourceKey: resource, CurState: state, Where: g.where[c.Key], Repeat: 1,
+			},
+			Observe: plan.ObservationPoint{Timing: timing, ObserveBy: by},
 		}
 		if g.locate(&try, before, i) == "" && (repeat == 0 || try.Condition.Repeat < repeat) {
 			told, repeat = state, try.Condition.Repeat
@@ -154,7 +156,7 @@ func (g *generator) named(
 	if repeat == 0 {
 		return nil, rule
 	}
-	return build.Updated(key).To(told).Named(name).Repeat(repeat).At(timing, by), ""
+	return build.Updated(key).To(told).Named(name).Where(g.where[c.Key]).Repeat(repeat).At(timing, by), ""
 }
 
 // Rules by which a change is dropped that no condition tells in all runs without faults.
