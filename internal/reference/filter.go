@@ -190,8 +190,8 @@ func (f *filter) normal(key Key, o *Object) any {
 func (f *filter) visit(v any, path []string, where string, visit func(path []string, where string, v any)) {
 	items := func(list []any, place func(i int) string) {
 		for i, value := range list {
-			step, name := Item, itemName(value, i)
-			if isPlace(name) {
+			step, name := Item, nameOfItem(value) // the values of items of the same name are compared together
+			if name == "" {
 				name = place(i)
 			} else {
 				step = "[" + name + "]"

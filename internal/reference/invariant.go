@@ -173,14 +173,14 @@ func fieldHolds(value any, at, where, field string, want any, depth int) string 
 		}
 	case []any:
 		for i, item := range v {
-			named := itemName(item, i)
+			named := itemName(v, i)
 			place := where + "[" + named + "]"
 			if !strings.HasPrefix(field, place) {
 				continue
 			}
 			by, name, ok := strings.Cut(named, "=")
 			m, isMap := item.(map[string]any)
-			if !ok || !isMap || metadata.Text(m, by) == "" {
+			if !ok || !isMap || metadata.Text(m, by) != name {
 				next := fmt.Sprintf("%s[%d]", at, i)
 				if rest := fieldHolds(item, next, place, field, want, depth); rest != "" {
 					return join2(fmt.Sprintf("size(%s) > %d", at, i), rest)

@@ -212,7 +212,7 @@ func leavesAt(v any, at leaf, visit func(leaf)) {
 	case []any:
 		for i, value := range v {
 			leavesAt(value, leaf{
-				path: append(slices.Clip(at.path), Item), where: at.where + "[" + itemName(value, i) + "]",
+				path: append(slices.Clip(at.path), Item), where: at.where + "[" + itemName(v, i) + "]",
 				index: append(slices.Clip(at.index), i),
 			}, visit)
 		}
@@ -222,21 +222,42 @@ func leavesAt(v any, at leaf, visit func(leaf)) {
 	visit(at)
 }
 
-// itemName tells an item from the others of its list.
-func itemName(v any, i int) string {
-	if m, ok := v.(map[string]any); ok {
-		for _, field := range []string{"name", "type", "key", "mountPath", "ip"} {
-			if s := metadata.Text(m, field); s != "" {
-				// The API server gives a pod's volume with its token a random name.
-				if rest, ok := strings.CutPrefix(s, "kube-api-access-"); ok && len(rest) == 5 {
-					s = "kube-api-access-*"
-				}
-				return field + "=" + s
-			}
-		}
-		if port, ok := m["port"]; ok {
-			return fmt.Sprintf("port=%v", port)
+// itemName tells an item from the others of its list. A name that an item before it has too is numbered: a list may
+// have it twice, such as a Secret's key that a volume shows as two files.
+func itemName(list []any, i int) string {
+	name := nameOfItem(list[i])
+	if name == "" {
+		return strconv.Itoa(i)
+	}
+	before := 0
+	for _, other := range list[:i] {
+		if nameOfItem(other) == name {
+			before++
 		}
 	}
-	return strconv.Itoa(i)
+	if before > 0 {
+		name += "#" + strconv.Itoa(before+1)
+	}
+	return name
+}
+
+// nameOfItem is the field by which an item of a list is known, and its value; empty: it has none.
+func nameOfItem(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return ""
+	}
+	for _, field := range []string{"name", "type", "key", "mountPath", "ip"} {
+		if s := metadata.Text(m, field); s != "" {
+			// The API server gives a pod's volume with its token a random name.
+			if rest, ok := strings.CutPrefix(s, "kube-api-access-"); ok && len(rest) == 5 {
+				s = "kube-api-access-*"
+			}
+			return field + "=" + s
+		}
+	}
+	if port, ok := m["port"]; ok {
+		return fmt.Sprintf("port=%v", port)
+	}
+	return ""
 }

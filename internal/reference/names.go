@@ -201,7 +201,7 @@ func rewrite(v any, texts map[string]Rewritten) (value any, generated bool) {
 			var has bool
 			list[i], has = rewrite(item, texts)
 			generated = generated || has
-			unplaced = unplaced || has && isPlace(itemName(list[i], i))
+			unplaced = unplaced || has && nameOfItem(list[i]) == ""
 		}
 		if unplaced {
 			return bag(list), generated
@@ -214,6 +214,3 @@ func rewrite(v any, texts map[string]Rewritten) (value any, generated bool) {
 	}
 	return v, false
 }
-
-// isPlace reports whether an item's name is only its place in the list.
-func isPlace(name string) bool { return strings.Trim(name, "0123456789") == "" }
