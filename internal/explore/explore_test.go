@@ -527,6 +527,50 @@ func TestExplainedBySlowControllers(t *testing.T) {
 	}
 }
 
+// What has finished may end as it does if it is created at once with slow controllers.
+func TestExplainedBySlowCreation(t *testing.T) {
+	ended := func(hosts string) string {
+		return `op service/default/a {"spec": {"hosts": ` + hosts +
+			`}, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}`
+	}
+	for _, tt := range []struct {
+		name, created string // as it is if it is created at once, with slow controllers
+		status        Status
+	}{
+		{"the same", ended("0"), OfWorkload},
+		{"as usual", ended("2"), Bug},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{answer: func(
+				p *plan.Plan, _ int, meta *record.Meta, found *[]record.Finding, history *[]string,
+			) error {
+				*history = []string{"configmap/default/a", ended("2")}
+				switch p.TestName {
+				case "w-intermediate-1":
+					(*history)[1] = ended("0")
+					*found = []record.Finding{finding("service/default/a", "it differs")}
+					meta.Verdict = record.Bug
+				case "w-slow":
+					(*history)[1] = ended("0")
+				case "w-fresh-slow":
+					(*history)[1] = tt.created
+					if len(p.Actions) < 2*slowPace.times {
+						t.Errorf("%s has %d actions", p.TestName, len(p.Actions))
+					}
+				}
+				return nil
+			}}
+			c := config(t, f, "w")
+			c.Suite.Workloads["w"] = plan.Workload{Steps: []plan.Step{{Delete: &plan.DeleteStep{}}}}
+			c.Patterns = []string{"intermediate"}
+			o := mustRun(t, c).Outcomes[0]
+			if o.Status != tt.status || f.runs["w-fresh-slow"] != 1 {
+				t.Errorf("%s (%d of %d), %d runs: %v", o.Status, o.Came, o.Of, f.runs["w-fresh-slow"], o.Findings)
+			}
+		})
+	}
+}
+
 // A status that says what has happened after a harmless fault, too, is no finding. The harmless faults come only when
 // they are needed.
 func TestStatusThatKeepsErrors(t *testing.T) {

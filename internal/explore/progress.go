@@ -65,8 +65,9 @@ func (c *campaign) showStatus() {
 // enough plans have been measured to estimate how long the others take.
 const enough = 3
 
-// left estimates how long the campaign will still take: as long for each plan as for those that have ended, and not
-// longer than the budget. Zero: nobody knows.
+// left estimates how long the campaign will still take, and not longer than the budget: as the plans to come are
+// expected to take or, if nobody knows how long their workloads take, as long for each as for those that have ended.
+// Zero: nobody knows.
 func (c *campaign) left() time.Duration {
 	var took time.Duration
 	for _, o := range c.done {
@@ -77,6 +78,9 @@ func (c *campaign) left() time.Duration {
 	}
 	left := took / time.Duration(len(c.done)) * time.Duration(len(c.tasks)-len(c.done)) /
 		time.Duration(max(1, len(c.Runners)))
+	if c.forecast.costs != nil {
+		_, left = c.reach()
+	}
 	if c.Budget > 0 {
 		left = min(left, max(c.Budget-c.elapsed(), time.Second))
 	}

@@ -3,6 +3,7 @@ package explore
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -120,6 +122,18 @@ func TestProgress(t *testing.T) {
 	c.Budget = 30 * time.Second
 	if got := c.left(); got > c.Budget {
 		t.Errorf("%s left of a budget of %s", got, c.Budget)
+	}
+	// Regression: slow plans at the end took as long as the quick ones before them.
+	c.Budget = 0
+	for i, t := range c.tasks {
+		t.plan = &plan.Plan{TestName: fmt.Sprintf("plan-%d", i)}
+	}
+	c.next, c.forecast = len(c.done), forecast{costs: map[*task]time.Duration{}}
+	for _, t := range c.tasks[c.next:] {
+		c.forecast.costs[t] = time.Minute
+	}
+	if got, want := c.left(), time.Duration(len(c.tasks)-c.next)*time.Minute; got != want {
+		t.Errorf("%s left, want %s", got, want)
 	}
 	for d, want := range map[time.Duration]string{
 		1540 * time.Millisecond: "1.5 s", 61 * time.Second: "61 s", 9*time.Minute + 40*time.Second: "10 min",

@@ -22,6 +22,8 @@ type Follower struct {
 	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
 	called  *names
 	vain    map[string]bool // UIDs of objects that were created for such objects
+	// vainSets are the StatefulSets among these.
+	vainSets []Key
 	// orphaning are the objects that were deleted without what they own, and have not been created again since.
 	orphaning map[Key]bool
 	// generations are those of all objects, by UID.
@@ -156,6 +158,9 @@ func (f *Follower) count(c *Change) {
 	case c.Event == record.Created:
 		if f.inVain(c) {
 			f.vain[metadata.UID(c.Cur)] = true
+			if c.Key.Type() == "statefulset.apps" {
+				f.vainSets = append(f.vainSets, c.Key)
+			}
 		} else if !f.orphaning[c.Key] {
 			o.Made++
 		}
@@ -178,8 +183,8 @@ func (f *Follower) inVain(c *Change) bool {
 	uid := metadata.Text(metadata.Controller(c.Cur), "uid")
 	if uid == "" && c.Key.Type() == "persistentvolumeclaim" {
 		namespace := metadata.Text(metadata.Of(c.Cur), "namespace")
-		for key, set := range f.last {
-			if key.Type() == "statefulset.apps" && set != nil && f.vain[metadata.UID(set)] &&
+		for _, key := range f.vainSets {
+			if set := f.last[key]; set != nil && f.vain[metadata.UID(set)] &&
 				metadata.Text(metadata.Of(set), "namespace") == namespace && IsClaimOf(c.Name(), set) {
 				return true
 			}
