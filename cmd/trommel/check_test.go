@@ -66,7 +66,8 @@ func TestCheckMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.goVersion == "" || m.needsGo == "" || m.cores == 0 || m.files == 0 || len(m.caches) != 2 || m.caches[0].free == 0 {
+	if m.goVersion == "" || m.needsGo == "" || m.cores == 0 || m.files == 0 || len(m.caches) != 2 ||
+		m.caches[0].free == 0 {
 		t.Errorf("%+v", m)
 	}
 	m.git, m.load = "", 0
