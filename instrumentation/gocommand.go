@@ -139,7 +139,7 @@ func (g *goCommand) failed(ctx context.Context, err error, verb, stderr string) 
 			"install Go (https://go.dev/dl) or add it to PATH", err)
 	}
 	if stderr = strings.TrimSpace(stderr); stderr != "" {
-		return fmt.Errorf("go %s: %s", verb, stderr)
+		return fmt.Errorf("go %s: %s", verb, withAdvice(stderr))
 	}
 	return fmt.Errorf("go %s: %w", verb, err)
 }

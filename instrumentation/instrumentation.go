@@ -53,7 +53,7 @@ type CompileError struct {
 }
 
 func (e *CompileError) Error() string {
-	return fmt.Sprintf("build %s (in %s):\n%s", e.Package, e.Dir, strings.TrimRight(e.Output, "\n"))
+	return fmt.Sprintf("build %s (in %s):\n%s", e.Package, e.Dir, withAdvice(strings.TrimRight(e.Output, "\n")))
 }
 
 // InputError is a mistake in what should be built: no module, no main package, nothing to observe.

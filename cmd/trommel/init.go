@@ -16,20 +16,28 @@ import (
 )
 
 func newInitCommand(s streams) *cobra.Command {
-	var force bool
+	var force, check bool
 	c := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a first suite and a first plan for a controller's repository",
 		Long: `Init looks through a controller's repository (main packages, kustomizations, charts, custom resource
 definitions, samples) and writes a commented trommel.yaml and a first plan there. It does not overwrite existing
-files. It adds trommel-runs/ to .gitignore, because run records can contain Secrets.`,
+files. It adds trommel-runs/ to .gitignore, because run records can contain Secrets.
+
+With --check it writes nothing. It shows in a table what Trommel needs and what this machine has: Go, memory, disk,
+open files, what is built already, and about how long the first build takes here. Exit code 4 says that something is
+missing.`,
 		Example: `  trommel init
+  trommel init --check
   trommel init ../my-operator && trommel -p ../my-operator/trommel-plans/restart.yaml`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) == 1 {
 				dir = args[0]
+			}
+			if check {
+				return checkMachine(c.Context(), s, dir)
 			}
 			if err := initialize(s, dir, force); err != nil {
 				return &exitError{exitUsage, err}
@@ -38,6 +46,7 @@ files. It adds trommel-runs/ to .gitignore, because run records can contain Secr
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "overwrite existing files")
+	c.Flags().BoolVar(&check, "check", false, "write nothing; show what Trommel needs and what this machine has")
 	return c
 }
 

@@ -9,8 +9,8 @@ import (
 
 func TestTakeWarnings(t *testing.T) {
 	var rest strings.Builder
-	warnings := takeWarnings(strings.NewReader("# Warning: 'bases' is deprecated.\nother\n# Warning: 'vars' is deprecated.\n"+
-		"# Warning: 'bases' is deprecated.\n# comment\nno end"), &rest)
+	warnings := takeWarnings(strings.NewReader("# Warning: 'bases' is deprecated.\nother\n"+
+		"# Warning: 'vars' is deprecated.\n# Warning: 'bases' is deprecated.\n# comment\nno end"), &rest)
 	if diff := cmp.Diff([]string{"'bases' is deprecated.", "'vars' is deprecated."}, warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

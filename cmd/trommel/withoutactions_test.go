@@ -11,8 +11,10 @@ import (
 // A first suite may wait for what never comes, such as the status of a kind whose controller writes none. That is not a
 // bug that the plan has found.
 func TestBlameWorkload(t *testing.T) {
-	never := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Title: `step 2 "wait": not within 30s`}
-	other := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Title: `step 3 "delete": refused`}
+	failed := func(title string) record.Finding {
+		return record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Title: title}
+	}
+	never, other := failed(`step 2 "wait": not within 30s`), failed(`step 3 "delete": refused`)
 	crash := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeCrash, Title: "op exited"}
 	note := record.Finding{Severity: record.SeverityNote, Judge: record.JudgeErrors, Title: "an error"}
 	for _, tt := range []struct {

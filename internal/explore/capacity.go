@@ -42,6 +42,9 @@ func parallel(n, cores int, memory int64) (int, error) {
 		fit, float64(ClusterBytes)/1e9, here)
 }
 
+// AvailableMemory is how many bytes of memory new processes can use; zero: unknown.
+func AvailableMemory() int64 { return available() }
+
 // available is how many bytes of memory new processes can use, as far as Linux says so: what the machine has, and what
 // the process's own control group allows. Zero: unknown.
 func available() int64 {

@@ -59,7 +59,8 @@ func TestFindDeployed(t *testing.T) {
 
 func TestCountOwned(t *testing.T) {
 	owns := map[string]int{}
-	countOwned([]byte("return ctrl.NewControllerManagedBy(mgr).\n\tFor(&v1.Backup{}).\n\tOwns(&batchv1.Job{}).Complete(r)\n"), owns)
+	countOwned([]byte("return ctrl.NewControllerManagedBy(mgr).\n"+
+		"\tFor(&v1.Backup{}).\n\tOwns(&batchv1.Job{}).Complete(r)\n"), owns)
 	countOwned([]byte("b := builder.For(&Cluster{}, builder.WithPredicates(p)).\n\tOwns(&corev1.Service{}).\n"+
 		"\tOwns(\n\t\t&appsv1.StatefulSet{})\nb.Owns(&corev1.Secret{})\n"), owns)
 	if diff := cmp.Diff(map[string]int{"Backup": 1, "Cluster": 3}, owns); diff != "" {

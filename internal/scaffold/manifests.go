@@ -503,8 +503,8 @@ func (r *Repository) takeDeployment(s *source) {
 	}
 }
 
-// unbound reports whether a ClusterRoleBinding names a service account without a namespace: the manifests are meant to be
-// applied with one, by a kustomization of the user's own.
+// unbound reports whether a ClusterRoleBinding names a service account without a namespace: the manifests are meant to
+// be applied with one, by a kustomization of the user's own.
 func (s *source) unbound() bool {
 	return slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
 		subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
