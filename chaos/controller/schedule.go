@@ -13,12 +13,22 @@ import (
 // the controllers may not have run for a while.
 func Active(d *chaos.Disruption, now time.Time) bool {
 	s := d.Status.Schedule
+	if Paused(d) {
+		return false
+	}
+	if s.Paused { // and no longer: that is still to be written
+		s, _ = Advance(&d.Spec, s, now)
+		return s.Active
+	}
 	if s.StartedAt == nil || s.Since != nil {
 		return s.Active && (s.StartedAt == nil || now.Before(End(&d.Spec, s)))
 	}
 	s, _ = Advance(&d.Spec, s, now)
 	return s.Active
 }
+
+// Paused reports whether somebody has paused a disruption.
+func Paused(d *chaos.Disruption) bool { return d.Annotations[chaos.AnnotationPaused] == "true" }
 
 func durationOf(spec *chaos.DisruptionSpec) time.Duration {
 	if spec.Duration == nil {
@@ -53,7 +63,25 @@ func Deadline(d *chaos.Disruption) time.Time {
 	return from.Add(durationOf(&d.Spec))
 }
 
-// Advance returns the schedule at a time, and when it changes next (zero: not any more).
+// AdvanceOf is Advance for a disruption that may be paused: its end and its pulses stay where they are in time, so that
+// a pause makes nothing longer.
+func AdvanceOf(d *chaos.Disruption, now time.Time) (chaos.Schedule, time.Time) {
+	before := d.Status.Schedule
+	s, next := Advance(&d.Spec, before, now)
+	s.Paused = Paused(d) && !s.Over
+	if !s.Paused && !before.Paused || s.Over {
+		return s, next
+	}
+	if s.Active = s.Active && !s.Paused; s.Active == before.Active && before.Since != nil {
+		s.Since = before.Since
+	} else {
+		at := metav1.NewMicroTime(now.Truncate(time.Microsecond))
+		s.Since = &at
+	}
+	return s, next
+}
+
+// Advance returns the schedule at a time, and when it changes next (zero: not any more). It knows nothing of pauses.
 func Advance(spec *chaos.DisruptionSpec, s chaos.Schedule, now time.Time) (chaos.Schedule, time.Time) {
 	// The API server keeps microseconds.
 	now = now.Truncate(time.Microsecond)

@@ -49,3 +49,51 @@ func TestActive(t *testing.T) {
 		})
 	}
 }
+
+// A pause changes neither the end nor the pulses.
+func TestPause(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	began := metav1.NewMicroTime(start)
+	minute, ten := chaos.DurationOf(time.Minute), chaos.DurationOf(10*time.Second)
+	d := &chaos.Disruption{Spec: chaos.DisruptionSpec{
+		Duration: &minute, Pulse: &chaos.Pulse{ActiveDuration: ten, DormantDuration: ten},
+	}}
+	d.Status.Schedule.StartedAt = &began
+	for _, step := range []struct {
+		at     time.Duration
+		paused bool
+		active bool
+		since  time.Duration
+		runs   int32
+		next   time.Duration
+	}{
+		{at: 1, active: true, runs: 1, next: 10},
+		{at: 3, paused: true, since: 3, runs: 1, next: 10},
+		{at: 4, active: true, since: 4, runs: 1, next: 10},
+		{at: 6, paused: true, since: 6, runs: 1, next: 10},
+		{at: 12, paused: true, since: 6, runs: 1, next: 20},
+		{at: 25, paused: true, since: 6, runs: 2, next: 30},
+		{at: 26, active: true, since: 26, runs: 2, next: 30},
+		{at: 31, since: 30, runs: 2, next: 40},
+		{at: 33, paused: true, since: 30, runs: 2, next: 40},
+		{at: 35, since: 30, runs: 2, next: 40},
+		{at: 36, paused: true, since: 30, runs: 2, next: 40},
+		{at: 60, paused: true, since: 60, runs: 4},
+	} {
+		d.Annotations = map[string]string{chaos.AnnotationPaused: map[bool]string{true: "true"}[step.paused]}
+		now := start.Add(step.at * time.Second)
+		soon := Active(d, now)
+		s, next := AdvanceOf(d, now)
+		since, change := metav1.NewMicroTime(start.Add(step.since*time.Second)), start.Add(step.next*time.Second)
+		if s.Active != step.active || s.Runs != step.runs || !s.Since.Equal(&since) ||
+			step.next > 0 && !next.Equal(change) {
+			t.Errorf("after %d s: %+v, next %v", step.at, s, next)
+		}
+		if s.Paused != (step.paused && !s.Over) || s.Over != (step.at == 60) {
+			t.Errorf("after %d s: %+v", step.at, s)
+		}
+		if d.Status.Schedule = s; Active(d, now) != step.active || step.paused && soon {
+			t.Errorf("after %d s: active %t", step.at, Active(d, now))
+		}
+	}
+}

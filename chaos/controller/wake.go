@@ -11,14 +11,14 @@ import (
 )
 
 // WhenChanged lets an update of a disruption wake a controller only if what it reads has changed: its spec, whether it
-// is deleted, and what reads returns. What a controller was not woken for is often not in the cache yet: it would only
-// find out that it has nothing to do, or write what was written.
+// is deleted or paused, and what reads returns. What a controller was not woken for is often not in the cache yet: it
+// would only find out that it has nothing to do, or write what was written.
 func WhenChanged[T any](reads func(*chaos.Disruption) T) builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*chaos.Disruption)
 		after, ok2 := e.ObjectNew.(*chaos.Disruption)
 		return !ok || !ok2 || before.UID != after.UID || before.Generation != after.Generation ||
-			(before.DeletionTimestamp != nil) != (after.DeletionTimestamp != nil) ||
+			(before.DeletionTimestamp != nil) != (after.DeletionTimestamp != nil) || Paused(before) != Paused(after) ||
 			!equality.Semantic.DeepEqual(reads(before), reads(after))
 	}})
 }

@@ -26,6 +26,9 @@ type State struct {
 	Error string `json:"error,omitempty"`
 	// At is when it came into this state.
 	At time.Time `json:"at"`
+	// InjectMillis and RemoveMillis are how long injection and removal took, in milliseconds, with all tries.
+	InjectMillis int64 `json:"injectMillis,omitempty"`
+	RemoveMillis int64 `json:"removeMillis,omitempty"`
 }
 
 // Target is a pod or a node.

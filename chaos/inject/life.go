@@ -49,6 +49,8 @@ var ErrLeft = errors.New("something is left")
 type injector struct {
 	Config
 	journal *Journal
+	// How long these took.
+	injecting, removing time.Duration
 }
 
 // Run injects a fault, waits until the context or the request's time is over, and removes the fault. Removing does not
@@ -144,7 +146,9 @@ func (i *injector) inject(ctx context.Context) (Injection, error) {
 		i.tell(v1alpha1.InjectionFailed, err)
 		return nil, err
 	}
+	began := time.Now()
 	err = injection.Inject(ctx)
+	i.injecting = time.Since(began)
 	if err == nil {
 		err = i.ready()
 	}
@@ -194,12 +198,14 @@ func (i *injector) sweep(ctx context.Context) error {
 // clean removes the fault and its entry. Success is told unless it was not in effect: that stays the last word.
 func (i *injector) clean(remove func(context.Context) error, wasInjected bool) error {
 	var err error
+	began := time.Now()
 	for n := range tries {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 		if err = remove(ctx); err == nil {
 			err = i.journal.remove(i.Request.ID())
 		}
 		cancel()
+		i.removing = time.Since(began)
 		if err == nil && wasInjected {
 			i.tell(v1alpha1.InjectionRemoved, nil)
 		}
@@ -216,7 +222,7 @@ func (i *injector) clean(remove func(context.Context) error, wasInjected bool) e
 }
 
 func (i *injector) tell(state v1alpha1.InjectionState, err error) {
-	s := State{State: state, At: time.Now()}
+	s := State{State: state, At: time.Now(), InjectMillis: millis(i.injecting), RemoveMillis: millis(i.removing)}
 	if err != nil {
 		s.Error = err.Error()
 	}
@@ -226,6 +232,9 @@ func (i *injector) tell(state v1alpha1.InjectionState, err error) {
 	}
 	i.Report(s)
 }
+
+// millis rounds up: 0 says that it was not done.
+func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 func (i *injector) ready() error {
 	if i.ReadyFile == "" {

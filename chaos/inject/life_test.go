@@ -142,6 +142,9 @@ func TestRun(t *testing.T) {
 				ReadyFile: ready, DryRun: tt.dryRun, Report: func(state inject.State) {
 					states = append(states, state.State)
 					reported += state.Error
+					if took := state.RemoveMillis > 0; took == tt.dryRun && state.State == v1alpha1.InjectionRemoved {
+						t.Errorf("it does not tell how long it took: %+v", state)
+					}
 					_, err := os.Stat(ready)
 					wasReady = wasReady || err == nil
 					cancel() // as by a signal

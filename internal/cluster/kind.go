@@ -34,7 +34,7 @@ type Config struct {
 	OwnTime bool
 	// Answers are the responses of containers of simulated pods; the default is success and no output.
 	Answers []kubelet.Answer
-	// Equip, if set, is called when a cluster that other processes attach to has started. stop is called before it ends.
+	// Equip, if set, is called when a cluster that other processes attach to has started, and stop before it ends.
 	Equip func(ctx context.Context, c Cluster) (stop func() error, err error)
 	// Equipment names what Equip gives the cluster; see Equipped.
 	Equipment []string

@@ -64,6 +64,9 @@ type DisruptionList struct {
 	Items           []Disruption `json:"items"`
 }
 
+// AnnotationPaused pauses a disruption while its value is "true": nothing is injected. The duration goes on.
+const AnnotationPaused = "chaos.trommel.dev/paused"
+
 // Level says what a disruption's targets are.
 //
 // +kubebuilder:validation:Enum=pod;node

@@ -153,6 +153,9 @@ type Schedule struct {
 	// Runs counts the activations, including the present one.
 	// +optional
 	Runs int32 `json:"runs,omitempty"`
+	// Paused is whether the annotation chaos.trommel.dev/paused keeps it from being active.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
 	// Over is whether the disruption has ended: its duration is over, or maxRuns were made.
 	// +optional
 	Over bool `json:"over,omitempty"`

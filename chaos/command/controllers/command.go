@@ -61,6 +61,12 @@ func NewCommand(injector string) *cobra.Command {
 		"(default /var/lib/trommel-chaos, or, with --injector-here, /tmp/trommel-disruptions-<user ID>)")
 	f.BoolVar(&o.Privileged, "privileged", true, "give chaos pods the privileges that faults on real nodes need")
 	f.DurationVar(&o.KeepFor, "keep", 0, "how long disruptions are kept that are over (default 15m)")
+	f.BoolVar(&o.Notify.Log, "notify-log", false, "write to the log what happens to disruptions")
+	f.StringVar(&o.Notify.Webhook, "notify-webhook", "", "URL that is told by POST what happens to disruptions")
+	f.StringVar(&o.Notify.Template, "notify-template", "", "Go template of the webhook's body (default: {{json .}})")
+	f.StringVar(&o.Notify.AuthorizationFile, "notify-authorization-file", "",
+		"file with the value of the header Authorization of requests to the webhook")
+	f.BoolVar(&o.Notify.WarningsOnly, "notify-warnings-only", false, "notify only of warnings")
 	n := &o.Nets
 	f.IntVar(&n.NamespaceShare, "max-namespace-share", n.NamespaceShare,
 		"largest share in percent of a namespace's pods that disruptions may hit; 0: no limit")

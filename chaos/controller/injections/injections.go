@@ -20,16 +20,24 @@ import (
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/inject"
+	"github.com/trommel-dev/trommel/internal/controllers"
 )
 
 // Reconciler is the controller.
-type Reconciler struct{ Env *controller.Env }
+type Reconciler struct {
+	Env     *controller.Env
+	metrics *metrics
+}
 
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
+	r := &Reconciler{env, newMetrics()}
+	if err := controllers.RegisterMetrics(r.metrics.changes, r.metrics.injectors); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("disruption-injections").For(&chaos.Disruption{}).
 		Watches(&corev1.Pod{}, controller.FromChaosPods()).Watches(&corev1.Pod{}, controller.FromCleaners()).
-		Complete(&Reconciler{env})
+		Complete(r)
 }
 
 type own struct {
@@ -70,6 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return controller.Result(err)
 	}
 	r.tell(d, next)
+	r.metrics.count(d, next, pods)
 	return ctrl.Result{}, nil
 }
 
@@ -109,8 +118,9 @@ func sum(d *chaos.Disruption, pods, cleaners []corev1.Pod, now metav1.MicroTime)
 	// After a while without controllers the schedule may not say yet that it is over.
 	over := controller.Ending(d) ||
 		s.Schedule.StartedAt != nil && !now.Time.Before(controller.End(&d.Spec, s.Schedule))
-	active := s.Schedule.Active && !over
+	active := s.Schedule.Active && !over && !controller.Paused(d)
 	expected := active || s.Schedule.Runs == 0 && !over
+	paused := (s.Schedule.Paused || controller.Paused(d)) && !over
 	left := 0
 	add := func(of id, name string) (injected bool) {
 		old, known := before[of]
@@ -118,7 +128,7 @@ func sum(d *chaos.Disruption, pods, cleaners []corev1.Pod, now metav1.MicroTime)
 		if pod != nil {
 			left++
 		}
-		i := injection(old, pod, expected)
+		i := injection(old, pod, expected || paused && old.InjectedAt == nil)
 		if pod == nil && known && cleans(cleaners, d, of) {
 			i = old
 			i.State = chaos.InjectionUnknown
@@ -350,6 +360,9 @@ func message(d *chaos.Disruption, injections []chaos.Injection) string {
 	if c := controller.Condition(s, chaos.ConditionTargetsFound); c.Status == metav1.ConditionFalse &&
 		(!controller.Ending(d) || s.Schedule.StartedAt == nil) {
 		return c.Message
+	}
+	if controller.Paused(d) && !controller.Ending(d) {
+		return "paused by the annotation " + chaos.AnnotationPaused
 	}
 	if d.Spec.DryRun {
 		return "dry run: nothing is really injected"

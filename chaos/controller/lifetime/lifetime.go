@@ -1,9 +1,9 @@
 // Package lifetime decides when a disruption is active: from its first targets on, or after its initial delay, in
-// pulses if it has some, until its duration is over or all of its runs are made. It writes the schedule and nothing
-// else; the start of it is written with the first targets. One that is refused or unsupported, or whose spec was
-// changed, is over at once; one that finds no target is over when its duration is. When a disruption has been over for
-// long enough, it deletes it. All times are computed from what the schedule says, so that a restart in between makes
-// nothing longer or shorter.
+// pulses if it has some, unless somebody has paused it, until its duration is over or all of its runs are made. It
+// writes the schedule and nothing else; the start of it is written with the first targets. One that is refused or
+// unsupported, or whose spec was changed, is over at once; one that finds no target is over when its duration is. When
+// a disruption has been over for long enough, it deletes it. All times are computed from what the schedule says, so
+// that a restart in between makes nothing longer or shorter.
 package lifetime
 
 import (
@@ -82,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return controller.Result(r.over(ctx, d, now))
 	}
-	schedule, next := controller.Advance(&d.Spec, d.Status.Schedule, now)
+	schedule, next := controller.AdvanceOf(d, now)
 	// The API server keeps whole seconds of this time; rounded up, it is never too early.
 	ends := metav1.NewTime(controller.End(&d.Spec, schedule).Add(time.Second - 1).Truncate(time.Second))
 	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -84,6 +85,14 @@ func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.base.RoundTrip(r)
 }
 
+// heap is how much memory is in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // reconciles is the number of reconciles that all controllers of this process have finished.
 func reconciles(b *testing.B) (n float64) {
 	families, err := metrics.Registry.Gather()
@@ -162,7 +171,8 @@ func complete(b *testing.B, c client.Client) {
 }
 
 // BenchmarkMany takes the time for 1,000 disruptions of a target each, from their creation until all are injected, and
-// from their deletion until none is left. Targets and chaos pods are on simulated nodes: only the controllers work.
+// from their deletion until none is left. Targets and chaos pods are on simulated nodes: only the controllers work. What
+// each costs should be the same for few and many. The memory is that of this process, with the benchmark's own caches.
 func BenchmarkMany(b *testing.B) {
 	for _, many := range []int{100, 1000} {
 		b.Run(fmt.Sprint(many), func(b *testing.B) { benchmarkMany(b, many) })
@@ -212,6 +222,8 @@ func benchmarkMany(b *testing.B, many int) {
 	}
 	reads, writes, before := count.reads.Load(), count.writes.Load(), reconciles(b)
 	var begin, end time.Duration
+	var memory int64
+	empty := heap()
 	for i := 0; b.Loop(); i++ {
 		began := time.Now()
 		var disruptions []*chaos.Disruption
@@ -221,6 +233,9 @@ func benchmarkMany(b *testing.B, many int) {
 		}
 		until(disruptions, false)
 		begin += time.Since(began)
+		b.StopTimer()
+		memory += heap() - empty
+		b.StartTimer()
 		began = time.Now()
 		for _, d := range disruptions {
 			if err := f.Delete(b.Context(), d); err != nil {
@@ -237,5 +252,6 @@ func benchmarkMany(b *testing.B, many int) {
 	b.ReportMetric((reconciles(b)-before)/n/float64(many), "reconciles/disruption")
 	b.ReportMetric(float64(count.reads.Load()-reads)/n/float64(many), "reads/disruption")
 	b.ReportMetric(float64(count.writes.Load()-writes)/n/float64(many), "writes/disruption")
+	b.ReportMetric(float64(memory)/n/float64(many)/1024, "KB/disruption")
 	b.ReportMetric(0, "ns/op")
 }

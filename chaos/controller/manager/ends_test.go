@@ -19,6 +19,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
@@ -406,4 +407,58 @@ func TestChaosPodGone(t *testing.T) {
 		return err
 	})
 	f.gone(d)
+}
+
+// TestPaused: a person pauses a disruption, and lets it go on. One that is paused ends at its time all the same.
+func TestPaused(t *testing.T) {
+	o := options()
+	o.KeepFor = time.Minute
+	start(t, account.Config(t), o)
+	f := newFixture(t)
+	f.processes(1)
+	pause := func(d *chaos.Disruption, value string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, chaos.AnnotationPaused, value)
+		if err := f.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := func(name string, change func(*chaos.DisruptionSpec)) *chaos.Disruption {
+		t.Helper()
+		d := f.disruption(name, hangs(change))
+		d.Annotations = map[string]string{chaos.AnnotationPaused: "true"}
+		if err := f.Create(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	paused := begin("paused", nil)
+	const message = "paused by the annotation chaos.trommel.dev/paused"
+	f.await(paused, "paused from its beginning", func(d *chaos.Disruption) bool {
+		return d.Status.Phase == chaos.NotInjected && d.Status.Message == message && d.Status.Schedule.Paused &&
+			len(d.Status.Injections) == 1 && d.Status.Injections[0].State == chaos.InjectionPending
+	})
+	pause(paused, "")
+	f.phase(paused, chaos.Injected)
+	ends := paused.Status.EndsAt
+	pause(paused, "true")
+	f.phase(paused, chaos.PausedInjected)
+	faults, err := shared.Processes().Faults(t.Context())
+	if err != nil || slices.ContainsFunc(faults, func(fault cluster.Fault) bool {
+		return strings.HasPrefix(fault.ID, string(paused.UID))
+	}) {
+		t.Errorf("faults while it is paused: %+v (%v)", faults, err)
+	}
+	if paused.Status.Message != message {
+		t.Errorf("message %q", paused.Status.Message)
+	}
+	pause(paused, "false")
+	f.phase(paused, chaos.Injected)
+	if !paused.Status.EndsAt.Equal(ends) {
+		t.Errorf("it was to end at %v, and does at %v", ends, paused.Status.EndsAt)
+	}
+	f.end(paused)
+	over := begin("over", func(s *chaos.DisruptionSpec) { s.Duration = duration(2 * time.Second) })
+	f.phase(over, chaos.PreviouslyNotInjected)
+	f.end(over)
 }

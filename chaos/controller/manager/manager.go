@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller/finalizer"
 	"github.com/trommel-dev/trommel/chaos/controller/injections"
 	"github.com/trommel-dev/trommel/chaos/controller/lifetime"
+	"github.com/trommel-dev/trommel/chaos/controller/notify"
 	"github.com/trommel-dev/trommel/chaos/controller/spechash"
 	"github.com/trommel-dev/trommel/chaos/controller/targets"
 	"github.com/trommel-dev/trommel/internal/controllers"
@@ -28,6 +29,7 @@ import (
 type Options struct {
 	controller.Config
 	controllers.Options
+	Notify notify.Config
 	Logger logr.Logger
 }
 
@@ -45,16 +47,23 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 	return controllers.New(to, o.Options, ctrl.Options{
 		Logger: o.Logger, Controller: config.Controller{MaxConcurrentReconciles: 4},
 		LeaderElectionID: "disruptions.chaos.trommel.dev", LeaderElectionNamespace: o.Namespace,
-	}, chaos.AddToScheme, func(mgr ctrl.Manager) error { return add(mgr, o.Config) })
+	}, chaos.AddToScheme, func(mgr ctrl.Manager) error { return add(mgr, o) })
 }
 
-func add(mgr ctrl.Manager, c controller.Config) error {
-	if err := controllers.RegisterMetrics(measures{mgr.GetCache()}); err != nil {
+func add(mgr ctrl.Manager, o Options) error {
+	notifier, err := notify.New(o.Notify, o.Logger)
+	if err == nil {
+		err = mgr.Add(notifier)
+	}
+	if err != nil {
+		return fmt.Errorf("notify: %w", err)
+	}
+	if err := controllers.RegisterMetrics(measures{mgr.GetCache()}, notifier.Metrics()); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	env := &controller.Env{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("disruptions"),
-		Clock: clock.RealClock{}, Config: c,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(),
+		Events: notifier.Recorder(mgr.GetEventRecorder("disruptions")), Clock: clock.RealClock{}, Config: o.Config,
 	}
 	// A cache that has not started adds an index at once.
 	if err := controller.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {

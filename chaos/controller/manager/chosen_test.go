@@ -1,0 +1,153 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
+)
+
+// TestWhoIsDisrupted: what matches the selectors and the filter, and of that the percentage, rounded up. Each target has
+// an event at its beginning and at its end; nothing else has.
+func TestWhoIsDisrupted(t *testing.T) {
+	start(t, account.Config(t), options())
+	f := newFixture(t)
+	annotated := map[string]map[string]string{
+		"a": {"team": "red"}, "b": {"team": "red", "other": "x"}, "c": {"team": "red"},
+		"blue": {"team": "blue"}, "none": nil, "ignored": {"team": "red", controller.AnnotationIgnore: "true"},
+		"excluded": {"team": "red"},
+	}
+	pods := map[string]*corev1.Pod{}
+	for name, annotations := range annotated {
+		app := "x"
+		if name == "excluded" {
+			app = "y"
+		}
+		p := f.labelled(name, shared.Processes().NodeName(), app)
+		patch := client.MergeFrom(p.DeepCopy())
+		p.Annotations = annotations
+		if err := f.Patch(t.Context(), p, patch); err != nil {
+			t.Fatal(err)
+		}
+		pods[name] = p
+		f.running(p)
+	}
+	d := f.disrupt("some", hangs(func(s *chaos.DisruptionSpec) {
+		half := intstr.FromString("34%") // of three: 1.02
+		s.Count, s.Selector = &half, nil
+		s.Filter = &chaos.Filter{Annotations: map[string]string{"team": "red"}}
+		s.AdvancedSelector = []chaos.LabelRequirement{
+			{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"x", "y"}},
+			{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"y"}},
+			{Key: "missing", Operator: metav1.LabelSelectorOpDoesNotExist},
+		}
+	}))
+	f.phase(d, chaos.Injected)
+	if c := d.Status.Counts; c.Matching != 3 || c.Desired != 2 || c.Selected != 2 || c.Injected != 2 {
+		t.Errorf("%+v", c)
+	}
+	var chosen []string
+	for _, target := range d.Status.Targets {
+		chosen = append(chosen, target.Name)
+		if !slices.Contains([]string{"a", "b", "c"}, target.Name) {
+			t.Errorf("%s is a target", target.Name)
+		}
+		e := f.event(pods[target.Name], "Disrupted")
+		if e.Type != corev1.EventTypeWarning || e.Related == nil || e.Related.UID != d.UID ||
+			e.Note != fmt.Sprintf("apiFault of disruption %s/some", f.namespace) {
+			t.Errorf("%+v", e)
+		}
+	}
+	f.end(d)
+	for _, name := range chosen {
+		if e := f.event(pods[name], "NoLongerDisrupted"); e.Type != corev1.EventTypeNormal {
+			t.Errorf("%+v", e)
+		}
+	}
+	var list eventsv1.EventList
+	if err := f.List(t.Context(), &list, client.InNamespace(f.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if (e.Reason == "Disrupted" || e.Reason == "NoLongerDisrupted") && !slices.Contains(chosen, e.Regarding.Name) {
+			t.Errorf("event %s of %s", e.Reason, e.Regarding.Name)
+		}
+	}
+}
+
+// TestTriggers: targets are chosen, and the duration begins, at the time that the trigger says.
+func TestTriggers(t *testing.T) {
+	start(t, account.Config(t), options())
+	f := newFixture(t)
+	f.processes(1)
+	f.running(f.labelled("other", shared.Processes().NodeName(), "other"))
+	const wait = 4 * time.Second
+	offset := f.disrupt("offset", hangs(func(s *chaos.DisruptionSpec) {
+		s.Triggers = &chaos.Triggers{Inject: chaos.Trigger{Offset: duration(wait)}}
+	}))
+	at := metav1.NewTime(time.Now().Add(wait).Truncate(time.Second))
+	notBefore := f.disrupt("not-before", hangs(func(s *chaos.DisruptionSpec) {
+		s.Selector = map[string]string{"app": "other"}
+		s.Triggers = &chaos.Triggers{Inject: chaos.Trigger{NotBefore: &at}}
+	}))
+	for d, begins := range map[*chaos.Disruption]time.Time{
+		offset: offset.CreationTimestamp.Add(wait), notBefore: at.Time,
+	} {
+		early := false
+		clustertest.Eventually(t, func(ctx context.Context) error {
+			asked := time.Now()
+			if err := f.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
+				return err
+			}
+			early = early || asked.Before(begins) && len(d.Status.Targets) > 0
+			if d.Status.Phase != chaos.Injected {
+				return fmt.Errorf("%s: %+v", d.Name, d.Status)
+			}
+			return nil
+		})
+		if started := d.Status.Schedule.StartedAt; early || started.Time.Before(begins) {
+			t.Errorf("%s was to begin at %v, and did at %v (%t)", d.Name, begins, started, early)
+		}
+		f.end(d)
+	}
+}
+
+// TestSpecChanged: a spec that is not the one that was accepted, whoever has changed it, ends the disruption.
+func TestSpecChanged(t *testing.T) {
+	o := options()
+	o.KeepFor = time.Minute
+	start(t, account.Config(t), o)
+	f := newFixture(t)
+	f.processes(1)
+	d := f.disrupt("changed", hangs(nil))
+	f.phase(d, chaos.Injected)
+	// The API server refuses the change itself; to the controllers this is the same.
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"specHash":"another"}}`))
+	if err := f.Status().Patch(t.Context(), d, patch); err != nil {
+		t.Fatal(err)
+	}
+	f.phase(d, chaos.PreviouslyInjected)
+	if e := f.event(d, "SpecChanged"); e.Type != corev1.EventTypeWarning {
+		t.Errorf("%+v", e)
+	}
+	if c := controller.Condition(&d.Status, chaos.ConditionSpecUnchanged); c.Status != metav1.ConditionFalse ||
+		d.Status.Message != c.Message || d.Status.Schedule.Active || !d.Status.Schedule.Over {
+		t.Errorf("%+v", d.Status)
+	}
+	if pods, err := podsOf(t.Context(), f, d); err != nil || len(pods) > 0 {
+		t.Errorf("%d chaos pods (%v)", len(pods), err)
+	}
+	f.end(d)
+}
