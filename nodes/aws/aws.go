@@ -34,6 +34,9 @@ const Name = "aws"
 type Provider struct {
 	groups    *autoscaling.Client
 	instances *ec2.Client
+	// Tag is the key of a tag that an instance has, with the name of its group, from before it is taken out of it until
+	// it is in it again; empty: none. So it can be found without the cluster.
+	Tag string
 }
 
 var _ provider.Provider = (*Provider)(nil)
@@ -43,7 +46,7 @@ func New(c aws.Config) *Provider {
 	c = c.Copy()
 	// Who calls decides whether and when to repeat a call.
 	c.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
-	return &Provider{autoscaling.NewFromConfig(c), ec2.NewFromConfig(c)}
+	return &Provider{groups: autoscaling.NewFromConfig(c), instances: ec2.NewFromConfig(c)}
 }
 
 // Name implements provider.Provider.
@@ -381,6 +384,15 @@ func (p *Provider) detach(ctx context.Context, call, group, providerID string, s
 		_, err := p.describe(ctx, call, group)
 		return err
 	}
+	if p.Tag != "" {
+		_, err := p.instances.CreateTags(ctx, &ec2.CreateTagsInput{
+			Resources: []string{id}, Tags: []ec2types.Tag{{Key: &p.Tag, Value: &group}},
+		})
+		// What does not exist is no error below.
+		if err := failed(call, providerID, err); err != nil && !errors.Is(err, provider.ErrNotFound) {
+			return err
+		}
+	}
 	_, err := p.groups.DetachInstances(ctx, &autoscaling.DetachInstancesInput{
 		AutoScalingGroupName: &group, InstanceIds: []string{id}, ShouldDecrementDesiredCapacity: &smaller,
 	})
@@ -408,6 +420,16 @@ func (p *Provider) detach(ctx context.Context, call, group, providerID string, s
 
 // Attach implements provider.Provider.
 func (p *Provider) Attach(ctx context.Context, group, providerID string) error {
+	if err := p.attach(ctx, group, providerID); err != nil || p.Tag == "" {
+		return err
+	}
+	_, err := p.instances.DeleteTags(ctx, &ec2.DeleteTagsInput{
+		Resources: []string{instanceID(providerID)}, Tags: []ec2types.Tag{{Key: &p.Tag}},
+	})
+	return failed("Attach", providerID, err)
+}
+
+func (p *Provider) attach(ctx context.Context, group, providerID string) error {
 	const call = "Attach"
 	id := instanceID(providerID)
 	if id == "" {

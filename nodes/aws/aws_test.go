@@ -264,3 +264,51 @@ func TestRemoveFromGroupOfMinimalSize(t *testing.T) {
 		t.Errorf("the group is %+v, %v", g, err)
 	}
 }
+
+// An instance has the tag from before it is taken out of its group until it is in it again.
+func TestTag(t *testing.T) {
+	for _, remove := range []bool{false, true} {
+		c, p, g := settled(t, &asg{desired: 1, max: 3, version: "$Default"})
+		p.Tag = "nodes.trommel.dev/detached-from"
+		id := g.Instances[0].ProviderID
+		tag := func() string {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.find(instanceID(id)).tag
+		}
+		takeOut := p.Detach
+		if remove {
+			takeOut = p.Remove
+		}
+		c.mu.Lock()
+		c.refuse["CreateTags"] = refusal{403, "UnauthorizedOperation", "not authorized", ""}
+		c.mu.Unlock()
+		if err := takeOut(t.Context(), "workers", id); err == nil || tag() != "" {
+			t.Errorf("without the right to tag: %v, %q", err, tag())
+		}
+		if i, err := p.Instances(t.Context(), id); err != nil || i[0].State != provider.InService {
+			t.Errorf("it was taken out without a tag: %+v, %v", i, err)
+		}
+		err := takeOut(t.Context(), "workers", id)
+		if err != nil || tag() != "nodes.trommel.dev/detached-from=workers" {
+			t.Errorf("taken out: %v, %q", err, tag())
+		}
+		for range 2 * steps { // until it is out
+			if _, err := p.Group(t.Context(), "workers"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.mu.Lock()
+		c.refuse["DeleteTags"] = refusal{503, "RequestLimitExceeded", "Request limit exceeded.", ""}
+		c.mu.Unlock()
+		if err := p.Attach(t.Context(), "workers", id); !errors.Is(err, provider.ErrThrottled) || tag() == "" {
+			t.Errorf("attached, and the tag stays: %v, %q", err, tag())
+		}
+		if err := p.Attach(t.Context(), "workers", id); err != nil || tag() != "" {
+			t.Errorf("attached again: %v, %q", err, tag())
+		}
+		if err := takeOut(t.Context(), "workers", "aws:///eu-central-1a/i-0123456789abcdef0"); err != nil {
+			t.Errorf("what does not exist: %v", err)
+		}
+	}
+}

@@ -47,6 +47,7 @@ type machine struct {
 	state         string // of EC2
 	version       int    // of the launch template; 0: unknown
 	configuration string
+	tag           string
 	steps         int // requests until it moves on
 }
 
@@ -216,6 +217,17 @@ func (c *cloud) do(action string, form url.Values) (any, *refusal) {
 		}{"lt-1", 5, c.latest}, nil
 	case "DetachInstances", "AttachInstances":
 		return struct{}{}, c.move(action, form)
+	case "CreateTags", "DeleteTags":
+		m := c.find(form.Get("ResourceId.1"))
+		if m == nil {
+			return nil, &refusal{http.StatusBadRequest, "InvalidInstanceID.NotFound", "there is no such instance", ""}
+		}
+		if action == "CreateTags" {
+			m.tag = form.Get("Tag.1.Key") + "=" + form.Get("Tag.1.Value")
+		} else if strings.HasPrefix(m.tag, form.Get("Tag.1.Key")+"=") && !form.Has("Tag.1.Value") {
+			m.tag = ""
+		}
+		return struct{}{}, nil
 	case "TerminateInstances":
 		m := c.find(form.Get("InstanceId.1"))
 		if m == nil {

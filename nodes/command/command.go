@@ -38,6 +38,7 @@ func New(providers map[string]Provider) *cobra.Command {
 	var o manager.Options
 	var name string
 	var namespaces []string
+	var passed notifications
 	limits := calls.Options{Registerer: metrics.Registry}
 	cmd := controllers.Command(&cobra.Command{
 		Use:   "trommel-nodes",
@@ -52,6 +53,9 @@ func New(providers map[string]Provider) *cobra.Command {
 		},
 	}, &o.Options, func(to *rest.Config, log logr.Logger) (_ ctrl.Manager, err error) {
 		if o.Namespaces, err = served(namespaces, ownNamespace); err != nil {
+			return nil, err
+		}
+		if o.Notify, err = passed.options(); err != nil {
 			return nil, err
 		}
 		o.Logger, o.Add = log, providers[name].Add
@@ -73,6 +77,8 @@ func New(providers map[string]Provider) *cobra.Command {
 		"namespaces whose requests are carried out; *: all (default: the pod's)")
 	f.StringSliceVar(&o.CheckEndpoints, "check-endpoints", nil,
 		"URLs that checks may ask, with all below them, beside the nodes and pods; *: all (default: none)")
+	f.BoolVar(&o.Observe, "observe", false, "watch the groups of NodeGroups for instances that are out of date")
+	passed.register(f)
 	f.StringVar(&o.Namespace, "lease-namespace", "", "namespace of the lease (default: the pod's)")
 	l, d := &o.Limits, o.Limits.WithDefaults()
 	f.DurationVar(&l.Equilibrium, "equilibrium-timeout", d.Equilibrium,
@@ -88,6 +94,7 @@ func New(providers map[string]Provider) *cobra.Command {
 		"how long a Node without an instance must not have been Ready before it is deleted")
 	f.IntVar(&l.Share, "share", d.Share, "largest part of a group, in percent, that a request deletes or terminates "+
 		"because provider and Kubernetes do not agree; one node it always may")
+	f.DurationVar(&l.Observe, "observe-every", d.Observe, "time between two looks at the groups of NodeGroups")
 	f.DurationVar(&l.CheckTimeout, "check-timeout", d.CheckTimeout, "limit of one HTTP request of a check")
 	for _, name := range names {
 		if add := providers[name].Flags; add != nil {

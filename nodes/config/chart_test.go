@@ -11,7 +11,7 @@ import (
 
 // The chart and the kustomization install the same.
 func TestChartIsLikeKustomization(t *testing.T) {
-	charttest.Compare(t, "../../install/chart/charts/trommel-nodes", "trommel-nodes", 20)
+	charttest.Compare(t, "../../install/chart/charts/trommel-nodes", "trommel-nodes", 23)
 }
 
 // Its values reach the controllers and the admission policy; another provider has no rights that only simulated groups
@@ -21,6 +21,7 @@ func TestChartValues(t *testing.T) {
 		Helm: "../../install/chart/charts/trommel-nodes", Release: "x", Namespace: "elsewhere",
 		Values: map[string]any{
 			"namespaces": []any{"ops", "platform"},
+			"notify":     map[string]any{"secret": "hook", "reasons": []any{"Failed", "Outdated"}},
 			"provider":   "aws", "image": "registry.example/nodes:v1", "args": []any{"--cycling-timeout=1h"},
 			"serviceAccountAnnotations": map[string]any{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/nodes"},
 			"limits": map[string]any{
@@ -35,13 +36,20 @@ func TestChartValues(t *testing.T) {
 	}
 	text := fmt.Sprint(deployment.Object)
 	for _, want := range []string{"--provider=aws", "--cycling-timeout=1h", "registry.example/nodes:v1",
-		"--namespaces=ops,platform", "--check-endpoints=https://checks.example/"} {
+		"--namespaces=ops,platform", "--check-endpoints=https://checks.example/",
+		"--observe", "--notify-url-file=/etc/trommel-notify/url", "--notify-reasons=Failed,Outdated",
+		"secretName:hook"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
 		}
 	}
 	if strings.Contains(text, "--simulate") || got["ClusterRole /trommel-simulated-nodes"] != nil {
 		t.Error("there is something of simulated groups")
+	}
+	for _, namespace := range []string{"ops", "platform"} {
+		if got["RoleBinding "+namespace+"/trommel-node-observer"] == nil {
+			t.Errorf("requests cannot be made in %s", namespace)
+		}
 	}
 	role := got["ServiceAccount elsewhere/node-cycling-controllers"].GetAnnotations()["eks.amazonaws.com/role-arn"]
 	if role != "arn:aws:iam::1:role/nodes" {

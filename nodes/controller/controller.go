@@ -80,6 +80,8 @@ type Limits struct {
 	// Share is the largest part of a group, in percent, that one request deletes or terminates because provider and
 	// Kubernetes do not agree; one Node or instance it always may. Default: 10.
 	Share int
+	// Observe is the time between two looks at the groups of NodeGroups; default: 1 minute.
+	Observe time.Duration
 	// CheckTimeout limits one HTTP request of a check; default: 5 seconds.
 	CheckTimeout time.Duration
 }
@@ -89,7 +91,7 @@ func (l Limits) WithDefaults() Limits {
 	for field, value := range map[*time.Duration]time.Duration{
 		&l.Equilibrium: 5 * time.Minute, &l.ScaleUp: 20 * time.Minute, &l.Cycling: 3 * time.Hour,
 		&l.Termination: 20 * time.Minute, &l.Healing: 20 * time.Minute, &l.Poll: 5 * time.Second,
-		&l.OrphanAge: time.Minute, &l.CheckTimeout: 5 * time.Second,
+		&l.OrphanAge: time.Minute, &l.CheckTimeout: 5 * time.Second, &l.Observe: time.Minute,
 	} {
 		if *field == 0 {
 			*field = value
@@ -158,6 +160,22 @@ func (e *Env) Result(result ctrl.Result, err error) (ctrl.Result, error) {
 // Serves reports whether requests of the namespace are carried out.
 func (e *Env) Serves(namespace string) bool {
 	return len(e.Namespaces) == 0 || slices.Contains(e.Namespaces, namespace)
+}
+
+// GroupsOf lists the names of a request's groups, each once.
+func GroupsOf(s *nodes.CycleNodeRequestSpec) []string {
+	var names []string
+	for _, name := range append([]string{s.NodeGroupName}, s.NodeGroupsList...) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ShareGroup reports whether two requests have a group in common.
+func ShareGroup(a, b *nodes.CycleNodeRequestSpec) bool {
+	return slices.ContainsFunc(GroupsOf(a), func(g string) bool { return slices.Contains(GroupsOf(b), g) })
 }
 
 // Ended reports whether a request has ended.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,7 +56,7 @@ func (p *Provider) Group(ctx context.Context, name string) (*provider.Group, err
 		return nil, err
 	}
 	described := &provider.Group{
-		Name: g.Name, DesiredCapacity: int(g.Spec.DesiredCapacity), MinSize: int(g.Spec.MinSize),
+		Name: g.Name, DesiredCapacity: int(capacity(g)), MinSize: int(g.Spec.MinSize),
 		MaxSize: int(g.Spec.MaxSize),
 	}
 	for _, i := range instances(g) {
@@ -64,6 +65,17 @@ func (p *Provider) Group(ctx context.Context, name string) (*provider.Group, err
 		}
 	}
 	return described, nil
+}
+
+// capacity is the desired capacity that goes with the status: a call that has changed the one and not yet the other has
+// not taken effect.
+func capacity(g *nodes.SimulatedNodeGroup) int64 {
+	if (&group{SimulatedNodeGroup: g}).halfDone() != "" {
+		if before, err := strconv.ParseInt(g.Annotations[AnnotationBefore], 10, 64); err == nil {
+			return before
+		}
+	}
+	return g.Spec.DesiredCapacity
 }
 
 // instances returns all instances that a group has started.

@@ -47,6 +47,8 @@ const (
 	LabelVersion = "simulated.nodes.trommel.dev/version"
 	// AnnotationAttached of a group is the UID of the call that has changed its desired capacity last.
 	AnnotationAttached = "simulated.nodes.trommel.dev/attached"
+	// AnnotationBefore of a group is its desired capacity before that call.
+	AnnotationBefore = "simulated.nodes.trommel.dev/capacity-before"
 )
 
 const providerIDPrefix = "simulated:///"
@@ -369,6 +371,7 @@ func (c *cloud) call(ctx context.Context, g *group, listed *nodes.ProviderCall) 
 	if more != 0 {
 		// The spec is written first, marked with the call: after a crash in between it is not changed again.
 		status := g.Status.DeepCopy()
+		metav1.SetMetaDataAnnotation(&g.ObjectMeta, AnnotationBefore, strconv.FormatInt(g.Spec.DesiredCapacity, 10))
 		g.Spec.DesiredCapacity += more
 		metav1.SetMetaDataAnnotation(&g.ObjectMeta, AnnotationAttached, string(call.UID))
 		if err := c.Update(ctx, g.SimulatedNodeGroup); err != nil {

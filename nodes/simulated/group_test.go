@@ -90,7 +90,10 @@ func TestHalfDoneAttach(t *testing.T) {
 func TestHalfDoneRemove(t *testing.T) {
 	g := settled(t)
 	remove := callOf("1", nodes.CallRemove, "i-0002")
-	g.Spec.DesiredCapacity, g.Annotations = 1, map[string]string{AnnotationAttached: "1"}
+	g.Spec.DesiredCapacity, g.Annotations = 1, map[string]string{AnnotationAttached: "1", AnnotationBefore: "2"}
+	if n := capacity(g.SimulatedNodeGroup); n != 2 { // as long as it has two instances
+		t.Errorf("a group with a half-done removal tells a capacity of %d", n)
+	}
 	g.Spec.Faults = []nodes.SimulatedFault{{Name: "busy", Type: nodes.FaultThrottled}} // too late
 	if g.advance(); g.members() != 2 {
 		t.Errorf("a group with a half-done removal has terminated instances: %v", g.states())
@@ -98,6 +101,9 @@ func TestHalfDoneRemove(t *testing.T) {
 	answer, more := g.carryOut(remove)
 	if answer.Result != nodes.CallDone || !answer.Changed || more != 0 || g.halfDone() != "" {
 		t.Errorf("the answer is %+v (decrease again: %d)", answer, more)
+	}
+	if n := capacity(g.SimulatedNodeGroup); n != 1 {
+		t.Errorf("afterwards it tells a capacity of %d", n)
 	}
 	g.advance()
 	want := []string{"i-0001 InService", "i-0002 Running"}

@@ -12,7 +12,8 @@ var GroupVersion = schema.GroupVersion{Group: "nodes.trommel.dev", Version: "v1a
 // AddToScheme adds the types of the group to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &CycleNodeRequest{}, &CycleNodeRequestList{}, &CycleNodeStatus{},
-		&CycleNodeStatusList{}, &SimulatedNodeGroup{}, &SimulatedNodeGroupList{}, &ProviderCall{}, &ProviderCallList{})
+		&CycleNodeStatusList{}, &SimulatedNodeGroup{}, &SimulatedNodeGroupList{}, &ProviderCall{}, &ProviderCallList{},
+		&NodeGroup{}, &NodeGroupList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -60,7 +60,7 @@ func TestRequestDefinition(t *testing.T) {
 		"both":                      {tls(nodes.TLSConfig{Certificate: "C", Key: "K", RootCA: "R"}), ""},
 		"restore":                   {restore(func(*nodes.CycleNodeRequestSpec) {}), ""},
 		"restore, one at a time":    {restore(concurrently(1)), ""},
-		"restore, two at a time": {restore(concurrently(2)), "restore removes one node at a time"},
+		"restore, two at a time":    {restore(concurrently(2)), "restore removes one node at a time"},
 		"restore by force": {restore(func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.Force = true }),
 			"restore and cycleSettings.force exclude each other"},
 		"restore with emptyDir data": {restore(func(s *nodes.CycleNodeRequestSpec) {

@@ -7,9 +7,6 @@ import (
 	"strconv"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 )
@@ -98,9 +95,7 @@ func TestRestoreKilledAtEveryWrite(t *testing.T) {
 		f := newFixture(t, 3, nil)
 		f.size = 2
 		names := f.nodeNames()
-		f.changeNode(names[2], func(n *corev1.Node) {
-			metav1.SetMetaDataAnnotation(&n.ObjectMeta, controller.AnnotationSurplus, "2/"+f.namespace)
-		})
+		f.surplusAbove(names[2], 2)
 		f.pod("moves", names[2], nil)
 		f.pod("stays", names[0], nil)
 		return f
@@ -120,7 +115,6 @@ func TestRestoreKilledAtEveryWrite(t *testing.T) {
 			}
 		}
 	}
-	restore := func(s *nodes.CycleNodeRequestSpec) { s.Restore = true }
 	f := enlarged(t)
 	p := f.start(limits(), false, nil)
 	q := f.request("whole", restore)

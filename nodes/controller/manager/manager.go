@@ -17,9 +17,11 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/controllers"
+	"github.com/trommel-dev/trommel/internal/notify"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/controller/checks"
+	"github.com/trommel-dev/trommel/nodes/controller/observe"
 	"github.com/trommel-dev/trommel/nodes/controller/request"
 	"github.com/trommel-dev/trommel/nodes/controller/status"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -36,6 +38,10 @@ type Options struct {
 	// CheckEndpoints are URLs that checks may ask, with all below them, beside nodes and pods; "*": all. The
 	// controllers ask them, with what they can reach.
 	CheckEndpoints []string
+	// Observe adds the controller of NodeGroups.
+	Observe bool
+	// Notify passes events on; nil: it does not.
+	Notify *notify.Options
 	// Namespace of the lease; needed only for LeaderElection outside of a cluster.
 	Namespace string
 	controllers.Options
@@ -61,6 +67,7 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			// Pods only wake the controllers; those of a whole cluster would need much memory.
 			&corev1.Pod{}: {Transform: onlyPlace}, &nodes.CycleNodeRequest{}: cycles, &nodes.CycleNodeStatus{}: cycles,
+			&nodes.NodeGroup{}: cycles,
 		}},
 	}, nodes.AddToScheme, o.add)
 }
@@ -77,13 +84,30 @@ func (o *Options) add(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
+	recorder := mgr.GetEventRecorder("node-cycling")
+	if o.Notify != nil {
+		passed := *o.Notify
+		passed.Scheme, passed.Logger = mgr.GetScheme(), o.Logger.WithName("notify")
+		wrapped, err := notify.Wrap(recorder, passed)
+		if err != nil {
+			return err
+		}
+		if err := mgr.Add(wrapped); err != nil {
+			return err
+		}
+		recorder = wrapped
+	}
 	env := &controller.Env{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Provider: p, Events: mgr.GetEventRecorder("node-cycling"),
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Provider: p, Events: recorder,
 		Clock: kube.Clock(o.Clock), NewQueue: kube.Queue(kube.Clock(o.Clock)), Limits: o.Limits.WithDefaults(),
 		Getenv: os.Getenv, Namespaces: o.Namespaces, CheckEndpoints: o.CheckEndpoints,
 		PhaseEnded: m.phaseEnded, NodesCycled: m.nodesCycled,
 	}
-	for _, add := range []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add} {
+	adds := []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add}
+	if o.Observe {
+		adds = append(adds, observe.Add)
+	}
+	for _, add := range adds {
 		if err := add(mgr, env); err != nil {
 			return err
 		}

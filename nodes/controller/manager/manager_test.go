@@ -31,6 +31,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/controllers"
+	"github.com/trommel-dev/trommel/internal/notify"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
@@ -67,7 +68,7 @@ func install() {
 	admin := must(shared.RESTConfig(""))
 	c := must(objects.New(admin))
 	files := must(filepath.Glob("../../config/crd/*.trommel.dev_*.yaml"))
-	for _, name := range []string{"namespace", "controllers", "simulated"} {
+	for _, name := range []string{"namespace", "controllers", "observer", "simulated"} {
 		files = append(files, "../../config/rbac/"+name+".yaml")
 	}
 	files = append(files, "../../config/admission/policy.yaml")
@@ -201,8 +202,8 @@ func (f *fixture) start(l controller.Limits, after bool, when func(int, *http.Re
 	mgr, err := New(to, Options{
 		Namespaces: []string{f.namespace}, Limits: l, Logger: logr.Discard(),
 		Options: controllers.Options{LeaderElection: f.elects}, Namespace: "trommel-nodes",
-		CheckEndpoints: f.endpoints,
-		Provider:       func(mgr ctrl.Manager) (provider.Provider, error) { return newProvider(mgr.GetConfig()) },
+		CheckEndpoints: f.endpoints, Observe: f.observes, Notify: f.notify,
+		Provider: func(mgr ctrl.Manager) (provider.Provider, error) { return newProvider(mgr.GetConfig()) },
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -234,6 +235,8 @@ type fixture struct {
 	seen      *seen
 	elects    bool // the managers elect a leader
 	endpoints []string
+	observes  bool
+	notify    *notify.Options
 	// What the requests so far could touch, and how many nodes at a time.
 	selected    map[string]bool
 	concurrency int

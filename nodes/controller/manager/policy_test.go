@@ -204,6 +204,16 @@ func TestStatusPolicy(t *testing.T) {
 			}
 		}
 	})
+	g := policyGroup(func(g *nodes.NodeGroup) { g.Name = "status-policy" })
+	if err := admin.Create(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := admin.Delete(context.Background(), g); err != nil {
+			t.Error(err)
+		}
+	})
+	g.Status.Message = "x"
 	q.Status = nodes.CycleNodeRequestStatus{Phase: nodes.RequestHealing, NodesToTerminate: []nodes.CycleNodeRequestNode{
 		{NodeRef: ref, State: nodes.NodeAttaching},
 	}}
@@ -223,6 +233,10 @@ func TestStatusPolicy(t *testing.T) {
 		}},
 	}
 	inForce(t, func(context.Context) error {
+		// The controllers have no right to it here.
+		if err := answered(admin.Status().Update(t.Context(), g.DeepCopy(), client.DryRunAll), refused); err != nil {
+			return fmt.Errorf("the status of a NodeGroup: %w", err)
+		}
 		for _, row := range rows {
 			for who, c := range map[string]client.Client{
 				"the administrator": admin, "another account": as("system:serviceaccount:default:x", "system:masters"),
@@ -367,6 +381,14 @@ func TestTokenPolicy(t *testing.T) {
 				DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}},
 			})
 		}, ""},
+		{"a request is made", func() error {
+			return controllers.Create(t.Context(), policyRequest(func(q *nodes.CycleNodeRequest) {
+				q.Namespace = "trommel-nodes"
+			}), client.DryRunAll)
+		}, ""},
+		{"a request is made elsewhere", func() error {
+			return controllers.Create(t.Context(), policyRequest(nil), client.DryRunAll)
+		}, "cannot create resource"},
 		{"secrets are read", func() error { return controllers.List(t.Context(), &corev1.SecretList{}) },
 			"cannot list resource"},
 	}

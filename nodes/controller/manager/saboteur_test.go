@@ -364,7 +364,7 @@ func (s *saboteur) pod() string {
 	name := fmt.Sprintf("pod-%d", s.pods)
 	p := s.podOn(name, *node)
 	if s.rand.IntN(3) == 0 {
-		p.Finalizers = []string{"nodes.trommel.dev/test"} // draining it never ends
+		held(p) // draining it never ends
 	}
 	s.ignore(s.Create(s.t.Context(), p))
 	return fmt.Sprintf("puts pod %s on node %s, finalizers %v", name, *node, p.Finalizers)

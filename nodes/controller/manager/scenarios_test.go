@@ -196,6 +196,34 @@ func short(change func(*controller.Limits)) controller.Limits {
 // drainable is a pod on the first node, so that its draining takes a moment that can be interrupted.
 func (f *fixture) drainable() { f.pod("drainable", f.nodeNames()[0], nil) }
 
+// held keeps a pod from ending; see finish.
+func held(p *corev1.Pod) { p.Finalizers = []string{"nodes.trommel.dev/test"} }
+
+// neverEvict makes a PodDisruptionBudget that allows none of the app's pods to be evicted.
+func (f *fixture) neverEvict(app string) {
+	f.t.Helper()
+	one := intstr.FromInt32(1)
+	if err := f.Create(f.t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "never"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		},
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func restore(s *nodes.CycleNodeRequestSpec) { s.Restore = true }
+
+// surplusAbove says on a node that it was started for a request which failed, in a group that was smaller before.
+func (f *fixture) surplusAbove(node string, capacity int) {
+	f.t.Helper()
+	f.changeNode(node, func(n *corev1.Node) {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, controller.AnnotationSurplus,
+			fmt.Sprintf("%d/%s", capacity, f.namespace))
+	})
+}
+
 func wait(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.Method = nodes.MethodWait }
 
 func some(names ...string) func(*nodes.CycleNodeRequestSpec) {
@@ -287,7 +315,7 @@ var scenarios = []struct {
 				APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "00000000-0000-0000-0000-000000000000",
 				Controller: &yes,
 			}}
-			p.Finalizers = []string{"nodes.trommel.dev/test"}
+			held(p)
 		})
 		f.start(limits(), false, nil)
 		q := f.request("wait", func(s *nodes.CycleNodeRequestSpec) {
@@ -313,7 +341,8 @@ var scenarios = []struct {
 	{"labels are removed before pods are drained", func(t *testing.T) {
 		f := newFixture(t, 1, nil)
 		f.pod("served", f.nodeNames()[0], func(p *corev1.Pod) {
-			p.Labels["service"], p.Finalizers = "x", []string{"nodes.trommel.dev/test"}
+			p.Labels["service"] = "x"
+			held(p)
 		})
 		f.start(limits(), false, nil)
 		q := f.request("labels", func(s *nodes.CycleNodeRequestSpec) {
@@ -329,7 +358,7 @@ var scenarios = []struct {
 	}},
 	{"a pod that never ends", func(t *testing.T) {
 		f := newFixture(t, 2, nil)
-		f.pod("stuck", f.nodeNames()[0], func(p *corev1.Pod) { p.Finalizers = []string{"nodes.trommel.dev/test"} })
+		f.pod("stuck", f.nodeNames()[0], held)
 		f.start(limits(), false, nil)
 		q := f.request("stuck", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "2s" })
 		f.ends(q, nodes.RequestFailed)
@@ -402,15 +431,7 @@ var scenarios = []struct {
 	{"a PodDisruptionBudget that never allows", func(t *testing.T) {
 		f := newFixture(t, 1, nil)
 		f.pod("guarded", f.nodeNames()[0], nil)
-		one := intstr.FromInt32(1)
-		if err := f.Create(t.Context(), &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "never"},
-			Spec: policyv1.PodDisruptionBudgetSpec{
-				MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
-			},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		f.neverEvict("x")
 		f.start(limits(), false, nil)
 		q := f.request("guarded", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "5s" })
 		const named = "The disruption budget never needs"
@@ -447,24 +468,17 @@ var scenarios = []struct {
 		}
 		f.pod("first", old[0], func(p *corev1.Pod) {
 			large(p)
-			p.Labels["app"], p.Finalizers = "guarded", []string{"nodes.trommel.dev/test"}
+			held(p)
+			p.Labels["app"] = "guarded"
 		})
 		second := f.pod("second", old[1], large)
 		f.start(limits(), false, nil)
-		restore := func(s *nodes.CycleNodeRequestSpec) { s.Restore = true }
 		q := f.request("nothing", restore)
 		f.ends(q, nodes.RequestSuccessful)
 		if !strings.Contains(q.Status.Message, "nothing to remove") || len(f.nodeNames()) != 2 {
 			t.Errorf("%+v, %v", q.Status, f.nodeNames())
 		}
-		one := intstr.FromInt32(1)
-		if err := f.Create(t.Context(), &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "never"},
-			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one,
-				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}}},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		f.neverEvict("guarded")
 		q = f.request("fails", func(s *nodes.CycleNodeRequestSpec) {
 			s.CycleSettings.CyclingTimeout, s.NodeNames = "2s", old[:1]
 		})
@@ -503,7 +517,7 @@ var scenarios = []struct {
 		// Its record goes with it, but the marks stay.
 		f := newFixture(t, 1, nil)
 		old := f.nodeNames()
-		f.pod("slow", old[0], func(p *corev1.Pod) { p.Finalizers = []string{"nodes.trommel.dev/test"} })
+		f.pod("slow", old[0], held)
 		f.start(limits(), false, nil)
 		q := f.request("deleted", nil)
 		s := f.child(q, "waits until these pods end")
@@ -514,7 +528,7 @@ var scenarios = []struct {
 		if n := len(f.nodeNames()); n != 2 {
 			t.Fatalf("%d nodes", n)
 		}
-		q = f.request("restores", func(s *nodes.CycleNodeRequestSpec) { s.Restore = true })
+		q = f.request("restores", restore)
 		f.ends(q, nodes.RequestSuccessful)
 		if got := f.nodeNames(); !slices.Equal(got, old) {
 			t.Errorf("%v, want %v", got, old)
@@ -524,12 +538,10 @@ var scenarios = []struct {
 	{"a request with restore is deleted", func(t *testing.T) {
 		f := newFixture(t, 2, nil)
 		names := f.nodeNames()
-		f.changeNode(names[1], func(n *corev1.Node) {
-			metav1.SetMetaDataAnnotation(&n.ObjectMeta, controller.AnnotationSurplus, "1/"+f.namespace)
-		})
-		f.pod("slow", names[1], func(p *corev1.Pod) { p.Finalizers = []string{"nodes.trommel.dev/test"} })
+		f.surplusAbove(names[1], 1)
+		f.pod("slow", names[1], held)
 		f.start(limits(), false, nil)
-		q := f.request("restores", func(s *nodes.CycleNodeRequestSpec) { s.Restore = true })
+		q := f.request("restores", restore)
 		f.child(q, "waits until these pods end")
 		if g, _, _ := f.now(); g.Spec.DesiredCapacity != 1 {
 			t.Errorf("%+v", g.Spec)
@@ -545,7 +557,7 @@ var scenarios = []struct {
 	{"instances end while nodes are cycled", func(t *testing.T) {
 		// Two are cycled; one is done, the other is not; the one that is left is ended by someone else.
 		f := newFixture(t, 3, nil)
-		f.pod("slow", f.nodeNames()[0], func(p *corev1.Pod) { p.Finalizers = []string{"nodes.trommel.dev/test"} })
+		f.pod("slow", f.nodeNames()[0], held)
 		q := f.stopped(limits(), ofRequest, string(nodes.RequestWaitingTermination), func() *nodes.CycleNodeRequest {
 			return f.request("ends", concurrently(2))
 		})

@@ -192,7 +192,7 @@ func (r *Reconciler) attachAgain(ctx context.Context, q *nodes.CycleNodeRequest,
 	case group == "":
 		return fmt.Sprintf("node %s is selected, but its instance is in none of the groups, and no request has "+
 			"detached it: either the selector selects too much, or it must be attached by hand", node.Name), nil
-	case !slices.Contains(groupsOf(q), group):
+	case !slices.Contains(controller.GroupsOf(&q.Spec), group):
 		return fmt.Sprintf("node %s was detached from %s, which is none of the groups", node.Name, group), nil
 	}
 	err := r.Env.Provider.Attach(ctx, group, node.Spec.ProviderID)

@@ -184,8 +184,8 @@ func (r *Reconciler) detach(
 		called = true
 		takeOut := r.Env.Provider.Detach
 		if q.Spec.Restore {
-			if err := r.stillSurplus(ctx, q, v, &n); err != nil {
-				return "", err
+			if wait, err := r.stillSurplus(ctx, q, v, &n); wait != "" || err != nil {
+				return wait, err
 			}
 			takeOut = r.Env.Provider.Remove
 		}

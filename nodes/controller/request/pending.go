@@ -49,7 +49,7 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 		return controller.List(problems), nil
 	}
 	if len(v.members) == 0 {
-		return "", failf("there are no nodes in %s", strings.Join(groupsOf(q), ", "))
+		return "", failf("there are no nodes in %s", strings.Join(controller.GroupsOf(&q.Spec), ", "))
 	}
 	if other, err := r.claim(ctx, q, v); err != nil {
 		return "", err
@@ -71,7 +71,7 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 	}
 	err = r.to(ctx, q, nodes.RequestInitialised, func(s *nodes.CycleNodeRequestStatus) {
 		s.NodesToTerminate, s.Groups, s.HealthChecks = chosen, nil, nil
-		for _, name := range groupsOf(q) {
+		for _, name := range controller.GroupsOf(&q.Spec) {
 			s.Groups = append(s.Groups, nodes.GroupRecord{
 				Name: name, DesiredCapacity: int64(v.groups[name].DesiredCapacity)})
 		}
@@ -85,7 +85,7 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 			}
 		}
 	})
-	for _, name := range groupsOf(q) {
+	for _, name := range controller.GroupsOf(&q.Spec) {
 		// Attaching increases the desired capacity.
 		if g := v.groups[name]; err == nil && g.MaxSize <= g.DesiredCapacity && !q.Spec.Restore {
 			r.Env.Events.Eventf(q, nil, corev1.EventTypeWarning, "NoRoomToHeal", "Cycle",
@@ -103,7 +103,6 @@ func (r *Reconciler) others(ctx context.Context, q *nodes.CycleNodeRequest) ([]*
 		return nil, err
 	}
 	var others []*nodes.CycleNodeRequest
-	mine := groupsOf(q)
 	for i := range list.Items {
 		o := &list.Items[i]
 		// Nobody may ever carry out a new request of a namespace that these controllers do not serve. If others do, it
@@ -111,9 +110,7 @@ func (r *Reconciler) others(ctx context.Context, q *nodes.CycleNodeRequest) ([]*
 		if o.Status.Phase == "" && !r.Env.Serves(o.Namespace) {
 			continue
 		}
-		if o.UID != q.UID && !controller.Ended(o.Status.Phase) && slices.ContainsFunc(groupsOf(o), func(g string) bool {
-			return slices.Contains(mine, g)
-		}) {
+		if o.UID != q.UID && !controller.Ended(o.Status.Phase) && controller.ShareGroup(&o.Spec, &q.Spec) {
 			others = append(others, o)
 		}
 	}

@@ -313,17 +313,6 @@ func concurrency(q *nodes.CycleNodeRequest) int {
 	return all
 }
 
-// groupsOf lists the names of a request's groups, each once.
-func groupsOf(q *nodes.CycleNodeRequest) []string {
-	var names []string
-	for _, name := range append([]string{q.Spec.NodeGroupName}, q.Spec.NodeGroupsList...) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // step makes a step. It returns what is waited for; a *failure ends the request.
 func (r *Reconciler) step(ctx context.Context, q *nodes.CycleNodeRequest) (waits string, err error) {
 	phase, deleted := q.Status.Phase, q.DeletionTimestamp != nil
@@ -387,7 +376,7 @@ type member struct {
 // look asks the provider for the groups, and the API server for the selected nodes.
 func (r *Reconciler) look(ctx context.Context, q *nodes.CycleNodeRequest) (*view, error) {
 	v := &view{groups: map[string]*provider.Group{}, members: map[string]member{}, nodes: map[string]*corev1.Node{}}
-	for _, name := range groupsOf(q) {
+	for _, name := range controller.GroupsOf(&q.Spec) {
 		g, err := r.Env.Provider.Group(ctx, name)
 		if err != nil {
 			return &view{missing: name}, err

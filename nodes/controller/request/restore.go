@@ -167,25 +167,31 @@ func (r *Reconciler) hasRoom(
 	return nil
 }
 
-// stillSurplus looks, immediately before a node is taken out of its group, whether it still may be.
+// stillSurplus looks, immediately before a node is taken out of its group, whether it still may be. It returns what is
+// waited for.
 func (r *Reconciler) stillSurplus(
 	ctx context.Context, q *nodes.CycleNodeRequest, v *view, n *nodes.CycleNodeRequestNode,
-) error {
+) (wait string, err error) {
 	node, g := v.nodes[n.ProviderID], v.groups[n.NodeGroupName]
 	if node == nil || node.UID != n.UID {
-		return failf("the Node of %s is not there any more, and with it the mark that says what may be removed", n.Name)
+		return "", failf("the Node of %s is not there any more, and with it the mark that says what may be removed",
+			n.Name)
 	}
 	switch group, capacity, ok := surplusAbove(node); {
 	case !ok || group != n.NodeGroupName:
-		return failf("node %s is not marked any more as started for a request that failed", n.Name)
+		return "", failf("node %s is not marked any more as started for a request that failed", n.Name)
+	case g.DesiredCapacity <= capacity && node.Annotations[controller.AnnotationDetached] == g.Name:
+		// An earlier call of ours may have changed the one, and not yet the other, in what the provider tells.
+		return fmt.Sprintf("node group %s has %d instances now: waits until node %s is out of it", g.Name,
+			g.DesiredCapacity, n.Name), nil
 	case g.DesiredCapacity <= capacity:
-		return failf("node group %s has %d instances now: node %s is needed", g.Name, g.DesiredCapacity, n.Name)
+		return "", failf("node group %s has %d instances now: node %s is needed", g.Name, g.DesiredCapacity, n.Name)
 	}
 	if err := r.hasRoom(ctx, q, []nodes.CycleNodeRequestNode{*n}); err != nil {
-		return err
+		return "", err
 	}
 	g.DesiredCapacity-- // as it will be for the next one
-	return nil
+	return "", nil
 }
 
 // unmark removes marks that say nothing any more: of groups that are no larger than before.

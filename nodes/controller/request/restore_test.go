@@ -195,6 +195,12 @@ func TestRemoving(t *testing.T) {
 		{name: "somebody has made the group smaller", phase: initialised, want: healing, states: still,
 			message: "node group g has 2 instances now: node c is needed",
 			given:   with(func(w *world) { w.provider.group.DesiredCapacity = 2 })},
+		{name: "its removal is seen in one place only", phase: initialised, want: initialised, states: still,
+			message: "node group g has 2 instances now: waits until node c is out of it",
+			given: with(func(w *world) {
+				w.provider.group.DesiredCapacity = 2
+				w.nodes["c"].Annotations[controller.AnnotationDetached] = "g"
+			})},
 		{name: "the mark is gone", phase: initialised, want: healing, states: still,
 			message: "node c is not marked any more as started for a request that failed",
 			given:   with(func(w *world) { delete(w.nodes["c"].Annotations, controller.AnnotationSurplus) })},

@@ -22,12 +22,14 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	var region string
+	var region, tag string
 	return command.New(map[string]command.Provider{
 		aws.Name: {
-			New: func(ctrl.Manager) (provider.Provider, error) { return newProvider(region) },
+			New: func(ctrl.Manager) (provider.Provider, error) { return newProvider(region, tag) },
 			Flags: func(cmd *cobra.Command) {
 				cmd.Flags().StringVar(&region, "region", "", "region of AWS (default: as the AWS CLI finds it)")
+				cmd.Flags().StringVar(&tag, "tag-detached", "", "`key` of a tag that instances have, with the name of "+
+					"their group, while they are detached from it (default: none)")
 			},
 		},
 	})
@@ -35,7 +37,7 @@ func newCommand() *cobra.Command {
 
 // newProvider makes the provider as the environment and the files of the AWS CLI say. Credentials are read when they
 // are needed.
-func newProvider(region string) (provider.Provider, error) {
+func newProvider(region, tag string) (provider.Provider, error) {
 	var options []func(*config.LoadOptions) error
 	if region != "" {
 		options = append(options, config.WithRegion(region))
@@ -47,5 +49,7 @@ func newProvider(region string) (provider.Provider, error) {
 	if c.Region == "" {
 		return nil, errors.New("no region of AWS: use --region or the environment variable AWS_REGION")
 	}
-	return aws.New(c), nil
+	p := aws.New(c)
+	p.Tag = tag
+	return p, nil
 }

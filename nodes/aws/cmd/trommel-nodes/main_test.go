@@ -15,14 +15,14 @@ func TestProvider(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	if _, err := newProvider(""); err == nil || !strings.Contains(err.Error(), "use --region") {
+	if _, err := newProvider("", ""); err == nil || !strings.Contains(err.Error(), "use --region") {
 		t.Errorf("without a region: %v", err)
 	}
-	if p, err := newProvider("eu-central-1"); err != nil || p.Name() != aws.Name {
+	if p, err := newProvider("eu-central-1", ""); err != nil || p.Name() != aws.Name {
 		t.Errorf("with a flag: %v, %v", p, err)
 	}
 	t.Setenv("AWS_REGION", "eu-central-1")
-	if p, err := newProvider(""); err != nil || p.Name() != aws.Name {
+	if p, err := newProvider("", ""); err != nil || p.Name() != aws.Name {
 		t.Errorf("with the environment: %v, %v", p, err)
 	}
 }
