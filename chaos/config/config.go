@@ -11,8 +11,8 @@ var Files embed.FS
 
 // Installed lists the files that a cluster needs for controllers which run outside of it, in order.
 var Installed = []string{
-	"rbac/namespace.yaml", DisruptionDefinition, "crd/chaos.trommel.dev_disruptioncrons.yaml", "rbac/manager.yaml",
-	"rbac/injector.yaml",
+	"rbac/namespace.yaml", DisruptionDefinition, "crd/chaos.trommel.dev_disruptioncrons.yaml",
+	"crd/chaos.trommel.dev_disruptionrollouts.yaml", "rbac/manager.yaml", "rbac/injector.yaml",
 }
 
 // Deployment is the file with the Deployment of the controllers.

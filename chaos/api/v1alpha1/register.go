@@ -11,7 +11,8 @@ var GroupVersion = schema.GroupVersion{Group: "chaos.trommel.dev", Version: "v1a
 
 // AddToScheme adds the types of the group to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Disruption{}, &DisruptionList{}, &DisruptionCron{}, &DisruptionCronList{})
+	scheme.AddKnownTypes(GroupVersion, &Disruption{}, &DisruptionList{}, &DisruptionCron{}, &DisruptionCronList{},
+		&DisruptionRollout{}, &DisruptionRolloutList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -61,8 +61,8 @@ func apply(ctx context.Context, admin *rest.Config, file string) error {
 func (f *fixture) as(user string, rules ...rbacv1.PolicyRule) client.Client {
 	f.t.Helper()
 	f.grant(user, append(rules, rbacv1.PolicyRule{
-		APIGroups: []string{chaos.GroupVersion.Group}, Resources: []string{"disruptions", "disruptioncrons"},
-		Verbs: []string{"get", "create", "update", "patch"},
+		APIGroups: []string{chaos.GroupVersion.Group}, Verbs: []string{"get", "create", "update", "patch"},
+		Resources: []string{"disruptions", "disruptioncrons", "disruptionrollouts"},
 	})...)
 	c := f.impersonate("user-" + user)
 	clustertest.Eventually(f.t, func(ctx context.Context) error { // roles are taken over after a while
@@ -107,6 +107,15 @@ func (f *fixture) cron(name string, spec chaos.DisruptionSpec) *chaos.Disruption
 	return &chaos.DisruptionCron{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name},
 		Spec:       chaos.DisruptionCronSpec{Schedule: "0 3 * * *", Suspend: true, Disruption: spec},
+	}
+}
+
+func (f *fixture) rollout(name string, spec chaos.DisruptionSpec) *chaos.DisruptionRollout {
+	return &chaos.DisruptionRollout{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name},
+		Spec: chaos.DisruptionRolloutSpec{
+			Target: chaos.Workload{Kind: "Deployment", Name: name}, Disruption: spec,
+		},
 	}
 }
 
@@ -184,7 +193,7 @@ func TestDisruptionMayOnlyDoWhatItsUserMayDo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			few := f.as(fmt.Sprintf("few-%d", i), tt.lacks...)
 			enough := f.as(fmt.Sprintf("enough-%d", i), append(tt.lacks, tt.with)...)
-			for _, o := range []client.Object{f.disruption("x", tt.spec), f.cron("x", tt.spec)} {
+			for _, o := range []client.Object{f.disruption("x", tt.spec), f.cron("x", tt.spec), f.rollout("x", tt.spec)} {
 				err := few.Create(t.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll)
 				if !refusedBy(err) || !strings.Contains(err.Error(), tt.reason) {
 					t.Errorf("%T of a user without the right: %v", o, err)
@@ -247,13 +256,13 @@ func TestSafetyNetsOfTheAPIServer(t *testing.T) {
 			only(chaos.Kinds{DiskFailure: &chaos.DiskFailure{Paths: []string{"/data"}}}),
 			"root directory is protected"},
 	} {
-		for _, o := range []client.Object{f.disruption("x", tt.refused), f.cron("x", tt.refused)} {
+		for _, o := range []client.Object{f.disruption("x", tt.refused), f.cron("x", tt.refused), f.rollout("x", tt.refused)} {
 			err := f.Create(t.Context(), o, client.DryRunAll)
 			if !refusedBy(err) || !strings.Contains(err.Error(), tt.reason) {
 				t.Errorf("%s: %T: %v", tt.name, o, err)
 			}
 		}
-		for _, o := range []client.Object{f.disruption("x", tt.passes), f.cron("x", tt.passes)} {
+		for _, o := range []client.Object{f.disruption("x", tt.passes), f.cron("x", tt.passes), f.rollout("x", tt.passes)} {
 			if err := f.Create(t.Context(), o, client.DryRunAll); err != nil {
 				t.Errorf("%s, let through: %T: %v", tt.name, o, err)
 			}

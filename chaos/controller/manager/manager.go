@@ -20,6 +20,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller/injections"
 	"github.com/trommel-dev/trommel/chaos/controller/lifetime"
 	"github.com/trommel-dev/trommel/chaos/controller/notify"
+	"github.com/trommel-dev/trommel/chaos/controller/rollout"
 	"github.com/trommel-dev/trommel/chaos/controller/spechash"
 	"github.com/trommel-dev/trommel/chaos/controller/targets"
 	"github.com/trommel-dev/trommel/internal/controllers"
@@ -40,6 +41,7 @@ var Controllers = []struct {
 }{
 	{"finalizer", finalizer.Add}, {"spechash", spechash.Add}, {"targets", targets.Add}, {"lifetime", lifetime.Add},
 	{"chaospods", chaospods.Add}, {"injections", injections.Add}, {"cleanup", cleanup.Add}, {"cron", cron.Add},
+	{"rollout", rollout.Add},
 }
 
 // New makes a manager with all controllers. Its Start blocks until the context ends.

@@ -126,6 +126,8 @@ func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, actio
 		notice.Kind, notice.Namespace, notice.Name = "Disruption", o.Namespace, o.Name
 	case *chaos.DisruptionCron:
 		notice.Kind, notice.Namespace, notice.Name = "DisruptionCron", o.Namespace, o.Name
+	case *chaos.DisruptionRollout:
+		notice.Kind, notice.Namespace, notice.Name = "DisruptionRollout", o.Namespace, o.Name
 	default:
 		return
 	}
