@@ -119,6 +119,11 @@ func (f *fixture) rollout(name string, spec chaos.DisruptionSpec) *chaos.Disrupt
 	}
 }
 
+// each has an object of each type that disrupts.
+func (f *fixture) each(spec chaos.DisruptionSpec) []client.Object {
+	return []client.Object{f.disruption("x", spec), f.cron("x", spec), f.rollout("x", spec)}
+}
+
 // policies makes the policies of a file hold in the fixture's namespace, and waits until they refuse an object.
 func (f *fixture) policies(file string, c client.Client, object client.Object, reason string) {
 	f.t.Helper()
@@ -193,7 +198,7 @@ func TestDisruptionMayOnlyDoWhatItsUserMayDo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			few := f.as(fmt.Sprintf("few-%d", i), tt.lacks...)
 			enough := f.as(fmt.Sprintf("enough-%d", i), append(tt.lacks, tt.with)...)
-			for _, o := range []client.Object{f.disruption("x", tt.spec), f.cron("x", tt.spec), f.rollout("x", tt.spec)} {
+			for _, o := range f.each(tt.spec) {
 				err := few.Create(t.Context(), o.DeepCopyObject().(client.Object), client.DryRunAll)
 				if !refusedBy(err) || !strings.Contains(err.Error(), tt.reason) {
 					t.Errorf("%T of a user without the right: %v", o, err)
@@ -256,13 +261,13 @@ func TestSafetyNetsOfTheAPIServer(t *testing.T) {
 			only(chaos.Kinds{DiskFailure: &chaos.DiskFailure{Paths: []string{"/data"}}}),
 			"root directory is protected"},
 	} {
-		for _, o := range []client.Object{f.disruption("x", tt.refused), f.cron("x", tt.refused), f.rollout("x", tt.refused)} {
+		for _, o := range f.each(tt.refused) {
 			err := f.Create(t.Context(), o, client.DryRunAll)
 			if !refusedBy(err) || !strings.Contains(err.Error(), tt.reason) {
 				t.Errorf("%s: %T: %v", tt.name, o, err)
 			}
 		}
-		for _, o := range []client.Object{f.disruption("x", tt.passes), f.cron("x", tt.passes), f.rollout("x", tt.passes)} {
+		for _, o := range f.each(tt.passes) {
 			if err := f.Create(t.Context(), o, client.DryRunAll); err != nil {
 				t.Errorf("%s, let through: %T: %v", tt.name, o, err)
 			}

@@ -171,8 +171,9 @@ func complete(b *testing.B, c client.Client) {
 }
 
 // BenchmarkMany takes the time for 1,000 disruptions of a target each, from their creation until all are injected, and
-// from their deletion until none is left. Targets and chaos pods are on simulated nodes: only the controllers work. What
-// each costs should be the same for few and many. The memory is that of this process, with the benchmark's own caches.
+// from their deletion until none is left. Targets and chaos pods are on simulated nodes: only the controllers work.
+// What each costs should be the same for few and many. The memory is that of this process, with the benchmark's own
+// caches.
 func BenchmarkMany(b *testing.B) {
 	for _, many := range []int{100, 1000} {
 		b.Run(fmt.Sprint(many), func(b *testing.B) { benchmarkMany(b, many) })

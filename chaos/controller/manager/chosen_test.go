@@ -19,8 +19,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
-// TestWhoIsDisrupted: what matches the selectors and the filter, and of that the percentage, rounded up. Each target has
-// an event at its beginning and at its end; nothing else has.
+// TestWhoIsDisrupted: what matches the selectors and the filter, and of that the percentage, rounded up. Each target
+// has an event at its beginning and at its end; nothing else has.
 func TestWhoIsDisrupted(t *testing.T) {
 	start(t, account.Config(t), options())
 	f := newFixture(t)

@@ -50,7 +50,8 @@ func (r *Reconciler) of(kind string) handler.EventHandler {
 		var requests []reconcile.Request
 		for i := range list.Items {
 			if t := list.Items[i].Spec.Target; t.Kind == kind && t.Name == o.GetName() {
-				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+				key := client.ObjectKeyFromObject(&list.Items[i])
+				requests = append(requests, reconcile.Request{NamespacedName: key})
 			}
 		}
 		return requests
