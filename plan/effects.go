@@ -42,6 +42,8 @@ type Effects struct {
 	Writes bool
 	// Deletes names the object that the action deletes; zero: none.
 	Deletes ResourceKey
+	// Applies is the object that the action creates, if it is not there; nil: none, or it is in a file.
+	Applies map[string]any
 }
 
 // Pause is a point of a process at which observations are held.

@@ -63,7 +63,7 @@ var applyObject = ActionKind{
 		meta, _ := a.Manifest["metadata"].(map[string]any)
 		return fmt.Sprintf("as another client, apply %v %v", a.Manifest["kind"], meta["name"])
 	},
-	Effects: writes,
+	Effects: func(a *Action) Effects { return Effects{Writes: true, Applies: a.Manifest} },
 	Object: func(a *Action) string {
 		if a.Manifest == nil {
 			return a.ManifestFile

@@ -1,7 +1,8 @@
 // Package notify tells people outside of a cluster what controllers tell by events: by a webhook, and in the log.
 //
 // A Recorder records events as before, and passes those that are asked for on. It never blocks a controller, and
-// promises no delivery: what cannot be sent after some attempts, or comes while too many wait, is told in the log.
+// promises no delivery: what cannot be sent after some attempts, or comes while too many wait, is counted, and told in
+// the log.
 package notify
 
 import (
@@ -13,17 +14,21 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
+	"strings"
 	"text/template"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/reference"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // Event is what templates see.
@@ -63,8 +68,12 @@ type Options struct {
 	Template string
 	// ContentType of the body; default: application/json.
 	ContentType string
-	// Reasons of the events that are passed on; default: all of the type Warning.
+	// AuthorizationFile has the value of the header Authorization; empty: there is none. It is read for each request.
+	AuthorizationFile string
+	// Reasons of the events that are passed on; "*": all. Default: all of the type Warning.
 	Reasons []string
+	// Kinds of the objects whose events are passed on; empty: all.
+	Kinds []string
 	// Scheme knows the kinds of the objects; default: Kubernetes' own.
 	Scheme *runtime.Scheme
 	Logger logr.Logger
@@ -86,7 +95,26 @@ type Recorder struct {
 	body    *template.Template
 	queue   chan Event
 	client  *http.Client
+	results *prometheus.CounterVec
 	now     func() time.Time
+}
+
+// Of returns the manager's recorder of that name, which passes events on while the manager runs, and what is to be
+// registered as its metrics. Without options nothing is passed on, and there are no metrics.
+func Of(mgr manager.Manager, name string, o *Options, log logr.Logger) (
+	events.EventRecorder, []prometheus.Collector, error,
+) {
+	recorder := mgr.GetEventRecorder(name)
+	if o == nil {
+		return recorder, nil, nil
+	}
+	passed := *o
+	passed.Scheme, passed.Logger = mgr.GetScheme(), log.WithName("notify")
+	r, err := Wrap(recorder, passed)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, []prometheus.Collector{r.results}, mgr.Add(r)
 }
 
 // Wrap makes a Recorder of another one. Its Start is for manager.Add.
@@ -101,6 +129,10 @@ func Wrap(to events.EventRecorder, o Options) (*Recorder, error) {
 	r := &Recorder{EventRecorder: to, options: o, queue: make(chan Event, waiting), now: time.Now, client: &http.Client{
 		Timeout: limit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+	r.results = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "trommel_notifications_total",
+		Help: "Events for the webhook: sent, failed after all attempts, or dropped, because too many others waited.",
+	}, []string{"result"})
 	var err error
 	functions := template.FuncMap{"json": func(v any) (string, error) {
 		data, err := json.Marshal(v)
@@ -129,8 +161,12 @@ func (r *Recorder) Eventf(
 	regarding, related runtime.Object, eventtype, reason, action, note string, args ...any,
 ) {
 	r.EventRecorder.Eventf(regarding, related, eventtype, reason, action, note, args...)
-	if r.asked(eventtype, reason) {
-		r.pass(r.event(regarding, eventtype, reason, fmt.Sprintf(note, args...)))
+	if !r.asked(eventtype, reason) {
+		return
+	}
+	e := r.event(regarding, eventtype, reason, fmt.Sprintf(note, args...))
+	if len(r.options.Kinds) == 0 || slices.Contains(r.options.Kinds, e.Kind) {
+		r.pass(e)
 	}
 }
 
@@ -138,7 +174,7 @@ func (r *Recorder) asked(eventtype, reason string) bool {
 	if len(r.options.Reasons) == 0 {
 		return eventtype == corev1.EventTypeWarning
 	}
-	return slices.Contains(r.options.Reasons, reason)
+	return slices.Contains(r.options.Reasons, reason) || slices.Contains(r.options.Reasons, "*")
 }
 
 func (r *Recorder) event(regarding runtime.Object, eventtype, reason, note string) Event {
@@ -160,6 +196,7 @@ func (r *Recorder) pass(e Event) {
 	select {
 	case r.queue <- e:
 	default:
+		r.results.WithLabelValues("dropped").Inc()
 		log.Info("not sent to the webhook: too many others wait")
 	}
 }
@@ -171,7 +208,13 @@ func (r *Recorder) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-r.queue:
-			if err := r.deliver(ctx, e); err != nil && ctx.Err() == nil {
+			err := r.deliver(ctx, e)
+			if err == nil {
+				r.results.WithLabelValues("sent").Inc()
+				continue
+			}
+			if ctx.Err() == nil {
+				r.results.WithLabelValues("failed").Inc()
 				r.options.Logger.Error(err, "not sent to the webhook", "kind", e.Kind, "namespace", e.Namespace,
 					"name", e.Name, "reason", e.Reason)
 			}
@@ -207,6 +250,13 @@ func (r *Recorder) send(ctx context.Context, body []byte) (again bool, err error
 		return false, errors.New("the request cannot be made")
 	}
 	request.Header.Set("Content-Type", r.options.ContentType)
+	if file := r.options.AuthorizationFile; file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return true, err
+		}
+		request.Header.Set("Authorization", strings.TrimSpace(string(text)))
+	}
 	response, err := r.client.Do(request)
 	if failed := (*url.Error)(nil); errors.As(err, &failed) {
 		return true, failed.Err

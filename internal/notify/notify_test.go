@@ -6,12 +6,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -25,7 +29,8 @@ func hook(t *testing.T, codes ...int) (address string, bodies chan string) {
 	bodies = make(chan string, 200)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		bodies <- r.Method + " " + r.Header.Get("Content-Type") + " " + string(body)
+		sent := []string{r.Method, r.Header.Get("Content-Type"), r.Header.Get("Authorization"), string(body)}
+		bodies <- strings.Join(slices.DeleteFunc(sent, func(s string) bool { return s == "" }), " ")
 		if len(codes) > 0 {
 			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(codes[0])
@@ -89,13 +94,18 @@ func TestWebhook(t *testing.T) {
 
 func TestTemplateAndReasons(t *testing.T) {
 	address, bodies := hook(t)
+	secret := filepath.Join(t.TempDir(), "authorization")
+	if err := os.WriteFile(secret, []byte("Bearer x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r, _, stop := started(t, Options{
 		URL: address, Template: "{{.Kind}} {{.Name}} is {{.Reason}}", ContentType: "text/plain",
-		Reasons: []string{"Fine"},
+		Reasons: []string{"Fine"}, Kinds: []string{"Pod"}, AuthorizationFile: secret,
 	})
+	r.Eventf(&corev1.Node{}, nil, corev1.EventTypeNormal, "Fine", "Test", "of another kind")
 	r.Eventf(pod, nil, corev1.EventTypeWarning, "Failed", "Test", "nobody asked for it")
 	r.Eventf(pod, nil, corev1.EventTypeNormal, "Fine", "Test", "x")
-	if got, want := <-bodies, "POST text/plain Pod p is Fine"; got != want {
+	if got, want := <-bodies, "POST text/plain Bearer x Pod p is Fine"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	stop()
@@ -124,6 +134,13 @@ func TestAttempts(t *testing.T) {
 		if next := <-bodies; !strings.Contains(next, "the next one") {
 			t.Errorf("%s: sent %s", tt.name, next)
 		}
+		result := "failed"
+		if tt.log == "" {
+			result = "sent"
+		}
+		if testutil.ToFloat64(r.results.WithLabelValues(result)) < 1 {
+			t.Errorf("%s: not counted as %s", tt.name, result)
+		}
 		if log := stop(); !strings.Contains(log, tt.log) || strings.Contains(log, "secret") ||
 			tt.log == "" && strings.Contains(log, "not sent") {
 			t.Errorf("%s: the log is %s", tt.name, log)
@@ -143,6 +160,9 @@ func TestNeverBlocks(t *testing.T) {
 	}
 	if n := len(recorded.Events); n != 150 {
 		t.Errorf("%d events were recorded", n)
+	}
+	if testutil.ToFloat64(r.results.WithLabelValues("dropped")) < 49 {
+		t.Error("what is dropped is not counted")
 	}
 	if log := stop(); !strings.Contains(log, "too many others wait") {
 		t.Errorf("the log is %s", log)

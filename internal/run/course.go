@@ -124,8 +124,8 @@ func (c *course) renewing(ctx context.Context, key plan.ResourceKey) bool {
 		return k == key
 	})
 	return deleted >= 0 && slices.ContainsFunc(c.actions[max(deleted+1, status.Completed):], func(a plan.Action) bool {
-		meta, _ := a.Manifest["metadata"].(map[string]any)
-		return a.Type == plan.ApplyObject && meta["name"] == key.Name
+		meta, _ := a.Effects().Applies["metadata"].(map[string]any)
+		return meta["name"] == key.Name
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/trommel-dev/trommel/internal/controllers"
+	"github.com/trommel-dev/trommel/internal/notify"
 	"github.com/trommel-dev/trommel/nodes/controller/calls"
 	"github.com/trommel-dev/trommel/nodes/controller/manager"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -38,7 +39,7 @@ func New(providers map[string]Provider) *cobra.Command {
 	var o manager.Options
 	var name string
 	var namespaces []string
-	var passed notifications
+	var passed notify.Flags
 	limits := calls.Options{Registerer: metrics.Registry}
 	cmd := controllers.Command(&cobra.Command{
 		Use:   "trommel-nodes",
@@ -55,7 +56,7 @@ func New(providers map[string]Provider) *cobra.Command {
 		if o.Namespaces, err = served(namespaces, ownNamespace); err != nil {
 			return nil, err
 		}
-		if o.Notify, err = passed.options(); err != nil {
+		if o.Notify, err = passed.Options(); err != nil {
 			return nil, err
 		}
 		o.Logger, o.Add = log, providers[name].Add
@@ -78,7 +79,7 @@ func New(providers map[string]Provider) *cobra.Command {
 	f.StringSliceVar(&o.CheckEndpoints, "check-endpoints", nil,
 		"URLs that checks may ask, with all below them, beside the nodes and pods; *: all (default: none)")
 	f.BoolVar(&o.Observe, "observe", false, "watch the groups of NodeGroups for instances that are out of date")
-	passed.register(f)
+	passed.Register(f)
 	f.StringVar(&o.Namespace, "lease-namespace", "", "namespace of the lease (default: the pod's)")
 	l, d := &o.Limits, o.Limits.WithDefaults()
 	f.DurationVar(&l.Equilibrium, "equilibrium-timeout", d.Equilibrium,

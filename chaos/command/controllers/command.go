@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/controller/manager"
 	"github.com/trommel-dev/trommel/internal/controllers"
+	"github.com/trommel-dev/trommel/internal/notify"
 )
 
 // NewCommand returns the command trommel-chaos, to be run by itself or below another one. injector is the subcommand of
@@ -21,14 +22,18 @@ import (
 func NewCommand(injector string) *cobra.Command {
 	o := manager.Options{Config: controller.Config{Nets: controller.DefaultNets()}}
 	var here bool
+	var passed notify.Flags
 	cmd := controllers.Command(&cobra.Command{
 		Use:   "trommel-chaos",
 		Short: "Run the controllers of disruptions (chaos.trommel.dev)",
 		Example: `  trommel-chaos --leader-elect --metrics=127.0.0.1:8080 ` +
 			`--injector-image=registry.example.com/trommel-injector:v1
   trommel-chaos --kubeconfig ~/.kube/config --delete-only`,
-	}, &o.Options, func(to *rest.Config, log logr.Logger) (ctrl.Manager, error) {
+	}, &o.Options, func(to *rest.Config, log logr.Logger) (_ ctrl.Manager, err error) {
 		o.Logger = log
+		if o.Notify, err = passed.Options(); err != nil {
+			return nil, err
+		}
 		if here {
 			self, err := os.Executable()
 			if err != nil {
@@ -61,12 +66,7 @@ func NewCommand(injector string) *cobra.Command {
 		"(default /var/lib/trommel-chaos, or, with --injector-here, /tmp/trommel-disruptions-<user ID>)")
 	f.BoolVar(&o.Privileged, "privileged", true, "give chaos pods the privileges that faults on real nodes need")
 	f.DurationVar(&o.KeepFor, "keep", 0, "how long disruptions are kept that are over (default 15m)")
-	f.BoolVar(&o.Notify.Log, "notify-log", false, "write to the log what happens to disruptions")
-	f.StringVar(&o.Notify.Webhook, "notify-webhook", "", "URL that is told by POST what happens to disruptions")
-	f.StringVar(&o.Notify.Template, "notify-template", "", "Go template of the webhook's body (default: {{json .}})")
-	f.StringVar(&o.Notify.AuthorizationFile, "notify-authorization-file", "",
-		"file with the value of the header Authorization of requests to the webhook")
-	f.BoolVar(&o.Notify.WarningsOnly, "notify-warnings-only", false, "notify only of warnings")
+	passed.Register(f)
 	n := &o.Nets
 	f.IntVar(&n.NamespaceShare, "max-namespace-share", n.NamespaceShare,
 		"largest share in percent of a namespace's pods that disruptions may hit; 0: no limit")

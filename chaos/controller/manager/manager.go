@@ -19,18 +19,19 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller/finalizer"
 	"github.com/trommel-dev/trommel/chaos/controller/injections"
 	"github.com/trommel-dev/trommel/chaos/controller/lifetime"
-	"github.com/trommel-dev/trommel/chaos/controller/notify"
 	"github.com/trommel-dev/trommel/chaos/controller/rollout"
 	"github.com/trommel-dev/trommel/chaos/controller/spechash"
 	"github.com/trommel-dev/trommel/chaos/controller/targets"
 	"github.com/trommel-dev/trommel/internal/controllers"
+	"github.com/trommel-dev/trommel/internal/notify"
 )
 
 // Options of a manager.
 type Options struct {
 	controller.Config
 	controllers.Options
-	Notify notify.Config
+	// Notify passes on the events of disruptions and their crons; nil: it does not.
+	Notify *notify.Options
 	Logger logr.Logger
 }
 
@@ -53,19 +54,22 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 }
 
 func add(mgr ctrl.Manager, o Options) error {
-	notifier, err := notify.New(o.Notify, o.Logger)
-	if err == nil {
-		err = mgr.Add(notifier)
+	if o.Notify != nil {
+		passed := *o.Notify
+		// The events of targets are for their owners.
+		passed.Kinds = []string{"Disruption", "DisruptionCron", "DisruptionRollout"}
+		o.Notify = &passed
 	}
+	recorder, counts, err := notify.Of(mgr, "disruptions", o.Notify, o.Logger)
 	if err != nil {
-		return fmt.Errorf("notify: %w", err)
+		return fmt.Errorf("notifications: %w", err)
 	}
-	if err := controllers.RegisterMetrics(measures{mgr.GetCache()}, notifier.Metrics()); err != nil {
+	if err := controllers.RegisterMetrics(append(counts, measures{mgr.GetCache()})...); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	env := &controller.Env{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(),
-		Events: notifier.Recorder(mgr.GetEventRecorder("disruptions")), Clock: clock.RealClock{}, Config: o.Config,
+		Events: recorder, Clock: clock.RealClock{}, Config: o.Config,
 	}
 	// A cache that has not started adds an index at once.
 	if err := controller.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {

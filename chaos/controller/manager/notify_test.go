@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
-	"github.com/trommel-dev/trommel/chaos/controller/notify"
+	"github.com/trommel-dev/trommel/internal/notify"
 )
 
 // TestNotices: a webhook hears what happens to a disruption.
 func TestNotices(t *testing.T) {
-	notices := make(chan notify.Notice, 100)
+	notices := make(chan notify.Event, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var n notify.Notice
+		var n notify.Event
 		if err := json.NewDecoder(r.Body).Decode(&n); err != nil {
 			t.Error(err)
 		}
@@ -22,7 +22,7 @@ func TestNotices(t *testing.T) {
 	}))
 	defer server.Close()
 	o := options()
-	o.Notify.Webhook = server.URL
+	o.Notify = &notify.Options{URL: server.URL, Reasons: []string{"*"}}
 	start(t, account.Config(t), o)
 	f := newFixture(t)
 	f.processes(1)
@@ -33,7 +33,7 @@ func TestNotices(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 		if n.Reason == "Injected" {
-			if n.Message != "1 of 1 targets" || n.Type != "Normal" || n.Time.IsZero() {
+			if n.Note != "1 of 1 targets" || n.Type != "Normal" || n.Time.IsZero() {
 				t.Errorf("%+v", n)
 			}
 			break

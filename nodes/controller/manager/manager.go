@@ -84,18 +84,12 @@ func (o *Options) add(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	recorder := mgr.GetEventRecorder("node-cycling")
-	if o.Notify != nil {
-		passed := *o.Notify
-		passed.Scheme, passed.Logger = mgr.GetScheme(), o.Logger.WithName("notify")
-		wrapped, err := notify.Wrap(recorder, passed)
-		if err != nil {
-			return err
-		}
-		if err := mgr.Add(wrapped); err != nil {
-			return err
-		}
-		recorder = wrapped
+	recorder, counts, err := notify.Of(mgr, "node-cycling", o.Notify, o.Logger)
+	if err == nil {
+		err = controllers.RegisterMetrics(counts...)
+	}
+	if err != nil {
+		return fmt.Errorf("notifications: %w", err)
 	}
 	env := &controller.Env{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Provider: p, Events: recorder,

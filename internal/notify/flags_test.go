@@ -1,4 +1,4 @@
-package command
+package notify
 
 import (
 	"os"
@@ -7,22 +7,22 @@ import (
 	"testing"
 )
 
-func TestNotifications(t *testing.T) {
+func TestFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(file, []byte("https://hook.example/secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := (&notifications{on: true, urlFile: file, reasons: []string{"Failed"}}).options()
+	o, err := (&Flags{on: true, urlFile: file, reasons: []string{"Failed"}}).Options()
 	if err != nil || o.URL != "https://hook.example/secret" || len(o.Reasons) != 1 {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if o, err := (&notifications{}).options(); o != nil || err != nil {
+	if o, err := (&Flags{}).Options(); o != nil || err != nil {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for want, n := range map[string]notifications{
+	for want, n := range map[string]Flags{
 		"say --notify, too": {urlFile: file}, "no such file": {on: true, templateFile: file + "x"},
 	} {
-		if _, err := n.options(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := n.Options(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
