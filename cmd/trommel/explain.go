@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -18,9 +20,10 @@ func newExplainCommand(s streams) *cobra.Command {
 		Short: "Say in plain sentences what a plan does, or what happened in a run",
 		Long: `Explain says for each action of a plan which process is stopped, killed or moved, where, and until when.
 Of a run record it also says what came of each action, what happened to the objects, who changed them, and what was
-found, the cause before its consequences.`,
+found, the cause before its consequences. Of the directory of a plan's runs in a campaign it explains the first.`,
 		Example: `  trommel explain -p plan.yaml
-  trommel explain trommel-runs/stale-deletion-20260102-150405.000`,
+  trommel explain trommel-runs/stale-deletion-20260102-150405.000
+  trommel explain trommel-runs/test-20260102-150405/runs/create-stale-7`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -46,6 +49,10 @@ found, the cause before its consequences.`,
 }
 
 func explainRun(s streams, dir string) error {
+	dir, err := firstRun(dir)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
 	r, err := record.Open(dir)
 	if err != nil {
 		return &exitError{exitUsage, err}
@@ -58,4 +65,20 @@ func explainRun(s streams, dir string) error {
 		return &exitError{exitCannotRun, err}
 	}
 	return nil
+}
+
+// firstRun returns the record that a directory is, or the first of those in it if they are all one plan's, as in the
+// runs of a campaign.
+func firstRun(dir string) (string, error) {
+	records, err := recordsIn([]string{dir})
+	if err != nil {
+		return "", err
+	}
+	for _, r := range records {
+		if r != dir && filepath.Clean(filepath.Dir(r)) != filepath.Clean(dir) {
+			return "", fmt.Errorf("%s has %s of several plans below it, such as %s: name one", dir,
+				wording.Count(len(records), "run"), r)
+		}
+	}
+	return records[0], nil
 }

@@ -63,7 +63,7 @@ func (o *runOptions) register(c *cobra.Command) {
 func newRunCommand(s streams) *cobra.Command {
 	var o runOptions
 	c := &cobra.Command{
-		Use:   "run -p plan.yaml",
+		Use:   "run [plan.yaml...]",
 		Short: "Run plans and give a verdict",
 		Long: `Run builds the suite's controllers with hooks, starts a control plane, runs the plan against them and
 gives a verdict.
@@ -71,16 +71,19 @@ gives a verdict.
 Exit codes: 0 pass, 1 bug, 2 bad plan or usage, 3 inconclusive (not all actions fired), 4 could not run. All plans are
 read before the first one runs: if one is bad, none is run (2). Otherwise the exit code is the most severe: could not
 run, bad plan, bug, inconclusive, pass. Plans of one suite and variant run one after the other on one cluster, which is
-reset between them.
+reset between them. The arguments are plans, as those of --plan are: files, directories and patterns.
 
 Sieve's command line works too: -c names the controller's directory (or its suite); -s test and -m test have no
 effect.`,
-		Example: `  trommel run -p plans/stale-deletion.yaml
+		Example: `  trommel run plans/stale-deletion.yaml plans/interrupted-create.yaml
+  trommel run -p plans/stale-deletion.yaml
   trommel run -p plans/stale-deletion.yaml --variant fixed
   trommel run -p plans/ --junit out/junit.xml
   trommel run -c examples/zookeeper-operator -m test -p plan.yaml`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runPlans(c.Context(), s, &o) },
+		RunE: func(c *cobra.Command, args []string) error {
+			o.plans = append(o.plans, args...)
+			return runPlans(c.Context(), s, &o)
+		},
 	}
 	o.register(c)
 	return c
