@@ -189,9 +189,8 @@ func (m *machine) estimate() string {
 	if m.load > float64(m.cores) {
 		cores = max(0.2, cores*float64(m.cores)/(m.load+float64(m.cores)))
 	}
-	took := time.Duration(float64(cpu) / cores)
-	return fmt.Sprintf("about %d min (%s: %d CPU minutes), less what go's cache has", max(1, int(took.Round(time.Minute)/
-		time.Minute)), of, cpu/time.Minute)
+	minutes := max(1, int(time.Duration(float64(cpu)/cores).Round(time.Minute)/time.Minute))
+	return fmt.Sprintf("about %d min (%s: %d CPU minutes), less what go's cache has", minutes, of, cpu/time.Minute)
 }
 
 // look finds out what is here.

@@ -64,6 +64,7 @@ func blameWorkload(r, quiet *record.Run) error {
 	}
 	r.Meta.Verdict = record.Inconclusive
 	r.Meta.Reason = fmt.Sprintf("the workload does not pass without the plan's actions either: %s\n"+
-		"change the workload in %s; its run without actions is in %s", wording.FirstLine(title), r.Meta.Suite, quiet.Dir)
+		"change the workload in %s; its run without actions is in %s", wording.FirstLine(title), r.Meta.Suite,
+		quiet.Dir)
 	return record.Revise(r.Dir, r.Meta, r.Findings)
 }

@@ -16,7 +16,8 @@ func TestFindDeployed(t *testing.T) {
 		{
 			"kubebuilder's Makefile", "Makefile",
 			"install: manifests kustomize\n\t$(KUSTOMIZE) build config/crd | $(KUBECTL) apply -f -\n" +
-				"deploy: manifests kustomize ## Deploy.\n\tcd config/manager && $(KUSTOMIZE) edit set image x=${IMG}\n" +
+				"deploy: manifests kustomize ## Deploy.\n" +
+				"\tcd config/manager && $(KUSTOMIZE) edit set image x=${IMG}\n" +
 				"\t\"$(KUSTOMIZE)\" build config/default | \"$(KUBECTL)\" apply -f -\n" +
 				"undeploy:\n\t$(KUSTOMIZE) build config/default | $(KUBECTL) delete -f -\n",
 			map[string]int{"config/crd": byMakefile, "config/default": byDeploy},
@@ -32,7 +33,8 @@ func TestFindDeployed(t *testing.T) {
 		{
 			"URLs in a README", "README.md",
 			"```\nkustomize build github.com/acme/op/config/default?ref=v1.2.4 | kubectl apply -f -\n" +
-				"kubectl apply --server-side -f \\\n  https://raw.githubusercontent.com/acme/op/v1/deploy/operator.yaml\n" +
+				"kubectl apply --server-side -f \\\n" +
+				"  https://raw.githubusercontent.com/acme/op/v1/deploy/operator.yaml\n" +
 				"```\nOr `kubectl apply -k config/crd`.\n",
 			map[string]int{"config/default": byDocs, "deploy/operator.yaml": byDocs, "config/crd": byDocs},
 		},

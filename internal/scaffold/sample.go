@@ -130,8 +130,8 @@ func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*uns
 		slices.ContainsFunc(small, func(word string) bool { return strings.Contains(base, word) }) {
 		score += 4
 	}
-	// Among equally likely samples the smallest is preferred, because it requires the least, but not one with a long name,
-	// which is about something special.
+	// Among equally likely samples the smallest is preferred, because it requires the least, but not one with a long
+	// name, which is about something special.
 	text, _ := json.Marshal(main.Object)
 	words := len(strings.FieldsFunc(base, func(c rune) bool { return c == '-' || c == '_' }))
 	return main, 1000*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text)+200*max(0, words-3))
