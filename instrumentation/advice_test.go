@@ -7,7 +7,8 @@ import (
 
 func TestAdvice(t *testing.T) {
 	for _, tt := range []struct{ message, want string }{
-		{"error obtaining VCS status: exit status 128\n\tUse -buildvcs=false to disable VCS stamping.", "safe.directory"},
+		{"error obtaining VCS status: exit status 128\n\tUse -buildvcs=false to disable VCS stamping.",
+			"safe.directory"},
 		{"fatal: detected dubious ownership in repository at '/r'", "safe.directory"},
 		{
 			"main.go:2:8: vbom.ml/util@v0.0.0: reading https://proxy.golang.org/vbom.ml/util/@v/v0.0.0.zip: " +

@@ -134,8 +134,8 @@ func TestReferenceToAnEarlierObject(t *testing.T) {
 // conflict: the hash of the template is another one, but it rolls out nothing.
 func TestRevisionsOfStatefulSet(t *testing.T) {
 	run := func(annotation, current, update string) *record.Run {
-		return story(t, fmt.Sprintf(`created statefulset.apps/default/a {"spec": {"template": {"metadata": {"annotations": `+
-			`{%s}}}}, "status": {"currentRevision": %q, "updateRevision": %q}}`, annotation, current, update))
+		return story(t, fmt.Sprintf(`created statefulset.apps/default/a {"spec": {"template": {"metadata": `+
+			`{"annotations": {%s}}}}, "status": {"currentRevision": %q, "updateRevision": %q}}`, annotation, current, update))
 	}
 	ref := learn(t, run("", "a-5d4f", "a-5d4f"), run("", "a-5d4f", "a-5d4f"))
 	checkDifferences(t, ref, run(`"trommel.dev/conflict": "changed"`, "a-755f", "a-755f"))

@@ -180,8 +180,8 @@ func (c *Checker) checkOwn(u *unstructured.Unstructured) []error {
 	return []error{err}
 }
 
-// checkSubjects finds service accounts without a namespace in a ClusterRoleBinding, as manifests have that are meant to be
-// applied with one.
+// checkSubjects finds service accounts without a namespace in a ClusterRoleBinding, as manifests have that are meant to
+// be applied with one.
 func checkSubjects(u *unstructured.Unstructured) (errs []error) {
 	for i, subject := range subjects(u) {
 		if namespace, _ := subject["namespace"].(string); subject["kind"] == "ServiceAccount" && namespace == "" {
