@@ -104,7 +104,8 @@ func (m *machine) rows() []row {
 	all := []row{m.goRow()}
 	if m.git != "" {
 		all = append(all, row{"git", wording.FirstLine(m.git),
-			"go asks git about the repository to stamp the binary: see git's advice, or `go env -w GOFLAGS=-buildvcs=false`",
+			"go asks git about the repository to stamp the binary: see git's advice, or " +
+				"`go env -w GOFLAGS=-buildvcs=false`",
 			false})
 	}
 	busy := ""

@@ -135,7 +135,8 @@ func TestReferenceToAnEarlierObject(t *testing.T) {
 func TestRevisionsOfStatefulSet(t *testing.T) {
 	run := func(annotation, current, update string) *record.Run {
 		return story(t, fmt.Sprintf(`created statefulset.apps/default/a {"spec": {"template": {"metadata": `+
-			`{"annotations": {%s}}}}, "status": {"currentRevision": %q, "updateRevision": %q}}`, annotation, current, update))
+			`{"annotations": {%s}}}}, "status": {"currentRevision": %q, "updateRevision": %q}}`,
+			annotation, current, update))
 	}
 	ref := learn(t, run("", "a-5d4f", "a-5d4f"), run("", "a-5d4f", "a-5d4f"))
 	checkDifferences(t, ref, run(`"trommel.dev/conflict": "changed"`, "a-755f", "a-755f"))
