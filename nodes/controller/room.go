@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	podresource "k8s.io/component-helpers/resource"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -85,11 +85,44 @@ type room struct {
 	free corev1.ResourceList
 }
 
+// requests is what a pod asks for, never less than what the scheduler counts: containers and sidecars together, the
+// largest of the other init containers beside them, what the pod as a whole asks for if that is more, and its overhead.
+//
+// k8s.io/component-helpers/resource counts exactly, but fits only the k8s.io/api of its own version, which users of
+// trommeltest choose themselves.
 func requests(p *corev1.Pod) corev1.ResourceList {
-	all := podresource.PodRequests(p, podresource.PodResourcesOptions{})
-	one := all[corev1.ResourcePods]
-	one.Set(1)
-	all[corev1.ResourcePods] = one
+	all := corev1.ResourceList{}
+	add := func(list corev1.ResourceList) {
+		for name, quantity := range list {
+			sum := all[name]
+			sum.Add(quantity)
+			all[name] = sum
+		}
+	}
+	first := corev1.ResourceList{}
+	atLeast := func(least, list corev1.ResourceList) {
+		for name, quantity := range list {
+			if has := least[name]; quantity.Cmp(has) > 0 {
+				least[name] = quantity
+			}
+		}
+	}
+	for _, c := range p.Spec.Containers {
+		add(c.Resources.Requests)
+	}
+	for _, c := range p.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(c.Resources.Requests)
+			continue
+		}
+		atLeast(first, c.Resources.Requests)
+	}
+	add(first)
+	if p.Spec.Resources != nil {
+		atLeast(all, p.Spec.Resources.Requests)
+	}
+	add(p.Spec.Overhead)
+	all[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return all
 }
 
