@@ -15,8 +15,6 @@ import (
 
 	"github.com/robfig/cron/v3"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,19 +67,16 @@ func (r *Reconciler) from(ctx context.Context, reader client.Reader, key client.
 		return r.from(ctx, r.Env.Reader, key)
 	}
 	run := chaos.CronRun{Time: metav1.NewTime(due)}
-	if run.Skipped, err = r.skips(ctx, c, due, now); err != nil {
-		return ctrl.Result{}, err
-	}
-	if run.Skipped == "" {
-		d := disruption(c, due)
-		run.Disruption = d.Name
-		err := r.Env.Client.Create(ctx, d)
-		switch {
-		case apierrors.IsAlreadyExists(err): // created before a restart
-		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
-			run.Disruption, run.Skipped = "", err.Error()
-		case err != nil:
+	if t := c.Spec.DelayedStartTolerance; t != nil && now.Sub(due) > t.Duration() {
+		run.Skipped = fmt.Sprintf("%s late, more than delayedStartTolerance", now.Sub(due).Round(time.Second))
+	} else {
+		name := c.Name + "-" + strconv.FormatInt(due.Unix(), 10)
+		run.Skipped, err = r.Env.CreateNext(ctx, c, "DisruptionCron", name, &c.Spec.Disruption)
+		if err != nil {
 			return ctrl.Result{}, err
+		}
+		if run.Skipped == "" {
+			run.Disruption = name
 		}
 	}
 	if run.Skipped != "" {
@@ -139,46 +134,10 @@ func latest(s cron.Schedule, since, now time.Time) (due, next time.Time) {
 	return due, next
 }
 
-// skips returns why no disruption is created for a time.
-func (r *Reconciler) skips(ctx context.Context, c *chaos.DisruptionCron, due, now time.Time) (string, error) {
-	if t := c.Spec.DelayedStartTolerance; t != nil && now.Sub(due) > t.Duration() {
-		return fmt.Sprintf("%s late, more than delayedStartTolerance", now.Sub(due).Round(time.Second)), nil
-	}
-	var list chaos.DisruptionList
-	if err := r.Env.Client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
-		return "", err
-	}
-	for i := range list.Items {
-		d := &list.Items[i]
-		if metav1.IsControlledBy(d, c) && !d.Status.Schedule.Over && d.Name != name(c, due) {
-			return fmt.Sprintf("disruption %s has not ended", d.Name), nil
-		}
-	}
-	return "", nil
-}
-
-func name(c *chaos.DisruptionCron, due time.Time) string {
-	return c.Name + "-" + strconv.FormatInt(due.Unix(), 10)
-}
-
-func disruption(c *chaos.DisruptionCron, due time.Time) *chaos.Disruption {
-	d := &chaos.Disruption{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name(c, due)}}
-	c.Spec.Disruption.DeepCopyInto(&d.Spec)
-	d.OwnerReferences = []metav1.OwnerReference{
-		*metav1.NewControllerRef(c, chaos.GroupVersion.WithKind("DisruptionCron")),
-	}
-	return d
-}
-
-// write writes the status, unless it is no longer what was read: then the time may have been handled.
+// write writes the status, unless the time may have been handled meanwhile.
 func (r *Reconciler) write(
 	ctx context.Context, c *chaos.DisruptionCron, set func(*chaos.DisruptionCronStatus),
 ) error {
-	changed := c.DeepCopy()
-	if set(&changed.Status); equality.Semantic.DeepEqual(&c.Status, &changed.Status) {
-		return nil
-	}
-	return controller.UpdateLatest(ctx, r.Env, c,
-		func(c *chaos.DisruptionCron) *chaos.DisruptionCronStatus { return &c.Status },
-		func(s *chaos.DisruptionCronStatus) chaos.DisruptionCronStatus { return *s }, set)
+	return controller.UpdateWhole(ctx, r.Env, c,
+		func(c *chaos.DisruptionCron) *chaos.DisruptionCronStatus { return &c.Status }, set)
 }

@@ -100,6 +100,19 @@ func TestRollout(t *testing.T) {
 	d = f.disruption("web-3", chaos.DisruptionSpec{})
 	f.phase(d, chaos.Injected)
 	count(1)
+	f.end(d)
+	other := f.disrupt("web-4", hangs(nil))
+	change(image("web:4"))
+	status("skipped because of the name", func(s *chaos.DisruptionRolloutStatus) bool {
+		return s.Changes == 4 && s.Message == "there is another disruption web-4" && s.LastDisruption == "web-3"
+	})
+	f.end(other)
+	change(image("web:5"))
+	status("disrupted once more", func(s *chaos.DisruptionRolloutStatus) bool {
+		return s.Changes == 5 && s.LastDisruption == "web-5" && s.Message == ""
+	})
+	d = f.disruption("web-5", chaos.DisruptionSpec{})
+	f.phase(d, chaos.Injected)
 	if err := f.Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -85,26 +83,15 @@ func (r *Reconciler) from(ctx context.Context, reader client.Reader, key client.
 		return r.write(ctx, o, func(s *chaos.DisruptionRolloutStatus) { s.Version, s.Message = version, "" })
 	}
 	changes := o.Status.Changes + 1
-	skipped, err := r.skips(ctx, o, changes)
-	if err != nil {
-		return err
-	}
-	created := ""
-	if skipped == "" {
-		d := disruption(o, changes)
-		err := r.Env.Client.Create(ctx, d)
-		switch {
-		case apierrors.IsAlreadyExists(err):
-			if err := r.ours(ctx, o, d); err != nil {
-				return err
-			}
-			created = d.Name
-		case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
-			skipped = err.Error()
-		case err != nil:
+	skipped, created := "suspended", ""
+	if !o.Spec.Suspend {
+		name := o.Name + "-" + strconv.FormatInt(changes, 10)
+		skipped, err = r.Env.CreateNext(ctx, o, "DisruptionRollout", name, &o.Spec.Disruption)
+		if err != nil {
 			return err
-		default:
-			created = d.Name
+		}
+		if skipped == "" {
+			created = name
 		}
 	}
 	err = r.write(ctx, o, func(s *chaos.DisruptionRolloutStatus) {
@@ -142,56 +129,10 @@ func version(ctx context.Context, reader client.Reader, o *chaos.DisruptionRollo
 	return hex.EncodeToString(sum[:8]), err
 }
 
-// skips returns why no disruption is created for a version.
-func (r *Reconciler) skips(ctx context.Context, o *chaos.DisruptionRollout, changes int64) (string, error) {
-	if o.Spec.Suspend {
-		return "suspended", nil
-	}
-	var list chaos.DisruptionList
-	if err := r.Env.Client.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
-		return "", err
-	}
-	for i := range list.Items {
-		d := &list.Items[i]
-		if metav1.IsControlledBy(d, o) && !d.Status.Schedule.Over && d.Name != name(o, changes) {
-			return fmt.Sprintf("disruption %s has not ended", d.Name), nil
-		}
-	}
-	return "", nil
-}
-
-// ours returns an error if a disruption's name is taken by one that does not belong to this DisruptionRollout.
-func (r *Reconciler) ours(ctx context.Context, o *chaos.DisruptionRollout, d *chaos.Disruption) error {
-	existing := &chaos.Disruption{}
-	err := r.Env.Reader.Get(ctx, client.ObjectKeyFromObject(d), existing)
-	if err == nil && !metav1.IsControlledBy(existing, o) {
-		err = fmt.Errorf("there is another disruption %s", d.Name)
-	}
-	return err
-}
-
-func name(o *chaos.DisruptionRollout, changes int64) string {
-	return o.Name + "-" + strconv.FormatInt(changes, 10)
-}
-
-func disruption(o *chaos.DisruptionRollout, changes int64) *chaos.Disruption {
-	d := &chaos.Disruption{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name(o, changes)}}
-	o.Spec.Disruption.DeepCopyInto(&d.Spec)
-	d.OwnerReferences = []metav1.OwnerReference{
-		*metav1.NewControllerRef(o, chaos.GroupVersion.WithKind("DisruptionRollout")),
-	}
-	return d
-}
-
-// write writes the status, unless it is no longer what was read: then the version may have been handled.
+// write writes the status, unless the version may have been handled meanwhile.
 func (r *Reconciler) write(
 	ctx context.Context, o *chaos.DisruptionRollout, set func(*chaos.DisruptionRolloutStatus),
 ) error {
-	changed := o.DeepCopy()
-	if set(&changed.Status); equality.Semantic.DeepEqual(&o.Status, &changed.Status) {
-		return nil
-	}
-	return controller.UpdateLatest(ctx, r.Env, o,
-		func(o *chaos.DisruptionRollout) *chaos.DisruptionRolloutStatus { return &o.Status },
-		func(s *chaos.DisruptionRolloutStatus) chaos.DisruptionRolloutStatus { return *s }, set)
+	return controller.UpdateWhole(ctx, r.Env, o,
+		func(o *chaos.DisruptionRollout) *chaos.DisruptionRolloutStatus { return &o.Status }, set)
 }

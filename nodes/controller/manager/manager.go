@@ -61,14 +61,17 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 	for _, namespace := range o.Namespaces {
 		cycles.Namespaces[namespace] = cache.Config{}
 	}
+	objects := map[client.Object]cache.ByObject{
+		// Pods only wake the controllers; those of a whole cluster would need much memory.
+		&corev1.Pod{}: {Transform: onlyPlace}, &nodes.CycleNodeRequest{}: cycles, &nodes.CycleNodeStatus{}: cycles,
+	}
+	if o.Observe { // otherwise the cluster need not have the definition
+		objects[&nodes.NodeGroup{}] = cycles
+	}
 	return controllers.New(to, o.Options, ctrl.Options{
 		Logger: o.Logger, Controller: config.Controller{MaxConcurrentReconciles: 8},
 		LeaderElectionID: "cycling.nodes.trommel.dev", LeaderElectionNamespace: o.Namespace,
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			// Pods only wake the controllers; those of a whole cluster would need much memory.
-			&corev1.Pod{}: {Transform: onlyPlace}, &nodes.CycleNodeRequest{}: cycles, &nodes.CycleNodeStatus{}: cycles,
-			&nodes.NodeGroup{}: cycles,
-		}},
+		Cache: cache.Options{ByObject: objects},
 	}, nodes.AddToScheme, o.add)
 }
 

@@ -1,0 +1,67 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+)
+
+// Some objects have disruptions made again and again, one at a time: a DisruptionCron at its times, a DisruptionRollout
+// at new versions. Each disruption belongs to its object, and its name tells which one of the series it is, so that a
+// controller which has forgotten that it created one does not create a second.
+
+// CreateNext creates the disruption with that name in the owner's series, unless an earlier one has not ended, the name
+// is somebody else's, or the API server refuses it: then skipped says so. One that is there already is not skipped.
+func (e *Env) CreateNext(
+	ctx context.Context, owner client.Object, kind, name string, spec *chaos.DisruptionSpec,
+) (skipped string, err error) {
+	var list chaos.DisruptionList
+	if err := e.Client.List(ctx, &list, client.InNamespace(owner.GetNamespace())); err != nil {
+		return "", err
+	}
+	for i := range list.Items {
+		d := &list.Items[i]
+		if metav1.IsControlledBy(d, owner) && !d.Status.Schedule.Over && d.Name != name {
+			return fmt.Sprintf("disruption %s has not ended", d.Name), nil
+		}
+	}
+	d := &chaos.Disruption{ObjectMeta: metav1.ObjectMeta{
+		Namespace: owner.GetNamespace(), Name: name,
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(owner, chaos.GroupVersion.WithKind(kind)),
+		},
+	}}
+	spec.DeepCopyInto(&d.Spec)
+	err = e.Client.Create(ctx, d)
+	switch {
+	case apierrors.IsAlreadyExists(err): // perhaps created before a restart
+		existing := &chaos.Disruption{}
+		err = e.Reader.Get(ctx, client.ObjectKeyFromObject(d), existing)
+		if err == nil && !metav1.IsControlledBy(existing, owner) {
+			skipped = fmt.Sprintf("there is another disruption %s", name)
+		}
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+		skipped, err = err.Error(), nil
+	}
+	return skipped, err
+}
+
+// UpdateWhole is UpdateLatest for a status that belongs to one controller as a whole. If it is no longer what was read,
+// it is not written: what it was computed from may have been handled.
+func UpdateWhole[O, S any, P interface {
+	*O
+	client.Object
+	DeepCopy() *O
+}](ctx context.Context, env *Env, o P, status func(P) *S, set func(*S)) error {
+	changed := P(o.DeepCopy())
+	if set(status(changed)); equality.Semantic.DeepEqual(status(o), status(changed)) {
+		return nil
+	}
+	return UpdateLatest(ctx, env, o, status, func(s *S) S { return *s }, set)
+}
