@@ -105,54 +105,66 @@ func (r *Reconciler) cleanAfterLost(
 	if err != nil {
 		return nil, next, err
 	}
-	there, replaced := map[string]bool{}, map[string]bool{}
-	for i := range pods {
-		replaced[injectionID(&pods[i])] = true // its injector cleans first, or is cleaned after
+	there := map[string]bool{}
+	// The injector of a pod that takes the place of the one that has gone cleans first, or is cleaned after. The one that
+	// has gone may be among the pods, too: they were listed a moment ago.
+	replaced := func(cleaner *corev1.Pod) bool {
+		return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+			return injectionID(&p) == cleaner.Annotations[controller.AnnotationInjection] &&
+				string(p.UID) != cleaner.Labels[controller.LabelCleans]
+		})
 	}
 	var errs []error
 	for i := range cleaners {
 		cleaner := &cleaners[i]
 		there[cleaner.Name] = true
-		if len(cleaner.OwnerReferences) > 0 || cleaner.DeletionTimestamp != nil {
+		if len(cleaner.OwnerReferences) > 0 {
 			continue
 		}
 		late := cleaner.CreationTimestamp.Add(cleanerTime)
+		failing := controller.Failing(cleaner) || !r.Env.Clock.Now().Before(late)
 		switch {
+		case cleaner.DeletionTimestamp != nil && failing && cleaner.Status.Phase != corev1.PodSucceeded:
+			r.lost.forget(cleaner) // a person has cleaned, and deletes it
+		case cleaner.DeletionTimestamp != nil:
 		case cleaner.Status.Phase == corev1.PodFailed: // it was evicted, or its node did not take it
 			r.lost.add(again(cleaner))
 			errs = append(errs, controllers.Delete(ctx, r.Env.Client, cleaner))
-		case cleaner.Status.Phase == corev1.PodSucceeded, replaced[cleaner.Annotations[controller.AnnotationInjection]]:
+		case cleaner.Status.Phase == corev1.PodSucceeded, replaced(cleaner):
+			r.lost.forget(cleaner)
 			errs = append(errs, controllers.Delete(ctx, r.Env.Client, cleaner))
-		case controller.Failing(cleaner) || !r.Env.Clock.Now().Before(late):
+		case failing:
 			stuck = append(stuck, cleaner)
 		case next.IsZero() || late.Before(next):
 			next = late
 		}
 	}
 	for _, cleaner := range r.lost.of(key) {
-		if !there[cleaner.Name] { // the end of one that failed wakes the controller
-			errs = append(errs, r.cleanLost(ctx, cleaner, replaced))
+		if !there[cleaner.Name] { // the end of one that did not succeed wakes the controller
+			errs = append(errs, r.cleanLost(ctx, cleaner, replaced(cleaner)))
 		}
 	}
 	return stuck, next, errors.Join(errs...)
 }
 
-// cleanLost creates a cleaner, unless nothing can be left where it would clean.
-func (r *Reconciler) cleanLost(ctx context.Context, cleaner *corev1.Pod, replaced map[string]bool) error {
-	var err error
-	if !replaced[cleaner.Annotations[controller.AnnotationInjection]] {
-		err = r.Env.Reader.Get(ctx, client.ObjectKey{Name: cleaner.Spec.NodeName}, &corev1.Node{})
-		if err == nil {
-			err = r.Env.Client.Create(ctx, cleaner.DeepCopy())
-		}
+// cleanLost creates a cleaner, unless nothing can be left where it would clean. It is remembered until it has
+// succeeded: somebody may remove it, too.
+func (r *Reconciler) cleanLost(ctx context.Context, cleaner *corev1.Pod, replaced bool) error {
+	if replaced {
+		r.lost.forget(cleaner)
+		return nil
+	}
+	err := r.Env.Reader.Get(ctx, client.ObjectKey{Name: cleaner.Spec.NodeName}, &corev1.Node{})
+	if apierrors.IsNotFound(err) {
+		r.lost.forget(cleaner)
+		return nil
+	}
+	if err == nil {
+		err = r.Env.Client.Create(ctx, cleaner.DeepCopy())
 	}
 	if apierrors.IsAlreadyExists(err) {
 		// The cache is behind. The owner of that one may be the pod that has gone; its end wakes the controller.
 		return nil
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	r.lost.forget(cleaner)
-	return nil
+	return err
 }
