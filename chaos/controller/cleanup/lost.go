@@ -106,8 +106,8 @@ func (r *Reconciler) cleanAfterLost(
 		return nil, next, err
 	}
 	there := map[string]bool{}
-	// The injector of a pod that takes the place of the one that has gone cleans first, or is cleaned after. The one that
-	// has gone may be among the pods, too: they were listed a moment ago.
+	// The injector of a pod that takes the place of the one that has gone cleans first, or is cleaned after. The one
+	// that has gone may be among the pods, too: they were listed a moment ago.
 	replaced := func(cleaner *corev1.Pod) bool {
 		return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
 			return injectionID(&p) == cleaner.Annotations[controller.AnnotationInjection] &&
