@@ -58,21 +58,6 @@ func TestClusterWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply := func(text string) {
-		t.Helper()
-		list, err := objects.Decode([]byte(text), "test.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, u := range list {
-			if err := objects.Retry(t.Context(), func(ctx context.Context) error {
-				_, err := untyped.Apply(ctx, u)
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	docs, err := os.ReadFile("../../docs/disruptions.md")
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +65,7 @@ func TestClusterWith(t *testing.T) {
 	_, section, _ := strings.Cut(string(docs), "\n## On a cluster to explore\n")
 	_, section, _ = strings.Cut(section, "```yaml\n")
 	section, _, _ = strings.Cut(section, "```")
-	apply(section)
+	applyText(t.Context(), t, untyped, section)
 	d := &chaos.Disruption{}
 	d.Namespace, d.Name = "default", "slow"
 	clustertest.Eventually(t, func(ctx context.Context) error {
@@ -101,7 +86,8 @@ func TestClusterWith(t *testing.T) {
 		}
 		return err
 	})
-	apply("apiVersion: nodes.trommel.dev/v1alpha1\nkind: SimulatedNodeGroup\nmetadata: {name: workers}\n" +
+	applyText(t.Context(), t, untyped, "apiVersion: nodes.trommel.dev/v1alpha1\n"+
+		"kind: SimulatedNodeGroup\nmetadata: {name: workers}\n"+
 		"spec: {desiredCapacity: 1}\n")
 	group := &nodes.SimulatedNodeGroup{}
 	clustertest.Eventually(t, func(ctx context.Context) error {

@@ -63,18 +63,7 @@ func testCycle(t *testing.T, trommel, name string) {
 	}
 	apply := func(text string) {
 		t.Helper()
-		list, err := objects.Decode([]byte(text), "test.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, u := range list {
-			if err := objects.Retry(ctx, func(ctx context.Context) error {
-				_, err := c.Apply(ctx, u)
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		applyText(ctx, t, c, text)
 	}
 	expect(ctx, exitUsage, "say which nodes belong to workers by their labels: -l pool=workers", "workers")
 	for _, file := range []string{
@@ -291,4 +280,21 @@ func startCycling(t *testing.T, to *rest.Config) {
 			t.Error(err)
 		}
 	})
+}
+
+// applyText applies the objects of a YAML text.
+func applyText(ctx context.Context, t *testing.T, c *objects.Client, text string) {
+	t.Helper()
+	list, err := objects.Decode([]byte(text), "test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range list {
+		if err := objects.Retry(ctx, func(ctx context.Context) error {
+			_, err := c.Apply(ctx, u)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -21,7 +21,7 @@ const clustersPerCore = 2
 
 // Parallel returns how many clusters run plans side by side: n, or for 0 one for each core, if there is memory for
 // them. The error says that n is more than the machine can serve.
-func Parallel(n int) (int, error) { return parallel(n, runtime.GOMAXPROCS(0), available()) }
+func Parallel(n int) (int, error) { return parallel(n, runtime.GOMAXPROCS(0), AvailableMemory()) }
 
 // parallel is told the cores, and the bytes of memory that are available, which are 0 if that is not known.
 func parallel(n, cores int, memory int64) (int, error) {
@@ -42,12 +42,9 @@ func parallel(n, cores int, memory int64) (int, error) {
 		fit, float64(ClusterBytes)/1e9, here)
 }
 
-// AvailableMemory is how many bytes of memory new processes can use; zero: unknown.
-func AvailableMemory() int64 { return available() }
-
-// available is how many bytes of memory new processes can use, as far as Linux says so: what the machine has, and what
-// the process's own control group allows. Zero: unknown.
-func available() int64 {
+// AvailableMemory is how many bytes of memory new processes can use, as far as Linux says so: what the machine has, and
+// what the process's own control group allows. Zero: unknown.
+func AvailableMemory() int64 {
 	free := field("/proc/meminfo", "MemAvailable:") * 1024
 	limit, err1 := readNumber("/sys/fs/cgroup/memory.max")
 	used, err2 := readNumber("/sys/fs/cgroup/memory.current")

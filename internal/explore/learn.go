@@ -240,12 +240,6 @@ func (c *campaign) compareRuns(
 	}
 	ref.Types, ref.Reached, ref.Pace = types, reference.Reached(runs[0]), quiet.Pace
 	ref.Calls = reference.Calls(runs)
-	ref.Failing = map[string][]string{}
-	for _, controller := range runs[0].Meta.Controllers {
-		if len(controller.FailingCalls) > 0 {
-			ref.Failing[controller.Name] = controller.FailingCalls
-		}
-	}
 	ref.Took = usual(runs)
 	ref.Unlisted = runs[0].Meta.Unlisted
 	ref.Rested = true

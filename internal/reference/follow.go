@@ -158,7 +158,7 @@ func (f *Follower) count(c *Change) {
 	case c.Event == record.Created:
 		if f.inVain(c) {
 			f.vain[metadata.UID(c.Cur)] = true
-			if c.Key.Type() == "statefulset.apps" {
+			if c.Key.Type() == statefulSet {
 				f.vainSets = append(f.vainSets, c.Key)
 			}
 		} else if !f.orphaning[c.Key] {

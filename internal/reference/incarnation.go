@@ -30,7 +30,7 @@ func HoldsData(typ string) bool {
 	return IsCustom(typ)
 }
 
-var holders = []string{"persistentvolumeclaim", "persistentvolume", "secret", "statefulset.apps", "namespace"}
+var holders = []string{"persistentvolumeclaim", "persistentvolume", "secret", statefulSet, "namespace"}
 
 // IsCustom reports whether a type, type[.group], is one of custom resources, or of an aggregated API: Kubernetes itself
 // does not have its group.

@@ -172,8 +172,9 @@ func fieldHolds(value any, at, where, field string, want any, depth int) string 
 			}
 		}
 	case []any:
+		names := itemNames(v)
 		for i, item := range v {
-			named := itemName(v, i)
+			named := names[i]
 			place := where + "[" + named + "]"
 			if !strings.HasPrefix(field, place) {
 				continue

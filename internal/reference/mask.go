@@ -210,9 +210,10 @@ func leavesAt(v any, at leaf, visit func(leaf)) {
 		}
 		return
 	case []any:
+		names := itemNames(v)
 		for i, value := range v {
 			leavesAt(value, leaf{
-				path: append(slices.Clip(at.path), Item), where: at.where + "[" + itemName(v, i) + "]",
+				path: append(slices.Clip(at.path), Item), where: at.where + "[" + names[i] + "]",
 				index: append(slices.Clip(at.index), i),
 			}, visit)
 		}
@@ -222,23 +223,23 @@ func leavesAt(v any, at leaf, visit func(leaf)) {
 	visit(at)
 }
 
-// itemName tells an item from the others of its list. A name that an item before it has too is numbered: a list may
-// have it twice, such as a Secret's key that a volume shows as two files.
-func itemName(list []any, i int) string {
-	name := nameOfItem(list[i])
-	if name == "" {
-		return strconv.Itoa(i)
-	}
-	before := 0
-	for _, other := range list[:i] {
-		if nameOfItem(other) == name {
-			before++
+// itemNames tell the items of a list from each other. A name that an item before has too is numbered: a list may have
+// it twice, such as a Secret's key that a volume shows as two files.
+func itemNames(list []any) []string {
+	names, seen := make([]string, len(list)), map[string]int{}
+	for i, item := range list {
+		name := nameOfItem(item)
+		if name == "" {
+			names[i] = strconv.Itoa(i)
+			continue
+		}
+		if seen[name]++; seen[name] > 1 {
+			names[i] = name + "#" + strconv.Itoa(seen[name])
+		} else {
+			names[i] = name
 		}
 	}
-	if before > 0 {
-		name += "#" + strconv.Itoa(before+1)
-	}
-	return name
+	return names
 }
 
 // nameOfItem is the field by which an item of a list is known, and its value; empty: it has none.

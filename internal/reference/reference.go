@@ -165,7 +165,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		return nil, errors.New("a reference needs two runs or more")
 	}
 	ref := &Reference{Workload: workload, Runs: len(runs), Masks: slices.Concat(masks, standard)}
-	ref.Replicas = map[string]int{}
+	ref.Replicas, ref.Failing = map[string]int{}, map[string][]string{}
 	for _, c := range runs[0].Meta.Controllers {
 		if !c.Hooks {
 			continue
@@ -175,6 +175,9 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 			ref.Streaming = append(ref.Streaming, c.Name)
 		}
 		ref.Replicas[c.Name] = c.Replicas
+		if len(c.FailingCalls) > 0 {
+			ref.Failing[c.Name] = c.FailingCalls
+		}
 		if c.LeaseLasts > 0 {
 			if ref.LeaseLasts == nil {
 				ref.LeaseLasts = map[string]time.Duration{}

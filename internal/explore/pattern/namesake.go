@@ -76,19 +76,17 @@ func (g *generator) whileAskedFor(i int, asked object) (where, rule string) {
 			continue
 		}
 		other := &reference.Change{Key: c.Key, Prev: c.Cur, Cur: asked}
-		var all []string
-		differs := false
+		differs, tells := false, false
 		for _, f := range reference.FieldsOf(other) {
 			if f.Path[0] == "status" || f.Path[0] == "metadata" {
 				continue
 			}
 			differs = true
 			if s := equalTo(f); s != "" {
-				told[f.Where] = s
-				all = append(all, f.Where)
+				told[f.Where], tells = s, true
 			}
 		}
-		if differs && len(all) == 0 {
+		if differs && !tells {
 			return "", "its users ask for something else at other times, and no simple field tells which it is"
 		}
 	}
