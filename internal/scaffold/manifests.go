@@ -2,7 +2,6 @@ package scaffold
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/kustomize/api/konfig"
 
 	"github.com/trommel-dev/trommel/instrumentation"
@@ -352,7 +352,7 @@ func (r *Repository) fromFiles(t *tree, mains []program) *source {
 // Services, of these with those that its pods name or that select them.
 func (s *source) needs(f file) bool {
 	template, _, _ := unstructured.NestedMap(s.match.deployment.Object, "spec", "template")
-	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	own, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
 	for _, u := range f.objects {
 		switch u.GetKind() {
 		case "ConfigMap", "Secret":
@@ -361,9 +361,7 @@ func (s *source) needs(f file) bool {
 			}
 		case "Service":
 			selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
-			if len(selector) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(selector)), func(key string) bool {
-				return labels[key] != selector[key]
-			}) {
+			if len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(own)) {
 				return true
 			}
 		default:
@@ -507,11 +505,7 @@ func (r *Repository) takeDeployment(s *source) {
 // be applied with one, by a kustomization of the user's own.
 func (s *source) unbound() bool {
 	return slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
-		subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
-		return u.GetKind() == "ClusterRoleBinding" && slices.ContainsFunc(subjects, func(subject any) bool {
-			m, _ := subject.(map[string]any)
-			return m["kind"] == "ServiceAccount" && (m["namespace"] == nil || m["namespace"] == "")
-		})
+		return len(manifests.CheckSubjects(u)) > 0
 	})
 }
 

@@ -173,16 +173,16 @@ func (c *Checker) checkOwn(u *unstructured.Unstructured) []error {
 	strict, ok := runtime.AsStrictDecodingError(err)
 	switch {
 	case err == nil || ok && c.newer:
-		return checkSubjects(u)
+		return CheckSubjects(u)
 	case ok:
-		return append(strict.Errors(), checkSubjects(u)...)
+		return append(strict.Errors(), CheckSubjects(u)...)
 	}
 	return []error{err}
 }
 
-// checkSubjects finds service accounts without a namespace in a ClusterRoleBinding, as manifests have that are meant to
+// CheckSubjects finds service accounts without a namespace in a ClusterRoleBinding, as manifests have that are meant to
 // be applied with one.
-func checkSubjects(u *unstructured.Unstructured) (errs []error) {
+func CheckSubjects(u *unstructured.Unstructured) (errs []error) {
 	for i, subject := range subjects(u) {
 		if namespace, _ := subject["namespace"].(string); subject["kind"] == "ServiceAccount" && namespace == "" {
 			errs = append(errs, fmt.Errorf("subjects[%d].namespace is required for a ServiceAccount; in manifests "+
