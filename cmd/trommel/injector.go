@@ -17,7 +17,7 @@ func newInjectorCommand() *cobra.Command {
 		run := sub.RunE
 		sub.RunE = func(c *cobra.Command, args []string) error {
 			if err := run(c, args); err != nil {
-				return &exitError{code: 1, err: err} // as cmd/trommel-injector
+				return &exitError{code: 1, err: err} // as the injector of images
 			}
 			return nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -132,10 +133,20 @@ func journalOf(pod *corev1.Pod) string {
 	return ""
 }
 
+// injectorOf is the injector of a chaos pod as a person starts it on the pod's node. What lies at the root of an image is
+// somewhere in the path there.
+func injectorOf(pod *corev1.Pod) string {
+	command := pod.Spec.Containers[0].Command
+	if len(command) == 1 && filepath.Dir(command[0]) == "/" {
+		return filepath.Base(command[0])
+	}
+	return strings.Join(command, " ")
+}
+
 // remedy is what a person does on the node of a chaos pod, and then to the pod.
 func remedy(pod *corev1.Pod) string {
-	return fmt.Sprintf("Restart the target, or run `trommel-injector clean --journal %s --id %s` as root on node %s. "+
+	return fmt.Sprintf("Restart the target, or run `%s clean --journal %s --id %s` as root on node %s. "+
 		"Then let the pod go: `kubectl patch pod -n %s %s --type=json -p "+
 		`'[{"op":"remove","path":"/metadata/finalizers"}]'`+"`",
-		journalOf(pod), injectionID(pod), pod.Spec.NodeName, pod.Namespace, pod.Name)
+		injectorOf(pod), journalOf(pod), injectionID(pod), pod.Spec.NodeName, pod.Namespace, pod.Name)
 }

@@ -172,7 +172,7 @@ func (t *trouble) message(namespace string) (reason, message string) {
 		pod := t.lost[0]
 		return "ChaosPodGone", fmt.Sprintf("%d chaos pods were removed by force, may have left something in their "+
 			"targets, and their cleaners do not succeed: see `kubectl logs -n %s %s`. Restart the targets, or run "+
-			"`trommel-injector %s` as root on node %s. Then delete the cleaner", len(t.lost), namespace, pod.Name,
+			"`%s %s` as root on node %s. Then delete the cleaner", len(t.lost), namespace, pod.Name, injectorOf(pod),
 			strings.Join(pod.Spec.Containers[0].Args, " "), pod.Spec.NodeName)
 	}
 	return "", ""

@@ -81,4 +81,9 @@ func TestCleaner(t *testing.T) {
 	if got := remedy(pod); !strings.Contains(got, want) {
 		t.Errorf("%s", got)
 	}
+	// On the process node it is the controllers' own program.
+	pod.Spec.Containers[0].Command = []string{"/home/me/bin/trommel-chaos", "injector"}
+	if got := remedy(pod); !strings.Contains(got, "`/home/me/bin/trommel-chaos injector clean --journal /journal") {
+		t.Errorf("%s", got)
+	}
 }

@@ -39,7 +39,7 @@ import (
 var (
 	shared   *embedded.Cluster
 	account  *clustertest.Account // of the manifests
-	injector string               // path
+	injector string               // path of the program that is the injector too, as with --injector-here
 	journal  string               // directory
 )
 
@@ -51,11 +51,11 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	injector, journal = filepath.Join(dir, "trommel-injector"), filepath.Join(dir, "journal")
+	injector, journal = filepath.Join(dir, "trommel-chaos"), filepath.Join(dir, "journal")
 	if err := os.Mkdir(journal, 0o700); err != nil {
 		panic(err)
 	}
-	build := exec.Command("go", "build", "-o", injector, "../../../cmd/trommel-injector")
+	build := exec.Command("go", "build", "-o", injector, "../../../cmd/trommel-chaos")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("%v: %s", err, out))
 	}
@@ -92,7 +92,7 @@ func newScheme() *runtime.Scheme { return must(controllers.Scheme(chaos.AddToSch
 func options() Options {
 	return Options{
 		Config: controller.Config{
-			Namespace: "trommel-chaos", Image: "trommel-injector", Command: []string{injector}, Journal: journal,
+			Namespace: "trommel-chaos", Image: "trommel-injector", Command: []string{injector, "injector"}, Journal: journal,
 			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
 			PriorityClass:  "trommel-disruption-injector",
 			Simulated:      shared.Processes().NodeName(),
@@ -447,11 +447,11 @@ func TestStuckOnRemoval(t *testing.T) {
 	}
 	f.await(d, "stuck on removal", func(d *chaos.Disruption) bool {
 		return d.Status.IsStuckOnRemoval && d.Status.Phase == chaos.PossiblyInjected &&
-			strings.Contains(d.Status.Message, "trommel-injector clean")
+			strings.Contains(d.Status.Message, injector+" injector clean")
 	})
 	// A person does what the message says. It begins with what is to be done on the node.
 	var id, pod string
-	_, message, _ := strings.Cut(d.Status.Message, "trommel-injector clean --journal "+journal+" --id ")
+	_, message, _ := strings.Cut(d.Status.Message, injector+" injector clean --journal "+journal+" --id ")
 	if n, err := fmt.Sscanf(message, "%s", &id); n != 1 {
 		t.Fatalf("message %q: %v", d.Status.Message, err)
 	}
@@ -464,7 +464,7 @@ func TestStuckOnRemoval(t *testing.T) {
 	if err := os.WriteFile(entry, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	clean := exec.Command(injector, "clean", "--journal", journal, "--id", strings.Trim(id, "`"))
+	clean := exec.Command(injector, "injector", "clean", "--journal", journal, "--id", strings.Trim(id, "`"))
 	if out, err := clean.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "removed: ") {
 		t.Errorf("clean: %v: %s", err, out)
 	}
@@ -520,7 +520,7 @@ func injectorOf(t testing.TB, d *chaos.Disruption) int {
 	}
 	for _, file := range all {
 		data, err := os.ReadFile(file)
-		if err != nil || !strings.HasPrefix(string(data), injector+"\x00inject\x00") ||
+		if err != nil || !strings.HasPrefix(string(data), injector+"\x00injector\x00inject\x00") ||
 			!strings.Contains(string(data), string(d.UID)) {
 			continue
 		}

@@ -246,7 +246,7 @@ func (s *saboteur) signal(signal syscall.Signal) error {
 	var pids []int
 	for _, file := range must(filepath.Glob("/proc/[0-9]*/cmdline")) {
 		data, err := os.ReadFile(file)
-		if err == nil && strings.HasPrefix(string(data), injector+"\x00inject\x00") &&
+		if err == nil && strings.HasPrefix(string(data), injector+"\x00injector\x00inject\x00") &&
 			strings.Contains(string(data), "\x00"+s.namespace+"/") {
 			pids = append(pids, must(strconv.Atoi(filepath.Base(filepath.Dir(file)))))
 		}
