@@ -254,8 +254,7 @@ func (b *build) moduleOf(path string) *moduleInfo {
 // patch makes the patched copies and replaces the modules with them.
 func (b *build) patch(ctx context.Context) error {
 	if b.moduleOf(moduleClientGo) == nil {
-		return inputErrorf("package %s in %s does not use %s: there is nothing to observe (trommel observes "+
-			"controllers that use it to talk to Kubernetes)", b.main.ImportPath, b.main.Dir, moduleClientGo)
+		return b.unobserved()
 	}
 	if err := b.tellReconcilesApart(); err != nil {
 		return err
@@ -312,6 +311,21 @@ func (b *build) patch(ctx context.Context) error {
 		return b.work().write(b.repo.work, hookDir, copies, own)
 	}
 	return b.module.replaceIn(b.repo.goMod, hookDir, copies)
+}
+
+// unobserved lets a program be built that does not use client-go, if that is allowed and of any use.
+func (b *build) unobserved() error {
+	without := fmt.Sprintf("package %s in %s does not use %s", b.main.ImportPath, b.main.Dir, moduleClientGo)
+	switch {
+	case !b.config.AnyProgram || len(b.config.AnnotatedCalls) > 0:
+		return inputErrorf("%s: there is nothing to observe (trommel observes controllers that use it to talk to "+
+			"Kubernetes)", without)
+	case !b.goRoot.known():
+		return inputErrorf("%s, and %s is older than %s: there is nothing to change in it", without, b.goRoot.version,
+			oldestGo)
+	}
+	b.progress.phase(without + ": nothing of it is observed, but faults of its files, connections and names reach it")
+	return nil
 }
 
 // copyOf describes the patched copy of a module.

@@ -166,6 +166,10 @@ func TestBuildSaysWhatIsWrong(t *testing.T) {
 		{"no client-go", instrumentation.BuildConfig{Dir: alien}, "package example.com/alien in " + alien +
 			" does not use k8s.io/client-go: there is nothing to observe (trommel observes controllers that use it " +
 			"to talk to Kubernetes)"},
+		{"no client-go, but a call of it", instrumentation.BuildConfig{Dir: alien, AnyProgram: true,
+			AnnotatedCalls: []instrumentation.AnnotatedCall{{Name: "main", Function: "main"}}},
+			"package example.com/alien in " + alien + " does not use k8s.io/client-go: there is nothing to observe " +
+				"(trommel observes controllers that use it to talk to Kubernetes)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.config.CacheDir = filepath.Join(dir, "cache")

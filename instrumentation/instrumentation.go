@@ -25,6 +25,10 @@ type BuildConfig struct {
 
 	AnnotatedCalls []AnnotatedCall
 
+	// AnyProgram allows programs without client-go. Nothing of them is observed; they find their pod's files, address
+	// and names, and faults of files, connections and names reach them.
+	AnyProgram bool
+
 	CacheDir string            // default CacheDir()
 	Progress func(line string) // called with lines for the user, from one goroutine at a time
 }

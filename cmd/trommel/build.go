@@ -23,12 +23,15 @@ func newBuildCommand(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "build [directory [package]]",
-		Short: "Build a controller, or the control plane, with hooks",
+		Short: "Build a controller, another program, or the control plane, with hooks",
 		Long: `Build a controller with hooks at all observation points. Its source, go.mod and go.sum stay as they
 are.
 
 The directory is one in the controller's module (default: the working directory). The package is its main package,
-relative to the directory (default: the directory itself).`,
+relative to the directory (default: the directory itself).
+
+A program need not be a controller. Of one that does not use client-go nothing is observed, but in a pod on the process
+node it finds the pod's files, address and names, and faults of files, connections and names reach it.`,
 		Example: `  trommel build -o bin/manager ../my-operator ./cmd/manager
   trommel build --explain ../my-operator ./cmd/manager
   trommel build --control-plane -o bin/controlplane
@@ -64,6 +67,7 @@ relative to the directory (default: the directory itself).`,
 				if len(args) > 1 {
 					config.Package = args[1]
 				}
+				config.AnyProgram = true
 				result, err = instrumentation.Build(cmd.Context(), config)
 			}
 			console.Built()

@@ -20,14 +20,16 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
-// tenants are the executables of testdata/controllers/tenant, by the folder testdata.
+// tenants are the executables of testdata/controllers/tenant, by the folder testdata and the build's tags.
 var tenants sync.Map // of func() (string, error)
 
-func tenantBinary(testdata string) (string, error) {
-	build, _ := tenants.LoadOrStore(testdata, sync.OnceValues(func() (string, error) {
+func tenantBinary(testdata string, tags ...string) (string, error) {
+	build, _ := tenants.LoadOrStore(fmt.Sprint(testdata, tags), sync.OnceValues(func() (string, error) {
 		built, err := instrumentation.Build(context.Background(), instrumentation.BuildConfig{
-			Dir:      filepath.Join(testdata, "controllers", "tenant"),
-			Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
+			Dir:        filepath.Join(testdata, "controllers", "tenant"),
+			Tags:       tags,
+			AnyProgram: len(tags) > 0,
+			Progress:   func(line string) { fmt.Fprintln(os.Stderr, line) },
 		})
 		if err != nil {
 			return "", err
@@ -35,6 +37,16 @@ func tenantBinary(testdata string) (string, error) {
 		return built.Binary, nil
 	}))
 	return build.(func() (string, error))()
+}
+
+// WithoutClientGo makes a tenant's program one that does not use client-go; it cannot ask an API server.
+func (p Pods) WithoutClientGo(t testing.TB) func(*corev1.Pod) {
+	t.Helper()
+	binary, err := tenantBinary(p.Testdata, "plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(p *corev1.Pod) { p.Annotations[cluster.AnnotationBinaryPrefix+"main"] = binary }
 }
 
 // Tenant is a pod whose program has hooks and reports what it finds in its pod.

@@ -24,9 +24,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 var questions = map[string]func(ctx context.Context, subject string) (string, error){
@@ -120,21 +117,6 @@ var questions = map[string]func(ctx context.Context, subject string) (string, er
 	},
 	"host": func(context.Context, string) (string, error) { return os.Hostname() },
 	"env":  func(_ context.Context, name string) (string, error) { return os.Getenv(name), nil },
-	"api": func(ctx context.Context, name string) (string, error) {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			return "", err
-		}
-		if name != "" {
-			config.Host = name
-		}
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return "", err
-		}
-		_, err = client.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
-		return fmt.Sprint(err), nil
-	},
 	// Answers with the events since the last question.
 	"watch": func(_ context.Context, path string) (string, error) { return watch(path) },
 }

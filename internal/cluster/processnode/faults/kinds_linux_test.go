@@ -176,7 +176,7 @@ func TestCPUPressure(t *testing.T) {
 func TestDNSFault(t *testing.T) {
 	ns, ctx := pods.Namespace(t), t.Context()
 	socket := socketOf(t, ns)
-	one, two := pods.StartTenant(t, ns, "one"), pods.StartTenant(t, ns, "two")
+	one, two := pods.StartTenant(t, ns, "one", pods.WithoutClientGo(t)), pods.StartTenant(t, ns, "two")
 	web, err := client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "tenant"},
@@ -256,7 +256,7 @@ func TestDiskFault(t *testing.T) {
 			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}
 	}
-	one, two := pods.StartTenant(t, ns, "one", scratch), pods.StartTenant(t, ns, "two", scratch)
+	one, two := pods.StartTenant(t, ns, "one", scratch, pods.WithoutClientGo(t)), pods.StartTenant(t, ns, "two", scratch)
 	both := []*clustertest.Tenant{one, two}
 	for _, p := range both {
 		for _, path := range []string{"/scratch/x", "/scratch/open", "/tmp/y"} {
@@ -660,6 +660,18 @@ func TestNetworkFault(t *testing.T) {
 		}
 		end()
 		if d := undisturbed(one, "get", url); d > quick {
+			t.Errorf("after the end: %v", d)
+		}
+	})
+	t.Run("of a program without client-go", func(t *testing.T) {
+		plain := pods.StartTenant(t, ns, "without", pods.WithoutClientGo(t))
+		end := begin(t, socket, ns, victimOf(t, plain), "network",
+			`{"services":[{"name":"web","namespace":"`+ns+`"}],"delay":"200ms"}`)
+		if d := took(plain, "get", url); d < slow {
+			t.Errorf("target: %v", d)
+		}
+		end()
+		if d := undisturbed(plain, "get", url); d > quick {
 			t.Errorf("after the end: %v", d)
 		}
 	})

@@ -168,7 +168,7 @@ func (p *Pod) asksNode() error {
 			return fmt.Errorf("container %q has not started", c.Name())
 		case !c.Hooked():
 			return unsupported("the program of container %q has no hooks in its standard library, so it does not ask "+
-				"the node for names and addresses: build it with `build:`", c.Name())
+				"the node for names and addresses: build it with `build:`, or `trommel build`", c.Name())
 		}
 	}
 	return nil
@@ -191,7 +191,7 @@ func (p *Pod) heedsFaults(containers []Container) error {
 		}
 		if !heeds {
 			errs = append(errs, unsupported("the program of container %q has no hooks for faults in its standard "+
-				"library: build it with `build:`, by this version of Trommel", c.Name()))
+				"library: build it with `build:`, or `trommel build`, by this version of Trommel", c.Name()))
 		}
 	}
 	return errors.Join(errs...)
