@@ -121,7 +121,7 @@ func (o *testOptions) register(c *cobra.Command) {
 		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
 	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
 	(*timeFlag)(&o.Time).register(f)
-	f.StringSliceVar(&o.Workloads, "workload", nil, "`name` of a workload (default: all)")
+	f.StringSliceVar(&o.Workloads, "workload", nil, "`name` of a workload; may be repeated, or a list with commas (default: all)")
 	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
 	f.StringVar(&o.References, "reference", "",
 		"`directory` of the references (default: "+filepath.Join(referencesDir, "<suite's directory>[-<variant>]")+")")
@@ -132,7 +132,7 @@ func (o *testOptions) register(c *cobra.Command) {
 // registerPatterns adds the flags of commands that generate plans.
 func (o *testOptions) registerPatterns(c *cobra.Command) {
 	c.Flags().StringSliceVar(&o.Patterns, "pattern", nil,
-		"`name` of a pattern (default: all that need not be asked for)")
+		"`name` of a pattern; may be repeated, or a list with commas (default: all that need not be asked for)")
 	c.Flags().StringVar((*string)(&o.Pace), "pace", "", "none: the steps of the workloads do not wait for rest; "+
 		"finds races, and compares only what holds data (default: as they were learned)")
 }
@@ -210,6 +210,7 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 	case o.Plans != "" && len(o.Patterns)+len(o.Workloads) > 0:
 		return nil, nil, errors.New("--plans runs all plans of a directory: leave out --workload and --pattern")
 	}
+	o.Workloads, o.Patterns = once(o.Workloads), once(o.Patterns)
 	if o.shard != "" {
 		if o.Shard, err = explore.ParseShard(o.shard); err != nil {
 			return nil, nil, fmt.Errorf("--shard: %w", err)
@@ -273,6 +274,17 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 		o.References, err = references(suite, o.Variant)
 	}
 	return suite, plans, err
+}
+
+// once returns names without blanks around them, each at its first place.
+func once(names []string) []string {
+	var all []string
+	for _, name := range names {
+		if name = strings.TrimSpace(name); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // onlyPlans lists the plans in a directory; there is at least one.
