@@ -164,7 +164,7 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 		o.out = strings.TrimSuffix(l.plan.TestName, "-small") + "-small.yaml"
 	}
 	if o.dir == "" {
-		o.dir = filepath.Join("trommel-runs", "shrink-"+time.Now().Format("20060102-150405"))
+		o.dir = filepath.Join(runsDir, "shrink-"+time.Now().Format("20060102-150405"))
 	}
 	console, s, err := o.progress.open(s)
 	if err != nil {

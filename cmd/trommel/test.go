@@ -30,6 +30,7 @@ type testOptions struct {
 	dir      string
 	anew     bool
 	explain  bool
+	format   listFormat // of the plans that are generated
 	resume   string
 	parallel int // 0: as many as fit
 	// learnOnly: no plans are run, so that more clusters than workloads are not worth their start.
@@ -109,6 +110,7 @@ Patterns:
 	}
 	o.register(c)
 	o.registerPatterns(c)
+	o.format.register(c)
 	c.Flags().BoolVar(&o.explain, "explain", false,
 		"also list the candidates without a plan with the reason of each, and how many each rule dropped")
 	return c
@@ -121,7 +123,8 @@ func (o *testOptions) register(c *cobra.Command) {
 		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
 	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
 	(*timeFlag)(&o.Time).register(f)
-	f.StringSliceVar(&o.Workloads, "workload", nil, "`name` of a workload; may be repeated, or a list with commas (default: all)")
+	f.StringSliceVar(&o.Workloads, "workload", nil,
+		"`name` of a workload; may be repeated, or a list with commas (default: all)")
 	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
 	f.StringVar(&o.References, "reference", "",
 		"`directory` of the references (default: "+filepath.Join(referencesDir, "<suite's directory>[-<variant>]")+")")
@@ -138,7 +141,7 @@ func (o *testOptions) registerPatterns(c *cobra.Command) {
 }
 
 // referencesDir holds the references of suites that have no other directory.
-var referencesDir = filepath.Join("trommel-runs", "references")
+var referencesDir = filepath.Join(runsDir, "references")
 
 // references returns the directory of the suite's references.
 func references(suite *plan.Suite, variant string) (string, error) {
@@ -480,22 +483,21 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 	defer console.Close()
 	return o.inSession(ctx, console, "generate", func(config explore.Config) error {
 		candidates, result, err := explore.Generate(ctx, config)
-		for _, c := range candidates {
-			switch {
-			case c.Plan != nil:
-				fmt.Fprintf(s.out, "%s\n  %s\n", filepath.Join(o.dir, "plans", c.Plan.TestName+".yaml"), c.Why)
-			case o.explain:
-				fmt.Fprintf(s.out, "no plan (%s): %s\n  %s\n", c.Pattern, c.Dropped, c.Why)
-			}
+		notes := s.out
+		if o.format == "" {
+			showCandidates(s.out, o, candidates)
+		} else {
+			notes = s.err
+			err = errors.Join(err, generated.print(s.out, o.format, o.listed(candidates)))
 		}
-		if o.explain {
+		if o.explain && o.format == "" {
 			tally(s.out, candidates)
 		}
 		for _, u := range result.Unlearned {
-			fmt.Fprintf(s.out, "not tested: %s\n", u.Reason)
+			fmt.Fprintf(notes, "not tested: %s\n", u.Reason)
 		}
 		for _, suggestion := range result.Suggested {
-			fmt.Fprintf(s.out, "not tested: %s\n", suggestion)
+			fmt.Fprintf(notes, "not tested: %s\n", suggestion)
 		}
 		if err == nil && len(result.Unlearned) > 0 {
 			return &exitError{code: exitCannotRun}
@@ -513,7 +515,7 @@ func (o *testOptions) inSession(
 		return &exitError{exitUsage, err}
 	}
 	if o.dir == "" {
-		o.dir = filepath.Join("trommel-runs", title+"-"+time.Now().Format("20060102-150405"))
+		o.dir = filepath.Join(runsDir, title+"-"+time.Now().Format("20060102-150405"))
 	}
 	console.Title(title + " " + suite.File)
 	options := run.Options{Version: version(), Injector: injectorCommand(),
