@@ -182,8 +182,8 @@ func newListPlansCommand(s streams) *cobra.Command {
 		Use:   "plans [FILE|DIR...]",
 		Short: "List plans",
 		Long: `Plans lists the plans in directories, without those in run records; without arguments those in
-the current directory but not in trommel-runs. A name, as -o name prints it, is the plan's file. A plan with mistakes is left out
-and reported, with exit code 2.`,
+the current directory but not in trommel-runs. A name, as -o name prints it, is the plan's file. A plan with mistakes
+is left out and reported, with exit code 2.`,
 		Example: `  trommel list plans
   trommel list plans trommel-runs/generate-20260102-150405/plans -o wide`,
 		ValidArgsFunction: completeFiles,
