@@ -23,6 +23,7 @@ var cacheKinds = []struct{ kind, what string }{
 
 func newCacheCommand(s streams) *cobra.Command {
 	var all bool
+	var format listFormat
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "Show what the cache contains, and clear it",
@@ -34,12 +35,15 @@ entries that were used within the last hour or that a running process uses.`,
 			instrumentation.DefaultCacheGB, instrumentation.EnvCacheGB),
 		Example: `  trommel cache
   trommel cache --all
+  trommel cache -o json
   trommel cache clear --older-than 168h`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			entries, err := instrumentation.Cache("")
-			if err == nil {
-				err = showCache(s.out, entries, all, time.Now())
+			if err == nil && format != "" && format != "wide" {
+				err = cacheListing.print(s.out, format, listedCache(entries))
+			} else if err == nil {
+				err = showCache(s.out, entries, all || format == "wide", time.Now())
 			}
 			if err != nil {
 				return &exitError{exitCannotRun, err}
@@ -48,6 +52,7 @@ entries that were used within the last hour or that a running process uses.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "list every entry")
+	format.register(cmd)
 	cmd.AddCommand(newCacheClearCommand(s))
 	return cmd
 }
@@ -79,6 +84,24 @@ func newCacheClearCommand(s streams) *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&olderThan, "older-than", 0, "only entries that were not used for this long (default: all)")
 	return cmd
+}
+
+// listedEntry is an entry of the cache as it is listed.
+type listedEntry struct {
+	Kind  string    `json:"kind"`
+	Path  string    `json:"path"`
+	Bytes int64     `json:"bytes"`
+	Used  time.Time `json:"used"` // last
+}
+
+var cacheListing = listing[listedEntry]{name: func(e listedEntry) string { return e.Path }}
+
+func listedCache(entries []instrumentation.CacheEntry) []listedEntry {
+	var all []listedEntry
+	for _, e := range entries {
+		all = append(all, listedEntry{e.Kind, e.Path, e.Size, e.Used})
+	}
+	return all
 }
 
 func showCache(out io.Writer, entries []instrumentation.CacheEntry, all bool, now time.Time) error {

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -339,13 +338,38 @@ func nameFlag(name string) string {
 	return " --name " + name
 }
 
+// clusterStatus is a running cluster as it is listed.
+type clusterStatus struct {
+	Name       string         `json:"name"`
+	PID        int            `json:"pid"` // of the process that runs it
+	Started    time.Time      `json:"started"`
+	APIServers []serverStatus `json:"apiServers"`
+	With       []string       `json:"with,omitempty"` // controllers that run on it
+	Dir        string         `json:"dir"`
+	LogDir     string         `json:"logDir"`
+}
+
+// serverStatus is an API server of a running cluster.
+type serverStatus struct {
+	Name       string `json:"name"`
+	State      string `json:"state"` // up, down or unknown
+	Kubeconfig string `json:"kubeconfig"`
+}
+
+// clusterRow is what a table has in a row.
+type clusterRow struct {
+	clusterStatus
+	server serverStatus
+}
+
 func newClusterStatusCommand(s streams) *cobra.Command {
 	var name string
+	var format listFormat
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "List running clusters",
 		Example: `  trommel cluster status
-  trommel cluster status --name small`,
+  trommel cluster status --name small -o wide`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			entries, err := embedded.List()
@@ -358,21 +382,37 @@ func newClusterStatusCommand(s streams) *cobra.Command {
 				}
 				entries = slices.DeleteFunc(entries, func(e embedded.Entry) bool { return e.Name != name })
 			}
-			if len(entries) == 0 {
-				fmt.Fprintln(s.out, "no cluster is running")
-				return nil
-			}
-			return printStatus(cmd.Context(), s.out, entries)
+			return cannotPrint(printStatus(cmd.Context(), s.out, format, entries))
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "only this cluster; it is an error if it is not running")
+	format.register(cmd)
 	return cmd
 }
 
-func printStatus(ctx context.Context, w io.Writer, entries []embedded.Entry) error {
-	table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(table, "NAME\tPID\tAGE\tAPI SERVER\tSTATE\tKUBECONFIG")
+// statusTable has a row for each API server.
+var statusTable = listing[clusterRow]{
+	columns: []column[clusterRow]{
+		{title: "NAME", text: func(r clusterRow) string { return r.Name }},
+		{title: "PID", text: func(r clusterRow) string { return strconv.Itoa(r.PID) }},
+		{title: "AGE", text: func(r clusterRow) string { return time.Since(r.Started).Round(time.Second).String() }},
+		{title: "API SERVER", text: func(r clusterRow) string { return r.server.Name }},
+		{title: "STATE", text: func(r clusterRow) string { return r.server.State }},
+		{title: "KUBECONFIG", text: func(r clusterRow) string { return r.server.Kubeconfig }},
+		{title: "WITH", text: func(r clusterRow) string { return orDash(strings.Join(r.With, ",")) }, wide: true},
+		{title: "LOGS", text: func(r clusterRow) string { return r.LogDir }, wide: true},
+	},
+	none: "no cluster is running",
+}
+
+func printStatus(ctx context.Context, w io.Writer, format listFormat, entries []embedded.Entry) error {
+	var all []clusterStatus
+	var rows []clusterRow
 	for _, e := range entries {
+		status := clusterStatus{
+			Name: e.Name, PID: e.PID, Started: e.Started, APIServers: []serverStatus{}, With: e.Equipment, Dir: e.Dir,
+			LogDir: e.LogDir,
+		}
 		var running map[string]bool
 		if c, err := embedded.Attach(ctx, e.Name); err == nil {
 			running, _ = c.Running(ctx)
@@ -384,11 +424,16 @@ func printStatus(ctx context.Context, w io.Writer, entries []embedded.Entry) err
 			} else if running[server] {
 				state = "up"
 			}
-			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", e.Name, e.PID, e.Age().Round(time.Second), server, state,
-				e.Kubeconfigs[server])
+			status.APIServers = append(status.APIServers, serverStatus{server, state, e.Kubeconfigs[server]})
+			rows = append(rows, clusterRow{status, status.APIServers[len(status.APIServers)-1]})
 		}
+		all = append(all, status)
 	}
-	return table.Flush()
+	if format == "" || format == "wide" {
+		return statusTable.print(w, format, rows)
+	}
+	list := listing[clusterStatus]{name: func(c clusterStatus) string { return c.Name }}
+	return list.print(w, format, all)
 }
 
 func newClusterDownCommand(s streams) *cobra.Command {

@@ -24,6 +24,7 @@ whole graph.`,
 	}
 	c.Flags().StringVarP(&file, "plan", "p", "", "plan `file`")
 	c.Flags().StringVarP(&format, "output", "o", "text", "`format`: text or mermaid")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "mermaid"}, onlyThese))
 	return c
 }
 

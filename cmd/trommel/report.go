@@ -82,6 +82,8 @@ that gets a page for each run and index.html, which groups what they have found.
 		},
 	}
 	c.Flags().StringVarP(&form, "output", "o", "text", forms)
+	_ = c.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(slices.Sorted(maps.Keys(reports)), onlyThese))
 	c.Flags().StringVar(&to, "to", "",
 		"with -o html: write a page for each run, and an index of them, to this `directory`")
 	return c

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -137,7 +139,11 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 	}
 	defer console.Close()
 	options := as.session(s, console, l, o.runs > 1)
-	console.Title("repro " + l.title())
+	title := "repro " + l.title()
+	if o.runs > 1 {
+		title = againTitle(l.title(), 0, o.runs, 0)
+	}
+	console.Title(title)
 	session, err := run.Open(ctx, l.suite, options)
 	if err != nil {
 		return &exitError{codeOf(err), err}
@@ -152,9 +158,10 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 		return &exitError{codeOf(err), err}
 	}
 	same := 0
+	var took time.Duration
 	for i := range o.runs {
 		if i > 0 {
-			console.Title(fmt.Sprintf("repro %s, run %d", l.title(), i+1))
+			console.Title(againTitle(l.title(), i, o.runs, took))
 		}
 		again, code := runPlan(ctx, s, console, session, l, as.recordFolder(l), how)
 		if code == exitCannotRun || code == exitUsage {
@@ -172,6 +179,7 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 		if ok {
 			same++
 		}
+		took += again.Meta.Took()
 	}
 	if o.runs > 1 {
 		fmt.Fprintf(s.out, "the same in %d of %d runs\n", same, o.runs)
@@ -180,6 +188,15 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 		return &exitError{code: exitBug}
 	}
 	return nil
+}
+
+// againTitle says which of several runs begins, and about how long those that are left take.
+func againTitle(title string, ended, of int, took time.Duration) string {
+	text := fmt.Sprintf("repro %s, run %d of %d", title, ended+1, of)
+	if ended > 0 {
+		text += fmt.Sprintf(", about %s left", wording.Roughly(took/time.Duration(ended)*time.Duration(of-ended)))
+	}
+	return text
 }
 
 // compareAgain prints a run and whether it is like the first one.

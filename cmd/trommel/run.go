@@ -414,7 +414,7 @@ func (o *runOptions) howToRun(
 		Settings: explore.Settings{SuiteFile: suite.File, Variant: l.variant, References: o.reference},
 		Plans:    []*plan.Plan{l.plan},
 		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
-		Dir:     filepath.Join("trommel-runs", "learn-"+time.Now().Format("20060102-150405.000")),
+		Dir:     filepath.Join(runsDir, "learn-"+time.Now().Format("20060102-150405.000")),
 		Version: version(), Progress: console,
 	})
 	if err == nil {
@@ -446,7 +446,7 @@ func (o *runOptions) recordFolder(l *loaded) string {
 	if l.variant != "" {
 		name += "-" + l.variant
 	}
-	return filepath.Join("trommel-runs", name+"-"+time.Now().Format("20060102-150405.000"))
+	return filepath.Join(runsDir, name+"-"+time.Now().Format("20060102-150405.000"))
 }
 
 // runPlan runs one plan and returns its record, or what stands for it if there is none, and the exit code.

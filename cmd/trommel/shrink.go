@@ -33,6 +33,7 @@ type shrinkOptions struct {
 	reference string
 
 	progress progressOptions
+	took     time.Duration // by the recorded run; 0: there is none
 }
 
 func newShrinkCommand(s streams) *cobra.Command {
@@ -112,6 +113,7 @@ func (o *shrinkOptions) load(s streams, args []string) (*loaded, record.Finding,
 	if err != nil {
 		return nil, record.Finding{}, err
 	}
+	o.took = r.Meta.Took()
 	if as.suite == "" {
 		as.suite = r.Meta.Suite
 	}
@@ -164,7 +166,7 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 		o.out = strings.TrimSuffix(l.plan.TestName, "-small") + "-small.yaml"
 	}
 	if o.dir == "" {
-		o.dir = filepath.Join("trommel-runs", "shrink-"+time.Now().Format("20060102-150405"))
+		o.dir = filepath.Join(runsDir, "shrink-"+time.Now().Format("20060102-150405"))
 	}
 	console, s, err := o.progress.open(s)
 	if err != nil {
@@ -186,7 +188,7 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 	}
 	result, err := shrink.Shrink(ctx, shrink.Config{
 		Session: session, Suite: suite, Plan: l.plan, Finding: finding, Dir: o.dir, Runs: o.runs, Budget: o.budget,
-		Reference: how.Reference, History: how.History,
+		Reference: how.Reference, History: how.History, Took: o.took,
 		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
 	})
 	if closeErr := session.Close(context.WithoutCancel(ctx)); err == nil {

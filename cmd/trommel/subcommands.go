@@ -16,6 +16,7 @@ func subcommands(s streams) []*cobra.Command {
 		newTestCommand(s),
 		newLearnCommand(s),
 		newGenerateCommand(s),
+		newListCommand(s),
 		newProposeCommand(s),
 		newShrinkCommand(s),
 		newBuildCommand(s),

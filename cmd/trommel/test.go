@@ -30,6 +30,7 @@ type testOptions struct {
 	dir      string
 	anew     bool
 	explain  bool
+	format   listFormat // of the plans that are generated
 	resume   string
 	parallel int // 0: as many as fit
 	// learnOnly: no plans are run, so that more clusters than workloads are not worth their start.
@@ -109,6 +110,7 @@ Patterns:
 	}
 	o.register(c)
 	o.registerPatterns(c)
+	o.format.register(c)
 	c.Flags().BoolVar(&o.explain, "explain", false,
 		"also list the candidates without a plan with the reason of each, and how many each rule dropped")
 	return c
@@ -121,7 +123,8 @@ func (o *testOptions) register(c *cobra.Command) {
 		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
 	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
 	(*timeFlag)(&o.Time).register(f)
-	f.StringSliceVar(&o.Workloads, "workload", nil, "`name` of a workload (default: all)")
+	f.StringSliceVar(&o.Workloads, "workload", nil,
+		"`name` of a workload; may be repeated, or a list with commas (default: all)")
 	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
 	f.StringVar(&o.References, "reference", "",
 		"`directory` of the references (default: "+filepath.Join(referencesDir, "<suite's directory>[-<variant>]")+")")
@@ -132,13 +135,13 @@ func (o *testOptions) register(c *cobra.Command) {
 // registerPatterns adds the flags of commands that generate plans.
 func (o *testOptions) registerPatterns(c *cobra.Command) {
 	c.Flags().StringSliceVar(&o.Patterns, "pattern", nil,
-		"`name` of a pattern (default: all that need not be asked for)")
+		"`name` of a pattern; may be repeated, or a list with commas (default: all that need not be asked for)")
 	c.Flags().StringVar((*string)(&o.Pace), "pace", "", "none: the steps of the workloads do not wait for rest; "+
 		"finds races, and compares only what holds data (default: as they were learned)")
 }
 
 // referencesDir holds the references of suites that have no other directory.
-var referencesDir = filepath.Join("trommel-runs", "references")
+var referencesDir = filepath.Join(runsDir, "references")
 
 // references returns the directory of the suite's references.
 func references(suite *plan.Suite, variant string) (string, error) {
@@ -210,6 +213,7 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 	case o.Plans != "" && len(o.Patterns)+len(o.Workloads) > 0:
 		return nil, nil, errors.New("--plans runs all plans of a directory: leave out --workload and --pattern")
 	}
+	o.Workloads, o.Patterns = once(o.Workloads), once(o.Patterns)
 	if o.shard != "" {
 		if o.Shard, err = explore.ParseShard(o.shard); err != nil {
 			return nil, nil, fmt.Errorf("--shard: %w", err)
@@ -273,6 +277,17 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 		o.References, err = references(suite, o.Variant)
 	}
 	return suite, plans, err
+}
+
+// once returns names without blanks around them, each at its first place.
+func once(names []string) []string {
+	var all []string
+	for _, name := range names {
+		if name = strings.TrimSpace(name); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // onlyPlans lists the plans in a directory; there is at least one.
@@ -468,22 +483,21 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 	defer console.Close()
 	return o.inSession(ctx, console, "generate", func(config explore.Config) error {
 		candidates, result, err := explore.Generate(ctx, config)
-		for _, c := range candidates {
-			switch {
-			case c.Plan != nil:
-				fmt.Fprintf(s.out, "%s\n  %s\n", filepath.Join(o.dir, "plans", c.Plan.TestName+".yaml"), c.Why)
-			case o.explain:
-				fmt.Fprintf(s.out, "no plan (%s): %s\n  %s\n", c.Pattern, c.Dropped, c.Why)
-			}
+		notes := s.out
+		if o.format == "" {
+			showCandidates(s.out, o, candidates)
+		} else {
+			notes = s.err
+			err = errors.Join(err, generated.print(s.out, o.format, o.listed(candidates)))
 		}
-		if o.explain {
+		if o.explain && o.format == "" {
 			tally(s.out, candidates)
 		}
 		for _, u := range result.Unlearned {
-			fmt.Fprintf(s.out, "not tested: %s\n", u.Reason)
+			fmt.Fprintf(notes, "not tested: %s\n", u.Reason)
 		}
 		for _, suggestion := range result.Suggested {
-			fmt.Fprintf(s.out, "not tested: %s\n", suggestion)
+			fmt.Fprintf(notes, "not tested: %s\n", suggestion)
 		}
 		if err == nil && len(result.Unlearned) > 0 {
 			return &exitError{code: exitCannotRun}
@@ -501,7 +515,7 @@ func (o *testOptions) inSession(
 		return &exitError{exitUsage, err}
 	}
 	if o.dir == "" {
-		o.dir = filepath.Join("trommel-runs", title+"-"+time.Now().Format("20060102-150405"))
+		o.dir = filepath.Join(runsDir, title+"-"+time.Now().Format("20060102-150405"))
 	}
 	console.Title(title + " " + suite.File)
 	options := run.Options{Version: version(), Injector: injectorCommand(),

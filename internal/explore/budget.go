@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -142,12 +143,12 @@ func (c *campaign) foresee() {
 	c.forecast.told = reach
 	all := grouped(len(c.tasks))
 	budget := fmt.Sprintf("budget %s, of which learning took %s", plan.FormatDuration(c.given()),
-		roughly(time.Since(c.began)))
+		wording.Roughly(time.Since(c.began)))
 	switch {
 	case c.Budget == 0:
-		c.say("%s plans, in about %s; --budget sets a limit", all, roughly(in))
+		c.say("%s plans, in about %s; --budget sets a limit", all, wording.Roughly(in))
 	case reach == len(c.tasks):
-		c.say("%s: all %s plans, in about %s", budget, all, roughly(in))
+		c.say("%s: all %s plans, in about %s", budget, all, wording.Roughly(in))
 	default:
 		c.say("%s: about %s of %s plans, the most valuable first; fewer if there are findings to confirm", budget,
 			grouped(reach), all)

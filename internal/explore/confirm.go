@@ -135,6 +135,11 @@ func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, 
 			o.Of < c.Repeat && tries >= 2*c.Repeat {
 			break
 		}
+		of := c.Repeat
+		if o.Of >= of {
+			of = manyRuns
+		}
+		c.showConfirming(t.plan, o, tries+1, fmt.Sprintf("run %d of %d", o.Of+1, of), of-o.Of+1)
 		r, meta, err := c.again(ctx, t.plan, c.options(t))
 		o.took(meta)
 		if ctx.Err() != nil {
@@ -268,6 +273,7 @@ func (c *campaign) ofThawed(ctx context.Context, t *task, found []record.Finding
 	if !thaws {
 		return found, nil
 	}
+	c.showConfirming(&p, nil, 0, "with the frozen process killed", 0)
 	r, _, err := c.again(ctx, &p, c.options(t))
 	if err != nil {
 		return nil, err
@@ -415,6 +421,8 @@ func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) 
 	p.TestName = s.name
 	p.Complete(c.Suite)
 	for s.runs < times {
+		c.showConfirming(&p, o, max(1, o.Of), fmt.Sprintf("without the plan's actions, run %d of %d", s.runs+1, times),
+			times-s.runs)
 		r, meta, err := c.again(ctx, &p, c.options(t))
 		o.took(meta)
 		if err != nil {

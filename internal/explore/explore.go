@@ -164,6 +164,7 @@ type campaign struct {
 	extra    map[string]*sync.Once // runs that add something to references, by workload and name
 	still    map[string]*still     // the runs without actions, by the plan without its actions
 	forecast forecast
+	lessons  lessons
 	// confirmed is how long the runs took that confirm findings, by the machine's clock; all runners together.
 	confirmed time.Duration
 }

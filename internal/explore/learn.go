@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
-	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -61,11 +60,18 @@ func Learn(ctx context.Context, config Config) ([]Learned, error) {
 func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	workloads := c.workloads()
 	all := make([]Learned, len(workloads))
+	why, errs := make([]string, len(workloads)), make([]error, len(workloads))
+	for i, w := range workloads {
+		all[i], why[i], errs[i] = c.take(w)
+		if errs[i] == nil && all[i].Reference == nil {
+			c.toLearn(w.name, c.Learn+1)
+		}
+	}
 	var group errgroup.Group
 	group.SetLimit(max(1, len(c.Runners)))
 	for i, w := range workloads {
 		group.Go(func() error {
-			all[i] = c.learnOne(ctx, w)
+			c.learnOne(ctx, w, &all[i], why[i], errs[i])
 			return nil
 		})
 	}
@@ -76,16 +82,20 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	return all, nil
 }
 
-// learnOne takes or learns the reference of one workload, and says which.
-func (c *campaign) learnOne(ctx context.Context, w workload) Learned {
-	workload := w.name
-	l := Learned{Workload: workload, File: ReferenceFile(c.References, workload)}
-	l.Masks, l.Allowed = MaskFile(c.References, workload), AllowedFile(c.References, workload)
-	var why string
-	var err error
+// take takes the reference of a workload, if there is one of what there is now. Otherwise why says why it is learned.
+func (c *campaign) take(w workload) (l Learned, why string, err error) {
+	l = Learned{Workload: w.name, File: ReferenceFile(c.References, w.name)}
+	l.Masks, l.Allowed = MaskFile(c.References, w.name), AllowedFile(c.References, w.name)
 	if l.source, err = c.source(w); err == nil {
 		l.Reference, why, err = c.load(l.File, l.source)
 	}
+	return l, why, err
+}
+
+// learnOne learns a workload of which there is no reference, and says so, unless there was an error. It takes in what
+// people and campaigns have said about the reference.
+func (c *campaign) learnOne(ctx context.Context, w workload, l *Learned, why string, err error) {
+	workload := w.name
 	if err == nil && l.Reference == nil {
 		c.say("%s: learning what it does without faults%s", workload, why)
 		l.Anew = true
@@ -109,7 +119,6 @@ func (c *campaign) learnOne(ctx context.Context, w workload) Learned {
 			c.say("%v", l.Err)
 		}
 	}
-	return l
 }
 
 // ReferenceFile is the file of a workload's reference in a directory of references.
@@ -165,18 +174,15 @@ func and(words []string) string {
 // controllers have to do with; the others follow it, side by side if there are runners for that. The last of them keeps
 // the other pace: what it ends like is right, too. If two runs already differ in more than fields, it begins no others.
 func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
-	c.learning(w, 1, c.Learn+1)
+	c.toLearn(w.name, c.Learn+1)
+	defer c.toLearn(w.name, 0)
+	ended := c.learning(w, 1, c.Learn+1)
 	quiet, first, err := c.firstLook(ctx, w)
+	ended(first)
 	if err != nil {
 		return nil, err
 	}
 	return c.compareRuns(ctx, w, quiet, first, c.Learn, true)
-}
-
-// learning shows which run without faults begins.
-func (c *campaign) learning(w workload, i, runs int) {
-	c.show(progress.Event{Type: progress.Status,
-		Text: fmt.Sprintf("%s: learning, run %d of %d", w.name, i, runs)})
 }
 
 // compareRuns goes on with study after the first of that many runs. Paces: there is one more, with the other pace.
@@ -187,6 +193,8 @@ func (c *campaign) compareRuns(
 	if paces {
 		all++
 	}
+	c.toLearn(w.name, all-1)
+	defer c.toLearn(w.name, 0)
 	runs := make([]*record.Run, number)
 	runs[0] = first
 	types := reference.Types(runs[0])
@@ -205,8 +213,9 @@ func (c *campaign) compareRuns(
 			if others.Err() != nil {
 				return nil
 			}
-			c.learning(w, i+1, all)
+			ended := c.learning(w, i+1, all)
 			r, err := c.fine(others, quiet, options)
+			ended(r)
 			if err != nil {
 				return err
 			}
@@ -230,8 +239,9 @@ func (c *campaign) compareRuns(
 		if others.Err() != nil || !paces {
 			return nil
 		}
-		c.learning(w, all, all)
+		ended := c.learning(w, all, all)
 		other, meta, err = c.once(others, &odd, options)
+		ended(other)
 		return err
 	})
 	if err := group.Wait(); err != nil {

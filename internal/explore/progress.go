@@ -8,13 +8,14 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/plan"
 )
 
 // showOutcome shows what became of a plan. The caller holds the lock.
 func (c *campaign) showOutcome(o *Outcome) {
 	c.show(progress.Event{
 		Type: progress.PlanDone, Plan: o.Plan, Verdict: string(o.Status), Record: o.Record,
-		Text: fmt.Sprintf("[%d/%d] %s (%s): %s", len(c.done), len(c.tasks), o.Plan, roughly(o.Took), describe(o)),
+		Text: fmt.Sprintf("[%d/%d] %s (%s): %s", len(c.done), len(c.tasks), o.Plan, wording.Roughly(o.Took), describe(o)),
 	})
 	c.showStatus()
 }
@@ -51,7 +52,7 @@ func (c *campaign) showStatus() {
 	text, reach := c.progressed()
 	text += ", " + wording.Count(bugs, "bug")
 	if left := c.left(); left > 0 {
-		text += ", about " + roughly(left) + " left"
+		text += ", about " + wording.Roughly(left) + " left"
 	}
 	if len(c.running) > 0 {
 		text += "; " + strings.Join(c.running, ", ")
@@ -60,6 +61,21 @@ func (c *campaign) showStatus() {
 		Done: len(c.done), Of: len(c.tasks), Reach: reach, Bugs: bugs, Left: c.left().Seconds(),
 		Running: slices.Clone(c.running),
 	}})
+}
+
+// showConfirming shows which run of a plan begins, to confirm what was found. The outcome's runs were that many so far,
+// and about how many are left tells how long that takes; without an outcome that is not said.
+func (c *campaign) showConfirming(p *plan.Plan, o *Outcome, ran int, what string, left int) {
+	text := "confirming, " + what
+	if o != nil {
+		if took := o.Took / time.Duration(max(1, ran)) * time.Duration(left); took > 0 {
+			text += ", about " + wording.Roughly(took) + " left"
+		}
+		if o.Of == 1 && len(o.Findings) > 0 {
+			text += "; it has found: " + wording.FirstLine(o.Findings[0].Title)
+		}
+	}
+	c.show(progress.Event{Type: progress.Status, Plan: p.TestName, Text: text})
 }
 
 // enough plans have been measured to estimate how long the others take.
@@ -85,19 +101,6 @@ func (c *campaign) left() time.Duration {
 		left = min(left, max(c.Budget-c.elapsed(), time.Second))
 	}
 	return left
-}
-
-// roughly is a duration as people say it.
-func roughly(d time.Duration) string {
-	switch {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < 100*time.Second:
-		return fmt.Sprintf("%.0f s", d.Seconds())
-	case d < 100*time.Minute:
-		return fmt.Sprintf("%.0f min", d.Minutes())
-	}
-	return fmt.Sprintf("%.1f h", d.Hours())
 }
 
 // names lists the first of several names.

@@ -233,7 +233,7 @@ func (r *Result) notTested() []string {
 
 // counts says how many plans there are of each status.
 func (r *Result) counts() string {
-	text := fmt.Sprintf("%s in %s", wording.Count(len(r.Outcomes), "plan"), roughly(r.Took))
+	text := fmt.Sprintf("%s in %s", wording.Count(len(r.Outcomes), "plan"), wording.Roughly(r.Took))
 	sep := ": "
 	for _, kind := range []struct {
 		status Status

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -139,7 +140,7 @@ func TestProgress(t *testing.T) {
 		1540 * time.Millisecond: "1.5 s", 61 * time.Second: "61 s", 9*time.Minute + 40*time.Second: "10 min",
 		150 * time.Minute: "2.5 h",
 	} {
-		if got := roughly(d); got != want {
+		if got := wording.Roughly(d); got != want {
 			t.Errorf("%s is %s, want %s", d, got, want)
 		}
 	}

@@ -92,7 +92,13 @@ func (c *campaign) studyMore(ctx context.Context, l *Learned, types []plan.Resou
 		i := slices.IndexFunc(c.Plans, func(p *plan.Plan) bool { return workloadOf(p).name == l.Workload })
 		w.steps = workloadOf(c.Plans[i]).steps
 	}
+	all := c.Learn
+	if l.steps == nil {
+		all++
+	}
+	ended := c.learning(w, 1, all)
 	quiet, first, err := c.firstLook(ctx, w)
+	ended(first)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ const (
 	Log      Type = "log"       // any other line that is written to stderr: Text
 	Info     Type = "info"      // anything else that people should read: Text
 	Ended    Type = "ended"     // the run has ended: Verdict, Record, Text is the verdict's reason
-	Status   Type = "status"    // how far a campaign is: Campaign, Text
+	Status   Type = "status"    // how far a campaign is: Campaign, Text. With Plan: what its next run is for
 	PlanDone Type = "plan-done" // what a campaign says of a plan: Plan, Verdict, Text
 )
 

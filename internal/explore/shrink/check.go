@@ -25,6 +25,8 @@ type checker struct {
 	prepared  time.Time
 	confirms  bool // the budget does not count any more
 	runs      int
+	ended     int                  // of them without an error
+	took      time.Duration        // these, by the machine's clock
 	complete  bool                 // the finding counts only if every action is carried out, as in the first runs
 	workloads map[string]*workload // by text
 
@@ -89,7 +91,28 @@ func (c *checker) run(ctx context.Context, p *plan.Plan, o run.RunOptions) (*rec
 		return nil, errBudget
 	}
 	c.runs++
-	return c.once(ctx, p, o)
+	r, err := c.once(ctx, p, o)
+	if err == nil {
+		c.took += r.Meta.Took()
+		c.ended++
+	}
+	return r, err
+}
+
+// begins says what begins, and about how long the runs take with which it begins, as far as that is known.
+func (c *checker) begins(what string, runs int) {
+	if usual := c.usual(); usual > 0 {
+		what += ", about " + wording.Roughly(usual*time.Duration(runs)) + " left"
+	}
+	c.Progress("%s", what)
+}
+
+// usual is how long a run takes, of those that there were; 0: nobody knows.
+func (c *checker) usual() time.Duration {
+	if c.ended == 0 {
+		return c.Took
+	}
+	return c.took / time.Duration(c.ended)
 }
 
 // prepare runs the plan itself, finds out what to keep, and returns a plan of the same meaning to begin with.
@@ -118,7 +141,8 @@ func (c *checker) prepare(ctx context.Context) (*plan.Plan, error) {
 	came := 0
 	c.complete = true
 	var shown *record.Run
-	for range c.Runs {
+	for i := range c.Runs {
+		c.begins(fmt.Sprintf("the plan as it is: run %d of %d", i+1, c.Runs), c.Runs-i)
 		r, err := c.run(ctx, first, c.options(w))
 		if err != nil {
 			return nil, err
@@ -139,6 +163,7 @@ func (c *checker) prepare(ctx context.Context) (*plan.Plan, error) {
 
 // choose runs the plan to find what is to be kept: a bug that is found without a reference, or else with one.
 func (c *checker) choose(ctx context.Context, first *plan.Plan, w *workload) error {
+	c.begins("running the plan to see what it finds", 1+c.Runs)
 	r, err := c.run(ctx, first, run.RunOptions{})
 	if err != nil {
 		return err
@@ -274,7 +299,7 @@ func (c *checker) learnFirst(ctx context.Context, p *plan.Plan, w *workload) err
 	if w.reference != nil {
 		return nil
 	}
-	c.Progress("learning what the workload does without faults")
+	c.begins("learning what the workload does without faults", 1+c.Learn+c.Runs)
 	r, err := c.run(ctx, quiet(p), run.RunOptions{Trace: true})
 	if err != nil {
 		return err

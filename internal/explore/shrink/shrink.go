@@ -32,6 +32,7 @@ type Config struct {
 	// Budget is the time in which smaller plans are tried. The runs of the plan itself, and those that confirm the
 	// result, do not count. 0: no limit.
 	Budget time.Duration
+	Took   time.Duration // how long a run of the plan took by the machine's clock; 0: nobody knows
 	// Progress is told a line for people about each try; default: nobody.
 	Progress func(format string, args ...any)
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -79,6 +81,38 @@ func TestShrink(t *testing.T) {
 		if !r.Alone || r.Invariant != "service-a-exists" || len(r.Plan.Invariants) != 1 || r.Note != "" ||
 			len(r.Plan.History) != 1 || r.Plan.History[0].String() != "service/default/*" {
 			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// The runs of the plan itself, with which shrinking begins, are told, with how long they will take as soon as that is
+// known.
+func TestWhatShrinkingBeginsWith(t *testing.T) {
+	for _, recorded := range []time.Duration{0, 3 * time.Second} {
+		suite, p := load(t)
+		f := &fake{}
+		var told []string
+		_, err := Shrink(context.Background(), Config{
+			Suite: suite, Plan: p, Finding: lostService, Dir: t.TempDir(), Took: recorded,
+			once: func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
+				r, err := f.once(ctx, p, o)
+				r.Meta.Clock = &record.Clock{Took: 4 * time.Second}
+				return r, err
+			},
+			Progress: func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := "learning what the workload does without faults"
+		if recorded > 0 {
+			first += ", about 15 s left"
+		}
+		want := []string{
+			first, "the plan as it is: run 1 of 2, about 8.0 s left", "the plan as it is: run 2 of 2, about 4.0 s left",
+		}
+		if len(told) < 3 || !slices.Equal(told[:3], want) {
+			t.Errorf("told %q, want %q", told, want)
 		}
 	}
 }

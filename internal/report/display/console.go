@@ -255,7 +255,7 @@ func (c *Console) shown(e progress.Event, text string) bool {
 		c.builds[e.Target] = e.Time
 		return true
 	case progress.Status:
-		return false
+		return c.screen == nil && e.Campaign == nil // what a campaign has done, its plans say
 	case progress.PlanDone:
 		return c.screen == nil || c.options.Verbose || notable(e)
 	case progress.Phase, progress.Step, progress.Fired, progress.Done, progress.Waiting:

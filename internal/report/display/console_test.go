@@ -60,6 +60,8 @@ func told() []progress.Event {
 		{Type: progress.Ended, Run: "r", Plan: "stale-deletion", Verdict: "bug", Text: bug.Title, Record: "runs/1"},
 		{Type: progress.Failed, Text: "no space"},
 		{Type: progress.Title, Text: "test trommel.yaml"},
+		{Type: progress.Status, Text: "learning workload create: run 2 of 4, about 20 s left"},
+		{Type: progress.Status, Plan: "create-crash-1", Text: "confirming, run 2 of 3, about 8.0 s left"},
 		{Type: progress.Started, Run: "a", Aside: true, Plan: "create-crash-1", Actions: 1},
 		{Type: progress.Phase, Run: "a", Aside: true, Text: "cluster"},
 		{Type: progress.PlanDone, Plan: "create-crash-1", Verdict: "pass", Text: "[1/2] create-crash-1: pass",
@@ -247,14 +249,16 @@ func TestDisplay(t *testing.T) {
 	at := func(typ progress.Type) int {
 		return slices.IndexFunc(events, func(e progress.Event) bool { return e.Type == typ })
 	}
-	var building, waiting, many, campaign, over state
+	var building, waiting, many, learning, campaign, over state
+	take(&learning, progress.Event{Type: progress.Status, Text: "learning workload create: run 2 of 4, about 20 s left"},
+		progress.Event{Type: progress.Started, Run: "l", Aside: true, Plan: "create-without-faults"})
 	take(&building, events[:at(progress.Built)]...)
 	take(&waiting, events[:at(progress.Waiting)+1]...)
 	take(&many, events[:at(progress.Waiting)]...)
 	for i := range 20 {
 		take(&many, held(10+i))
 	}
-	take(&campaign, events[len(events)-5:]...)
+	take(&campaign, events[len(events)-6:]...)
 	for i := range 3 {
 		run := fmt.Sprint("b", i)
 		take(&campaign, progress.Event{Type: progress.Started, Run: run, Aside: true, Plan: "créer-" + run, Actions: 3},
@@ -268,6 +272,7 @@ func TestDisplay(t *testing.T) {
 		show("a build", &building, size[0], size[1])
 		show("someone waits", &waiting, size[0], size[1])
 		show("much is held", &many, size[0], size[1])
+		show("a workload is learned", &learning, size[0], size[1])
 		show("a campaign", &campaign, size[0], size[1])
 	}
 	show("the run has ended", &over, 80, 24)

@@ -39,6 +39,11 @@ func line(p colour.Painter, e progress.Event) string {
 		return "  " + p.Red("found ") + e.Text
 	case progress.Step:
 		return fmt.Sprintf("  step %d of %d: %s", e.Step.Number, e.Step.Of, e.Text)
+	case progress.Status:
+		if e.Plan != "" {
+			return "  " + p.Dim(e.Plan+":") + " " + e.Text
+		}
+		return "  " + e.Text
 	case progress.Info, progress.PlanDone:
 		return "  " + e.Text
 	case progress.Next:

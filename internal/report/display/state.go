@@ -15,9 +15,10 @@ import (
 
 // state is what happens now, as the events tell it. Its zero value is empty.
 type state struct {
-	builds []progress.Event // the newest of each target
-	status progress.Event   // of a campaign
-	lanes  []*liveRun       // runs that have not ended, oldest first; one without a name is the session
+	builds []progress.Event  // the newest of each target
+	status progress.Event    // of a campaign
+	notes  map[string]string // what the next run of a plan is for, or the one that goes on
+	lanes  []*liveRun        // runs that have not ended, oldest first; one without a name is the session
 }
 
 // liveRun is a run that goes on.
@@ -62,7 +63,14 @@ func (s *state) take(e progress.Event) {
 		s.end(e.Run)
 		return
 	case progress.Status:
-		s.status = e
+		if e.Plan == "" {
+			s.status = e
+			return
+		}
+		if s.notes == nil {
+			s.notes = map[string]string{}
+		}
+		s.notes[e.Plan] = e.Text
 		return
 	case progress.Ended:
 		s.end(e.Run)
@@ -78,6 +86,7 @@ func (s *state) take(e progress.Event) {
 
 // end removes a run.
 func (s *state) end(run string) {
+	delete(s.notes, s.plan(run))
 	s.lanes = slices.DeleteFunc(s.lanes, func(l *liveRun) bool { return l.run == run })
 }
 
@@ -164,7 +173,7 @@ func (s *state) lines(now time.Time, width, height int, p colour.Painter) []stri
 	}
 	for _, l := range s.lanes {
 		if l.aside {
-			add("  %s  %s", p.Bold(cmp.Or(l.plan, "…")), l.short(now, p))
+			add("  %s  %s%s", p.Bold(cmp.Or(l.plan, "…")), l.short(now, p), dotted(s.notes[l.plan]))
 			continue
 		}
 		add("%s %s%s", p.Bold(l.phase), p.Dim(ago(now, l.since)), dotted(l.step))
