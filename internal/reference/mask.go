@@ -115,6 +115,9 @@ func (m masks) on(key Key, path []string) *Mask {
 	return nil
 }
 
+// Covers reports whether a mask's path is the beginning of a path.
+func Covers(mask string, path []string) bool { return covers(mask, path) }
+
 // covers reports whether a mask's path is the beginning of a path. A name in a path may have dots. If the path tells
 // the items of lists apart, "[name=a]", the mask's step "[]" covers any item. If it does not, a mask of one item covers
 // the step "[]": perhaps it is that item.
