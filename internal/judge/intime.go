@@ -23,7 +23,7 @@ type inTime struct {
 // should have been replaced.
 func (t *inTime) explains(d reference.Difference) bool {
 	want := t.ref.Objects[d.Key]
-	if !d.Count || want == nil {
+	if want == nil {
 		return false
 	}
 	made := 0

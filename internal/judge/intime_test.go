@@ -65,8 +65,9 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		{
 			name: "what is created because of the deletion", processes: down(1.3, 6.05),
 			without: slices.Insert(slices.Clone(half), 3, "6.05 op: created "+backup, "6.06 op: deleted "+backup),
-			run:     half, want: []string{"bug job default/db-backup of cluster default/db was left out: never created; " +
-				"without faults: created once"},
+			run:     half,
+			want: []string{"bug job default/db-backup of cluster default/db was left out: never created; without " +
+				"faults: created once"},
 		},
 		{
 			name: "the owner's successor has its own", processes: down(1.3, 8.5),
@@ -77,7 +78,8 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 			name: "kept for the owner's successor", processes: down(3, 8.5),
 			without: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
 				"6.2 op: deleted " + volume, "8 " + successor, "9 op: created " + volume},
-			run: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster, "8 " + successor},
+			run: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
+				"8 " + successor},
 			want: []string{"bug volume claim default/data-db-0 of cluster default/db was not replaced: created once; " +
 				"without faults: created 2 times"},
 		},
@@ -89,9 +91,8 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 			normal.Meta.Steps, run.Meta.Steps = steps, steps
 			run.Processes = tt.processes
 			if tt.acts > 0 {
-				run.Events = slices.Insert(run.Events, 0, record.Event{Time: second(tt.acts), Observation: &record.Observation{
-					By: "op", Point: wire.Reconcile, Phase: wire.Before,
-				}})
+				o := &record.Observation{By: "op", Point: wire.Reconcile, Phase: wire.Before}
+				run.Events = slices.Insert(run.Events, 0, record.Event{Time: second(tt.acts), Observation: o})
 			}
 			e := evidence(run)
 			e.Reference = usual(t, normal)

@@ -17,8 +17,8 @@ func TestDifferencesOfAWorkloadWithoutPauses(t *testing.T) {
 	run := func(claims, pods int, more ...string) *record.Run {
 		var all []string
 		for key, times := range map[reference.Key]int{claim: claims, pod: pods} {
-			all = append(all, slices.Repeat([]string{"1 created " + string(key) + " {}", "2 deleted " + string(key) + " {}"},
-				times)...)
+			once := []string{"1 created " + string(key) + " {}", "2 deleted " + string(key) + " {}"}
+			all = append(all, slices.Repeat(once, times)...)
 			all = append(all[:len(all)-1], "3 updated "+string(key)+` {"data": "1"}`)
 		}
 		return tale(t, append(all, more...)...)

@@ -92,8 +92,8 @@ func Comparison(
 		objects := run.Objects()
 		by, undue := touched(p, objects), &inTime{ref: ref, run: run, atRest: p.Pace == plan.PaceRest}
 		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
-			return undue.explains(d) || d.Note || d.Count && by.explains(d) || d.OfRenewals() && by.writes || d.OfVersions() && by.any ||
-				races(p, ref) && !harmsData(d, ref, objects)
+			return d.Note || d.Count && (by.explains(d) || undue.explains(d)) || d.OfRenewals() && by.writes ||
+				d.OfVersions() && by.any || races(p, ref) && !harmsData(d, ref, objects)
 		})
 	}
 }

@@ -28,7 +28,8 @@ func absences(r *record.Run) map[string][]absence {
 	all := map[string][]absence{}
 	for i := range r.Meta.Controllers {
 		c := &r.Meta.Controllers[i]
-		own := slices.DeleteFunc(slices.Clone(r.Processes), func(p record.Process) bool { return p.Controller != c.Name })
+		own := slices.Clone(r.Processes)
+		own = slices.DeleteFunc(own, func(p record.Process) bool { return p.Controller != c.Name })
 		slices.SortFunc(own, func(a, b record.Process) int { return a.Started.Compare(b.Started) })
 		var until time.Time // when the last of those so far ended
 		for i, p := range own {

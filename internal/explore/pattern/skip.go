@@ -43,7 +43,8 @@ func aboutOf(p *plan.Plan) []about {
 		}
 		for _, d := range a.Trigger.Definitions {
 			if c := &d.Condition; !c.ResourceKey.IsZero() {
-				moments = append(moments, about{c.ResourceKey, slices.Concat(leavesOf(c.PrevState), leavesOf(c.CurState))})
+				fields := slices.Concat(leavesOf(c.PrevState), leavesOf(c.CurState))
+				moments = append(moments, about{c.ResourceKey, fields})
 			}
 		}
 		for _, scope := range []string{a.PauseScope, a.CallScope} {

@@ -28,7 +28,10 @@ func TestPlansThatTheSuiteLeavesOut(t *testing.T) {
 		{"", map[string]int{"drift": 8, "intermediate": 3}},
 		{"{pattern: drift}", map[string]int{"drift": 0, "intermediate": 3}},
 		{"{pattern: drift, type: deployment.apps}", map[string]int{"drift": 2, "intermediate": 3}},
-		{"{pattern: drift, type: deployment.apps, field: spec.replicas}", map[string]int{"drift": 4, "intermediate": 3}},
+		{
+			"{pattern: drift, type: deployment.apps, field: spec.replicas}",
+			map[string]int{"drift": 4, "intermediate": 3},
+		},
 		{"{pattern: drift, type: deployment.other}", map[string]int{"drift": 8, "intermediate": 3}},
 		{"{field: spec.*}", map[string]int{"drift": 4, "intermediate": 2}},
 		{"{type: service}", map[string]int{"drift": 6, "intermediate": 2}},
