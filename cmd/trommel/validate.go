@@ -235,7 +235,8 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 			return "", err
 		}
 		notes, err := checkObjects(suite)
-		if err = errors.Join(err, checkSkips(suite), checkResources(ctx, client, suite, suite.CheckResources)); err != nil {
+		err = errors.Join(err, checkSkips(suite), checkResources(ctx, client, suite, suite.CheckResources))
+		if err != nil {
 			return "", err
 		}
 		what := fmt.Sprintf("suite, %s, %s", wording.Count(len(suite.Controllers), "controller"),

@@ -218,8 +218,8 @@ func subresources(list *metav1.APIResourceList) map[string][]string {
 	return below
 }
 
-// FindKey finds the type of a key among the types. It prefers a group's preferred version. Without a group, Kubernetes' own groups come first: a pod is a pod of
-// the core group, whatever metrics.k8s.io calls a pod.
+// FindKey finds the type of a key among the types. It prefers a group's preferred version. Without a group, Kubernetes'
+// own groups come first: a pod is a pod of the core group, whatever metrics.k8s.io calls a pod.
 func FindKey(all []Type, key plan.ResourceKey) (Type, error) {
 	what := key.Type
 	if key.Group != "" {
