@@ -509,6 +509,31 @@ func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
 	return mistakes(&src)
 }
 
+// CheckSkips calls check for each kind of plans that the suite leaves out. It returns the errors as Errors, each with
+// the position of the field that check names.
+func (s *Suite) CheckSkips(check func(Skip) (field string, err error)) error {
+	src := &yamlfile.File{Name: s.File, Format: layout}
+	if s.source != nil {
+		own := *s.source
+		src = &own
+	}
+	for i, skip := range s.Generate.Skip {
+		if field, err := check(skip); err != nil {
+			src.Whole().Field("generate").Field("skip").Item(i).Field(field).Errorf("%v", err)
+		}
+	}
+	return mistakes(src)
+}
+
+// SkipAt says where the i-th kind of plans is that the suite leaves out, as file:line.
+func (s *Suite) SkipAt(i int) string {
+	if s.source == nil {
+		return fmt.Sprintf("generate.skip[%d]", i)
+	}
+	at := s.source.Whole().Field("generate").Field("skip").Item(i)
+	return fmt.Sprintf("%s:%d", s.File, at.Line())
+}
+
 // checkKeys reports the resource keys in a struct, and in the structs within it, that cannot be resolved.
 func checkKeys(v reflect.Value, at *yamlfile.Place, resolve func(ResourceKey) error) {
 	check := func(k ResourceKey, at *yamlfile.Place) {

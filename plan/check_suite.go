@@ -46,6 +46,15 @@ func (s *Suite) check(at *yamlfile.Place) {
 			at.Field("path").Missing("a mask has no path such as status.observedGeneration")
 		}
 	}
+	for i, skip := range s.Generate.Skip {
+		at := at.Field("generate").Field("skip").Item(i)
+		if skip.Pattern+skip.Type+skip.Name+skip.Field == "" {
+			at.Errorf("an item of skip needs a pattern, type, name or field: this one would leave out all plans")
+		}
+		if _, err := path.Match(skip.Name, ""); err != nil {
+			at.Field("name").Errorf("name %q is not a pattern: %v", skip.Name, err)
+		}
+	}
 	for name, v := range s.Variants {
 		at := at.Field("variants").Field(name)
 		if message := nameMistake(name); message != "" {

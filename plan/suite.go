@@ -24,7 +24,9 @@ type Suite struct {
 	// History is recorded besides the objects that the plan, the workload and the invariants name.
 	History []ResourceKey `yaml:"history" item:"history"`
 	// Masks are fields that do not count when runs with faults are compared with runs without.
-	Masks    []Mask   `yaml:"masks" item:"a mask"`
+	Masks []Mask `yaml:"masks" item:"a mask"`
+	// Generate says which plans Trommel makes.
+	Generate Generate `yaml:"generate"`
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Time says whether the time of a run passes while nothing happens in it.
 	Time Time `yaml:"time" called:"time" words:"virtual real" default:"virtual"`
@@ -80,6 +82,40 @@ type Mask struct {
 	// "[name=a]" one of them, and "**" any number of steps. Fields below it are masked too.
 	Path   string `yaml:"path" json:"path"`
 	Reason string `yaml:"reason" json:"reason"` // for people
+}
+
+// Generate says which plans Trommel makes by itself.
+type Generate struct {
+	Skip []Skip `yaml:"skip" item:"an item of skip"`
+}
+
+// Skip is a kind of plans that Trommel does not make. Empty fields match any; one of the first four is set.
+type Skip struct {
+	Pattern string `yaml:"pattern"`
+	// Type and Name are those of an object that the plan writes or, if it writes none, of one that its moments are
+	// about. The type is type[.group], without a group of any; the name is a pattern as of path.Match.
+	Type string `yaml:"type"`
+	Name string `yaml:"name"`
+	// Field is one that the plan writes, or that its moments are about: a path as in a [Mask].
+	Field  string `yaml:"field"`
+	Reason string `yaml:"reason"` // for people
+}
+
+// String says which plans these are.
+func (s Skip) String() string {
+	var parts []string
+	for _, part := range [][2]string{
+		{"pattern", s.Pattern}, {"type", s.Type}, {"name", s.Name}, {"field", s.Field},
+	} {
+		if part[1] != "" {
+			parts = append(parts, part[0]+" "+part[1])
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if s.Reason != "" {
+		text += ": " + s.Reason
+	}
+	return text
 }
 
 // ClusterSpec is the control plane to run on.

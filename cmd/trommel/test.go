@@ -248,6 +248,9 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 	if suite, err = plan.LoadSuite(o.SuiteFile); err != nil {
 		return nil, nil, err
 	}
+	if err := checkSkips(suite); err != nil {
+		return nil, nil, err
+	}
 	timeFlag(o.Time).apply(suite)
 	if plans, err = o.ownPlans(suite, files); err != nil {
 		return nil, nil, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
@@ -234,7 +235,8 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 			return "", err
 		}
 		notes, err := checkObjects(suite)
-		if err = errors.Join(err, checkResources(ctx, client, suite, suite.CheckResources)); err != nil {
+		err = errors.Join(err, checkSkips(suite), checkResources(ctx, client, suite, suite.CheckResources))
+		if err != nil {
 			return "", err
 		}
 		what := fmt.Sprintf("suite, %s, %s", wording.Count(len(suite.Controllers), "controller"),
@@ -281,6 +283,21 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 		what += "\n  " + line
 	}
 	return what, nil
+}
+
+// checkSkips checks what the suite says of plans that it leaves out.
+func checkSkips(suite *plan.Suite) error {
+	var names []string
+	for _, p := range pattern.Patterns() {
+		names = append(names, p.Name)
+	}
+	err := suite.CheckSkips(func(s plan.Skip) (string, error) {
+		if s.Pattern == "" || slices.Contains(names, s.Pattern) {
+			return "", nil
+		}
+		return "pattern", fmt.Errorf("unknown pattern %q (known: %s)", s.Pattern, strings.Join(names, ", "))
+	})
+	return errors.Join(err, manifests.CheckSkips(suite, kubernetesOf(suite)))
 }
 
 // checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are

@@ -24,11 +24,11 @@ func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error)
 		return false, nil
 	}
 	first, err := followed(o)
-	if err != nil || !ref.OnlyInStatus(judge.Differences(ref, t.plan, first.Objects())) {
+	if err != nil || !ref.OnlyInStatus(judge.Differences(ref, t.plan, first)) {
 		return false, err
 	}
 	c.runOnce(t, harmless, func() { c.runHarmless(ctx, t) })
-	if ctx.Err() != nil || len(judge.Differences(c.options(t).Reference, t.plan, first.Objects())) > 0 {
+	if ctx.Err() != nil || len(judge.Differences(c.options(t).Reference, t.plan, first)) > 0 {
 		return false, context.Cause(ctx)
 	}
 	r, meta, err := c.again(ctx, t.plan, c.options(t))

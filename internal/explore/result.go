@@ -2,10 +2,12 @@ package explore
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/reference/findings"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -72,6 +74,21 @@ type Unlearned struct {
 	Reason   string `json:"reason"`
 }
 
+// Skipped is an item of the suite's generate.skip.
+type Skipped struct {
+	At    string `json:"at"`    // file:line
+	What  string `json:"what"`  // which plans it leaves out
+	Plans int    `json:"plans"` // how many these were
+}
+
+// String says it in one line.
+func (s Skipped) String() string {
+	if s.Plans == 0 {
+		return fmt.Sprintf("%s leaves out no plan (%s)", s.At, s.What)
+	}
+	return fmt.Sprintf("%s left out by %s (%s)", wording.Count(s.Plans, "plan"), s.At, s.What)
+}
+
 // Result is what a campaign has found.
 type Result struct {
 	Settings
@@ -87,6 +104,8 @@ type Result struct {
 	Elsewhere int            `json:"elsewhere,omitempty"`
 	Unlearned []Unlearned    `json:"unlearned"`
 	Dropped   map[string]int `json:"dropped"` // candidates without a plan, by the rule that dropped them
+	// Skipped are the plans that the suite leaves out.
+	Skipped []Skipped `json:"skipped,omitempty"`
 	// Empty are the patterns without a plan.
 	Empty []string `json:"empty"`
 	// Suggested are workloads with which patterns would have plans that they have not.

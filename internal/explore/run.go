@@ -47,6 +47,11 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Plans == nil {
+		for i, s := range c.Suite.Generate.Skip {
+			c.result.Skipped = append(c.result.Skipped, Skipped{At: c.Suite.SkipAt(i), What: s.String()})
+		}
+	}
 	var all []Learned
 	for _, l := range slices.Concat(learned, later) {
 		if l.Reference != nil && len(l.Reference.Unlisted) > 0 {
@@ -73,9 +78,12 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 			}
 			plans := 0
 			for _, candidate := range l.candidates {
-				if candidate.Plan == nil {
+				switch {
+				case candidate.Skipped > 0:
+					c.result.Skipped[candidate.Skipped-1].Plans++
+				case candidate.Plan == nil:
 					c.result.Dropped[candidate.Dropped]++
-				} else {
+				default:
 					plans++
 				}
 			}

@@ -41,7 +41,7 @@ func (c *campaign) paces(t *task, o *Outcome) ([]pace, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(judge.Differences(t.learned.Reference, t.plan, followed.Objects()),
+		if !slices.ContainsFunc(judge.Differences(t.learned.Reference, t.plan, followed),
 			func(d reference.Difference) bool { return d.Field != "" }) {
 			return nil, nil // only fields could be explained
 		}

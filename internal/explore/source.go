@@ -99,6 +99,7 @@ func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error)
 	own := *suite
 	own.File = ""
 	own.Variants = nil // the chosen one is merged in
+	own.Generate = plan.Generate{}
 	exercise := suite.Workloads[w.name]
 	if w.steps != nil {
 		exercise = plan.Workload{Steps: w.steps}

@@ -225,6 +225,9 @@ func (r *Result) notTested() []string {
 		lines = append(lines, fmt.Sprintf("%s: what becomes of these types, which could not be listed: %s", name,
 			strings.Join(r.Unrecorded[name], ", ")))
 	}
+	for _, s := range r.Skipped {
+		lines = append(lines, s.String())
+	}
 	for _, rule := range slices.Sorted(maps.Keys(r.Dropped)) {
 		lines = append(lines, fmt.Sprintf("%s without a plan: %s", wording.Count(r.Dropped[rule], "candidate"), rule))
 	}

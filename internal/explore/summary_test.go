@@ -81,7 +81,9 @@ func result() *Result {
 		GoOn: "trommel test --resume trommel-runs/test --budget 10m", Elsewhere: 4,
 		Unlearned: []Unlearned{{"scale", "learn workload \"scale\": it ends differently\n  pod/default/a: gone"}},
 		Dropped:   map[string]int{"there are 3 plans like it": 5, "it changes no field": 1},
-		Empty:     []string{"zombie"}, Unreached: map[string][]string{"op": {"annotatedCall backup", "reconcile"}},
+		Skipped: []Skipped{{At: "db/trommel.yaml:40", What: "pattern drift, type db: by design", Plans: 3},
+			{At: "db/trommel.yaml:41", What: "name x-*"}},
+		Empty: []string{"zombie"}, Unreached: map[string][]string{"op": {"annotatedCall backup", "reconcile"}},
 		Suggested: []Suggestion{
 			{Pattern: "stale", Lacks: "no workload deletes a db", Command: "trommel propose -c db --write"},
 			{Pattern: "unobserved", Lacks: "no workload changes a db", Workloads: []string{"resize", "scale"}},

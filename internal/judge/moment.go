@@ -15,7 +15,7 @@ import (
 
 // read follows the history.
 func (e Evidence) read() (*reference.Follower, error) {
-	return reference.Follow(&record.Run{History: e.History, Events: e.Events})
+	return reference.Follow(&record.Run{Meta: e.Meta, History: e.History, Events: e.Events, Processes: e.Processes})
 }
 
 // follower has followed the history.

@@ -6,22 +6,27 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // Without pauses between the steps of a workload nearly everything may differ from runs with pauses, but no data is
 // lost.
 func TestDifferencesOfAWorkloadWithoutPauses(t *testing.T) {
-	object := func(made int, end map[string]any) *reference.Object {
-		return &reference.Object{Made: made, MostMade: made, End: end}
-	}
-	there := map[string]any{"data": "1"}
 	const claim, pod, secret, service = reference.Key("persistentvolumeclaim/default/c"),
 		reference.Key("pod/default/p"), reference.Key("secret/default/s"), reference.Key("service/default/v")
-	usual := map[reference.Key]*reference.Object{
-		claim: object(1, there), pod: object(2, there), secret: object(2, there), service: object(1, there),
+	run := func(claims, pods int, more ...string) *record.Run {
+		var all []string
+		for key, times := range map[reference.Key]int{claim: claims, pod: pods} {
+			once := []string{"1 created " + string(key) + " {}", "2 deleted " + string(key) + " {}"}
+			all = append(all, slices.Repeat(once, times)...)
+			all = append(all[:len(all)-1], "3 updated "+string(key)+` {"data": "1"}`)
+		}
+		return tale(t, append(all, more...)...)
 	}
-	run := map[reference.Key]*reference.Object{
-		claim: object(2, there), pod: object(3, there), secret: object(1, map[string]any{"data": "2"}),
+	usual := []*record.Run{run(1, 2, `1 created secret/default/s {"data": "1"}`, `1 created service/default/v {}`)}
+	follower, err := reference.Follow(run(2, 3, `1 created secret/default/s {"data": "2"}`))
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, tt := range []struct {
 		name            string
@@ -33,9 +38,13 @@ func TestDifferencesOfAWorkloadWithoutPauses(t *testing.T) {
 		{"the reference paced", plan.PaceRest, plan.PaceNone, []reference.Key{claim}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ref := &reference.Reference{Objects: usual, Pace: tt.reference}
+			ref, err := reference.Learn("w", append(usual, usual...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref.Pace = tt.reference
 			var got []reference.Key
-			for _, d := range Differences(ref, &plan.Plan{Pace: tt.plan}, run) {
+			for _, d := range Differences(ref, &plan.Plan{Pace: tt.plan}, follower) {
 				got = append(got, d.Key)
 			}
 			slices.Sort(got)

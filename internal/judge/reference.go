@@ -61,7 +61,7 @@ func Tell(
 	ref *reference.Reference, p *plan.Plan, f *reference.Follower, planned map[uint64]bool,
 ) []findings.Told {
 	r := findings.Run{Reference: ref, Changes: f.Changes(), Objects: f.Objects(), Planned: planned}
-	return r.Tell(Differences(ref, p, f.Objects()))
+	return r.Tell(Differences(ref, p, f))
 }
 
 // planned are the resource versions of the changes that the plan has made by deleting objects.
@@ -75,24 +75,25 @@ func planned(e Evidence) map[uint64]bool {
 
 // Differences lists how a run's objects differ from the reference, without what is only worth a note. If the plan
 // itself writes or deletes objects, how often objects were created counts only for what the plan cannot have had made
-// again; see [touch.explains].
+// again; see [touch.explains]. Nor does it count that was not created what nobody could create in time; see [inTime].
 func Differences(
-	ref *reference.Reference, p *plan.Plan, objects map[reference.Key]*reference.Object,
+	ref *reference.Reference, p *plan.Plan, run *reference.Follower,
 ) []reference.Difference {
-	return Comparison(ref, p)(objects)
+	return Comparison(ref, p)(run)
 }
 
 // Comparison is Differences for a run that goes on, whose objects are compared again and again. The function is not
 // safe for concurrent use.
 func Comparison(
 	ref *reference.Reference, p *plan.Plan,
-) func(objects map[reference.Key]*reference.Object) []reference.Difference {
+) func(run *reference.Follower) []reference.Difference {
 	comparer := ref.Comparer()
-	return func(objects map[reference.Key]*reference.Object) []reference.Difference {
-		by := touched(p, objects)
+	return func(run *reference.Follower) []reference.Difference {
+		objects := run.Objects()
+		by, undue := touched(p, objects), &inTime{ref: ref, run: run, atRest: p.Pace == plan.PaceRest}
 		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
-			return d.Note || d.Count && by.explains(d) || d.OfRenewals() && by.writes || d.OfVersions() && by.any ||
-				races(p, ref) && !harmsData(d, ref, objects)
+			return d.Note || d.Count && (by.explains(d) || undue.explains(d)) || d.OfRenewals() && by.writes ||
+				d.OfVersions() && by.any || races(p, ref) && !harmsData(d, ref, objects)
 		})
 	}
 }

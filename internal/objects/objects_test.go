@@ -118,7 +118,7 @@ func TestResolve(t *testing.T) {
 	} {
 		key := plan.ResourceKey{}
 		key.Type, key.Group, _ = strings.Cut(test.key, ".")
-		got, err := resolveKey(all, key)
+		got, err := FindKey(all, key)
 		if test.err != "" {
 			if err == nil || err.Error() != test.err || !errors.Is(err, ErrNotServed) {
 				t.Errorf("%s: got %v, want %s", test.key, err, test.err)
@@ -200,7 +200,7 @@ metadata: {name: a}
 	} {
 		k := plan.ResourceKey{}
 		k.Type, k.Group, _ = strings.Cut(key, ".")
-		if _, err := resolveKey(types, k); want == "" && err != nil ||
+		if _, err := FindKey(types, k); want == "" && err != nil ||
 			want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: got %v, want %s", key, err, want)
 		}

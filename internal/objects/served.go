@@ -57,12 +57,12 @@ func (t Type) Matches(key plan.ResourceKey, namespace, name string) bool {
 // Resolve finds the key's type. It asks the API server again if it does not know the type yet, so that a type is found
 // whose definition was just applied. For a type that is not served it returns a [NotServedError].
 func (c *Client) Resolve(ctx context.Context, key plan.ResourceKey) (Type, error) {
-	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKey(all, key) })
+	return c.served.find(ctx, func(all []Type) (Type, error) { return FindKey(all, key) })
 }
 
 // ResolveWith is Resolve for a cluster that will also serve the further types.
 func (c *Client) ResolveWith(ctx context.Context, key plan.ResourceKey, further []Type) (Type, error) {
-	return c.served.find(ctx, func(all []Type) (Type, error) { return resolveKey(slices.Concat(all, further), key) })
+	return c.served.find(ctx, func(all []Type) (Type, error) { return FindKey(slices.Concat(all, further), key) })
 }
 
 // Defined returns the types that the CustomResourceDefinitions among the objects define, one for each version.
@@ -218,9 +218,9 @@ func subresources(list *metav1.APIResourceList) map[string][]string {
 	return below
 }
 
-// resolveKey prefers a group's preferred version. Without a group, Kubernetes' own groups come first: a pod is a pod of
-// the core group, whatever metrics.k8s.io calls a pod.
-func resolveKey(all []Type, key plan.ResourceKey) (Type, error) {
+// FindKey finds the type of a key among the types. It prefers a group's preferred version. Without a group, Kubernetes'
+// own groups come first: a pod is a pod of the core group, whatever metrics.k8s.io calls a pod.
+func FindKey(all []Type, key plan.ResourceKey) (Type, error) {
 	what := key.Type
 	if key.Group != "" {
 		what += "." + key.Group

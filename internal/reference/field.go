@@ -44,18 +44,18 @@ func changed(c *Change) []Field {
 	if c.Prev == nil || c.Cur == nil {
 		return nil
 	}
-	before := map[string]leaf{}
-	leaves(c.Prev, nil, "", func(l leaf) { before[l.where] = l })
+	before, after := leavesByPlace(c.Prev), leavesByPlace(c.Cur)
 	var all []Field
-	leaves(c.Cur, nil, "", func(l leaf) {
-		was, ok := before[l.where]
-		delete(before, l.where)
-		if !ok || !reflect.DeepEqual(was.value, l.value) {
-			all = append(all, Field{l.path, l.where, was.value, l.value, was.index, l.index})
+	for where, is := range after {
+		was := before[where]
+		delete(before, where)
+		if f, differ := fieldOf(where, without(was, is), without(is, was)); differ {
+			all = append(all, f)
 		}
-	})
-	for _, l := range before {
-		all = append(all, Field{l.path, l.where, l.value, nil, l.index, nil})
+	}
+	for where, was := range before {
+		f, _ := fieldOf(where, was, nil)
+		all = append(all, f)
 	}
 	rank := func(f Field) int { return slices.Index([]string{"status", "metadata"}, f.Path[0]) }
 	slices.SortFunc(all, func(a, b Field) int {
@@ -66,6 +66,64 @@ func changed(c *Change) []Field {
 		return cmp.Or(-cmp.Compare(ra, rb), strings.Compare(a.Where, b.Where))
 	})
 	return all
+}
+
+// leavesByPlace lists the values of an object by where they are.
+func leavesByPlace(object map[string]any) map[string][]leaf {
+	all := map[string][]leaf{}
+	leaves(object, nil, "", func(l leaf) { all[l.where] = append(all[l.where], l) })
+	return all
+}
+
+// without is what is left of the values at a place if each of the others is taken away once.
+func without(all, others []leaf) []leaf {
+	if len(all) == 1 && len(others) == 1 { // nearly always
+		if reflect.DeepEqual(all[0].value, others[0].value) {
+			return nil
+		}
+		return all
+	}
+	left := slices.Clone(others)
+	return slices.DeleteFunc(slices.Clone(all), func(l leaf) bool {
+		i := slices.IndexFunc(left, func(o leaf) bool { return reflect.DeepEqual(o.value, l.value) })
+		if i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		}
+		return i >= 0
+	})
+}
+
+// fieldOf is the change of what was at a place to what is there, without what stays. Not differ: there is none.
+func fieldOf(where string, was, is []leaf) (f Field, differ bool) {
+	f.Where = where
+	for _, l := range slices.Concat(was, is) {
+		f.Path = l.path
+	}
+	f.Prev, f.PrevIndex = together(was)
+	f.Cur, f.CurIndex = together(is)
+	return f, len(was)+len(is) > 0
+}
+
+// together is the value at a place, and its index; of several, nothing says which of them is where.
+func together(all []leaf) (value any, index []int) {
+	for i, l := range all {
+		if i == 0 {
+			value, index = l.value, l.index
+			continue
+		}
+		value, index = joined(value, l.value), nil
+	}
+	return value, index
+}
+
+// joined adds a value to those at a place.
+func joined(old, v any) several {
+	list, ok := old.(several)
+	if !ok {
+		list = several{old}
+	}
+	at, _ := slices.BinarySearchFunc(list, v, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
+	return slices.Insert(list, at, v)
 }
 
 // Paths names fields, each once, without the places in lists.

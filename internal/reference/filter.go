@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
@@ -128,14 +127,7 @@ func (f *filter) counting(key Key, o *Object) map[string]any {
 			all[where] = v
 			return
 		}
-		list, ok := old.(several)
-		if !ok {
-			list = several{old}
-		}
-		at, _ := slices.BinarySearchFunc(list, v, func(a, b any) int {
-			return strings.Compare(canonical(a), canonical(b))
-		})
-		all[where] = slices.Insert(list, at, v)
+		all[where] = joined(old, v)
 	})
 	if strings.Contains(string(key), "#") {
 		delete(all, "metadata.name")
@@ -188,12 +180,10 @@ func (f *filter) normal(key Key, o *Object) any {
 // which the items of lists that have names are told apart. The function must not keep the path: for many objects, no
 // memory is spent on the paths of single values.
 func (f *filter) visit(v any, path []string, where string, visit func(path []string, where string, v any)) {
-	items := func(list []any, place func(i int) string) {
+	items := func(list []any, place func(item any, i int) string) {
 		for i, value := range list {
-			step, name := Item, nameOfItem(value) // the values of items of the same name are compared together
-			if name == "" {
-				name = place(i)
-			} else {
+			step, name := Item, place(value, i)
+			if nameOfItem(value) != "" {
 				step = "[" + name + "]"
 			}
 			f.visit(value, append(path, step), where+"["+name+"]", visit)
@@ -209,9 +199,9 @@ func (f *filter) visit(v any, path []string, where string, visit func(path []str
 			f.visit(value, append(path, k), toWhere, visit)
 		}
 	case []any:
-		items(v, strconv.Itoa)
+		items(v, placeOf)
 	case bag:
-		items(v, func(int) string { return "*" })
+		items(v, func(item any, _ int) string { return cmp.Or(nameOfItem(item), "*") })
 	default:
 		visit(path, where, v)
 	}

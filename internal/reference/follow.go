@@ -28,6 +28,9 @@ type Follower struct {
 	orphaning map[Key]bool
 	// generations are those of all objects, by UID.
 	generations map[string]int
+	// absences are those of the controllers, course that of the workload; only after Follow.
+	absences map[string][]absence
+	course   Course
 }
 
 // NewFollower returns a Follower of a history that has not begun.
@@ -45,6 +48,7 @@ func Follow(r *record.Run) (*Follower, error) {
 	if err := f.Add(r.History...); err != nil {
 		return nil, err
 	}
+	f.absences, f.course = absences(r), Course{r.Meta.Steps, r.Meta.WorkloadEnd}
 	attribute(f.changes, r)
 	for i := range f.changes {
 		f.attribute(&f.changes[i])

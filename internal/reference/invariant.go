@@ -172,9 +172,8 @@ func fieldHolds(value any, at, where, field string, want any, depth int) string 
 			}
 		}
 	case []any:
-		names := itemNames(v)
 		for i, item := range v {
-			named := names[i]
+			named := placeOf(item, i)
 			place := where + "[" + named + "]"
 			if !strings.HasPrefix(field, place) {
 				continue

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -115,6 +116,9 @@ func (m masks) on(key Key, path []string) *Mask {
 	return nil
 }
 
+// Covers reports whether a mask's path is the beginning of a path.
+func Covers(mask string, path []string) bool { return covers(mask, path) }
+
 // covers reports whether a mask's path is the beginning of a path. A name in a path may have dots. If the path tells
 // the items of lists apart, "[name=a]", the mask's step "[]" covers any item. If it does not, a mask of one item covers
 // the step "[]": perhaps it is that item.
@@ -184,7 +188,7 @@ func (k Key) Type() string {
 	return typ
 }
 
-// leaf is a value in an object. Where is its path with the items of lists told apart.
+// leaf is a value in an object. Where is its path with the items of lists told apart, see placeOf.
 type leaf struct {
 	path  []string
 	where string
@@ -193,7 +197,7 @@ type leaf struct {
 }
 
 // leaves lists all values of an object that are neither mappings nor lists; an empty mapping or list counts as none.
-// Items of a list are identified by their name, if they have one, and otherwise by their index.
+// Several may be at the same place, see placeOf.
 func leaves(v any, path []string, where string, visit func(leaf)) {
 	leavesAt(v, leaf{path: path, where: where}, visit)
 }
@@ -210,10 +214,9 @@ func leavesAt(v any, at leaf, visit func(leaf)) {
 		}
 		return
 	case []any:
-		names := itemNames(v)
 		for i, value := range v {
 			leavesAt(value, leaf{
-				path: append(slices.Clip(at.path), Item), where: at.where + "[" + names[i] + "]",
+				path: append(slices.Clip(at.path), Item), where: at.where + "[" + placeOf(value, i) + "]",
 				index: append(slices.Clip(at.index), i),
 			}, visit)
 		}
@@ -223,24 +226,9 @@ func leavesAt(v any, at leaf, visit func(leaf)) {
 	visit(at)
 }
 
-// itemNames tell the items of a list from each other. A name that an item before has too is numbered: a list may have
-// it twice, such as a Secret's key that a volume shows as two files.
-func itemNames(list []any) []string {
-	names, seen := make([]string, len(list)), map[string]int{}
-	for i, item := range list {
-		name := nameOfItem(item)
-		if name == "" {
-			names[i] = strconv.Itoa(i)
-			continue
-		}
-		if seen[name]++; seen[name] > 1 {
-			names[i] = name + "#" + strconv.Itoa(seen[name])
-		} else {
-			names[i] = name
-		}
-	}
-	return names
-}
+// placeOf is what tells an item from the others of its list: its name, or else its index. Several items may have the
+// same name, such as a Secret's key that a volume shows as two files: then their values are compared together.
+func placeOf(item any, i int) string { return cmp.Or(nameOfItem(item), strconv.Itoa(i)) }
 
 // nameOfItem is the field by which an item of a list is known, and its value; empty: it has none.
 func nameOfItem(v any) string {

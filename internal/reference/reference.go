@@ -196,7 +196,6 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 	ref.Virtual = true
 	for _, r := range runs {
 		ref.Virtual = ref.Virtual && r.Meta.Clock != nil && r.Meta.Clock.Virtual
-		ref.Courses = append(ref.Courses, Course{r.Meta.Steps, r.Meta.WorkloadEnd})
 	}
 	ref.Unordered = slices.Clone(withoutOrder)
 	var found []Found
@@ -209,6 +208,9 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Reference, erro
 		if followed[i], err = Follow(r); err != nil {
 			return nil, err
 		}
+	}
+	for _, run := range followed {
+		ref.Courses = append(ref.Courses, run.Course())
 	}
 	ref.write(followed)
 	var all []map[Key]*Object

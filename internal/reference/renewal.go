@@ -105,17 +105,17 @@ func (o *Object) renewal(where string, stood time.Duration) (r Renewed, ok bool)
 
 // look takes a state in. It reports whether there is a value.
 func (t *trail) look(s state, where string) bool {
-	there := false
+	var all []leaf
 	leaves(s.object, nil, "", func(l leaf) {
-		if l.where != where || l.value == nil || l.value == "" {
-			return
-		}
-		there = true
-		if !reflect.DeepEqual(t.value, l.value) {
-			t.value, t.came = l.value, append(t.came, s)
+		if l.where == where && l.value != nil && l.value != "" {
+			all = append(all, l)
 		}
 	})
-	return there
+	value, _ := together(all)
+	if value != nil && !reflect.DeepEqual(t.value, value) {
+		t.value, t.came = value, append(t.came, s)
+	}
+	return value != nil
 }
 
 // has reports whether an object has a value at a place.

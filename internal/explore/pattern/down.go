@@ -62,7 +62,7 @@ func (g *generator) withoutIt(i int) []int {
 	var ends []int
 	steps := g.ref.Courses[0].Steps
 	waits := false
-	for n := g.stepAt(0, g.ref.Changes[i].Time) + 1; n < len(steps); n++ {
+	for n := g.ref.Courses[0].StepAt(g.ref.Changes[i].Time) + 1; n < len(steps); n++ {
 		if n > 0 {
 			s := &g.steps[n-1]
 			if s.Exec != nil || s.Go != "" {

@@ -104,6 +104,8 @@ type Candidate struct {
 	Plan      *plan.Plan // complete and valid; nil if it was dropped
 	Why       string     // the moment, in words
 	Dropped   string     // the rule that dropped it; empty: none
+	// Skipped is by which of the suite's items of generate.skip it was left out, from 1 on; 0: by none.
+	Skipped int
 }
 
 // Generate makes plans for the suite and the reference's workload, of the patterns with the given names, or of all
@@ -125,6 +127,7 @@ func GenerateFor(suite *plan.Suite, steps []plan.Step, ref *reference.Reference,
 			p.make(g)
 		}
 	}
+	g.skip()
 	return g.ordered()
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
-	"github.com/trommel-dev/trommel/record"
 )
 
 const (
@@ -47,15 +46,6 @@ func (g *generator) timed() {
 	}
 }
 
-// stepAt is the step of the workload that went on at a time in one of the runs; -1: none had begun.
-func (g *generator) stepAt(r int, t time.Time) int {
-	steps := g.ref.Courses[r].Steps
-	if later := slices.IndexFunc(steps, func(s record.Step) bool { return s.Started.After(t) }); later >= 0 {
-		return later - 1
-	}
-	return len(steps) - 1
-}
-
 // calm is how long nothing had happened in a run before its i-th change: no other change, and no new step of the
 // workload.
 func (g *generator) calm(r, i int) time.Duration {
@@ -65,7 +55,7 @@ func (g *generator) calm(r, i int) time.Duration {
 	if i > 0 {
 		last = changes[i-1].Time
 	}
-	if k := g.stepAt(r, at); k >= 0 && g.ref.Courses[r].Steps[k].Started.After(last) {
+	if k := g.ref.Courses[r].StepAt(at); k >= 0 && g.ref.Courses[r].Steps[k].Started.After(last) {
 		last = g.ref.Courses[r].Steps[k].Started
 	}
 	if last.IsZero() {
@@ -77,7 +67,7 @@ func (g *generator) calm(r, i int) time.Duration {
 // jumpedBefore reports whether the workload let the clock jump in the time before the i-th change in which nothing
 // happened.
 func (g *generator) jumpedBefore(i int) bool {
-	k := g.stepAt(0, g.ref.Changes[i].Time)
+	k := g.ref.Courses[0].StepAt(g.ref.Changes[i].Time)
 	return k >= 0 && g.steps[k].AdvanceTime > 0 && g.calm(0, i) >= g.steps[k].AdvanceTime
 }
 
@@ -214,7 +204,7 @@ func (g *generator) impatient(i int, late time.Duration) (rule string) {
 	if at.After(c.Ended) {
 		return ""
 	}
-	for _, s := range g.steps[max(0, g.stepAt(0, at)):] {
+	for _, s := range g.steps[max(0, g.ref.Courses[0].StepAt(at)):] {
 		if s.Wait == nil || s.OnTimeout == plan.OnTimeoutContinue {
 			continue
 		}
@@ -236,7 +226,7 @@ func (g *generator) overtaken(i int, within time.Duration) bool {
 	changes := g.ref.Changes
 	end := changes[i].Time.Add(within)
 	began := g.ref.Courses[0].Steps
-	if k := g.stepAt(0, changes[i].Time); k >= 0 && g.steps[k].Sleep > 0 && k+1 < len(began) &&
+	if k := g.ref.Courses[0].StepAt(changes[i].Time); k >= 0 && g.steps[k].Sleep > 0 && k+1 < len(began) &&
 		g.steps[k+1].Wait == nil && began[k+1].Started.Before(end) {
 		return true
 	}
@@ -289,7 +279,7 @@ func (g *generator) afterJump(k int) {
 		switch {
 		case at.Before(began):
 			last = i
-		case g.ref.Changes[i].By != "" && g.jumpOf(g.stepAt(0, at)) == k:
+		case g.ref.Changes[i].By != "" && g.jumpOf(g.ref.Courses[0].StepAt(at)) == k:
 			after = append(after, i)
 		}
 	}

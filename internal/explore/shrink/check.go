@@ -477,7 +477,7 @@ func (c *checker) invariants() []derived {
 		return nil
 	}
 	changes := run.Changes()
-	differ := judge.Differences(ref, c.lastPlan, run.Objects())
+	differ := judge.Differences(ref, c.lastPlan, run)
 	var all []derived
 	for _, d := range differ {
 		if string(d.Key) != c.finding.Subject {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -53,6 +54,34 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (installed []*unstructured
 		}
 	}
 	return installed, notes, errors.Join(errs...)
+}
+
+// CheckSkips checks the types of the plans that a suite leaves out: they must be Kubernetes' own or defined among the
+// manifests, unless the manifests define none, so that the controllers may. The error has their positions.
+func CheckSkips(suite *plan.Suite, kubernetes string) error {
+	if !slices.ContainsFunc(suite.Generate.Skip, func(s plan.Skip) bool { return s.Type != "" }) {
+		return nil
+	}
+	installed, _, err := OfSuite(suite, kubernetes)
+	if err != nil {
+		return fmt.Errorf("%s: manifests: %w", suite.File, err)
+	}
+	checker, err := NewChecker(installed, kubernetes)
+	if err != nil || len(checker.defined) == 0 {
+		return wrapEach(suite.File+": manifests", err)
+	}
+	types := checker.types()
+	return suite.CheckSkips(func(s plan.Skip) (string, error) {
+		if s.Type == "" {
+			return "", nil
+		}
+		typ, group, _ := strings.Cut(s.Type, ".")
+		t, err := objects.FindKey(types, plan.ResourceKey{Type: typ, Group: group})
+		if err == nil && t.Singular != typ {
+			err = fmt.Errorf("type %q: write %q", s.Type, t.Singular)
+		}
+		return "type", err
+	})
 }
 
 // wrapEach prefixes each of the joined errors with where it occurred.

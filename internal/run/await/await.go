@@ -95,7 +95,7 @@ func Reference(
 		if err := history.add(entries); err != nil {
 			return err
 		}
-		differ := differences(history.follower.Objects())
+		differ := differences(history.follower)
 		if len(differ) == 0 {
 			return nil
 		}

@@ -54,6 +54,15 @@ func (p *Place) nearest() *yaml.Node {
 	return p.node
 }
 
+// Line is the number of the line of this place, or of the innermost value around it that the file has; 0: there is no
+// file.
+func (p *Place) Line() int {
+	if n := p.nearest(); n != nil {
+		return n.Line
+	}
+	return 0
+}
+
 // path returns the path of this place, as it is written in Go.
 func (p *Place) path() string {
 	if p.up == nil {

@@ -1,0 +1,106 @@
+package judge
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Regression: what was not created for an owner that was deleted while its operator was down "was left out".
+func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
+	const (
+		secret    = `secret/default/db {"metadata": {"uid": "p"}}`
+		backup    = `job.batch/default/db-backup {"metadata": {"uid": "b"}}`
+		volume    = `persistentvolumeclaim/default/data-db-0 {"metadata": {"uid": "v"}}`
+		marked    = `updated cluster.db.example/default/db {"metadata": {"uid": "c", "deletionTimestamp": "now"}}`
+		gone      = `deleted cluster.db.example/default/db {"metadata": {"uid": "c", "deletionTimestamp": "now"}}`
+		successor = `created cluster.db.example/default/db {"metadata": {"uid": "d"}}`
+	)
+	whole := []string{
+		"1 created " + cluster, "1.2 op: created " + secret, "1.4 op: created " + service, "6 " + marked,
+		"6.1 op: deleted " + secret, "6.2 op: deleted " + service, "6.3 op: " + gone,
+	}
+	half := []string{whole[0], whole[1], whole[3], whole[4], whole[6]}
+	const ofCluster = "bug service default/db of cluster default/db was left out: never created; without faults: " +
+		"created once"
+	second := func(s float64) time.Time { return time.UnixMilli(int64(s * 1000)) }
+	process := func(from, to float64) record.Process {
+		p := record.Process{Controller: "op", Started: second(from)}
+		if to > 0 {
+			p.Ended = second(to)
+		}
+		return p
+	}
+	down := func(from, to float64) []record.Process {
+		return []record.Process{process(0, from), process(to, 0)}
+	}
+	for _, tt := range []struct {
+		name         string
+		without, run []string
+		processes    []record.Process
+		acts         float64 // when the controller reconciles first after its start; 0: when it writes
+		unpaced      bool
+		want         []string
+	}{
+		{name: "down when the owner is marked", without: whole, run: half, processes: down(1.3, 6.05)},
+		{name: "back, and could not act", without: whole, run: half, processes: down(1.3, 5.9), unpaced: true},
+		{name: "back, and could act", without: whole, run: half, processes: down(1.3, 3), acts: 3.5, unpaced: true,
+			want: []string{ofCluster}},
+		{name: "at rest before the deletion", without: whole, run: half, processes: down(1.3, 4), acts: 4.5,
+			want: []string{ofCluster}},
+		{name: "at rest before it was down", without: whole, run: half, processes: down(5.5, 6.05),
+			want: []string{ofCluster}},
+		{name: "never down", without: whole, run: half, processes: []record.Process{process(0, 0)},
+			want: []string{ofCluster}},
+		{
+			name: "left behind", without: whole, processes: down(1.3, 6.05),
+			run: []string{half[0], half[1], half[2], half[4]},
+			want: []string{"bug secret default/db is still there although cluster default/db is gone: exists at the " +
+				"end; without faults: deleted at the end"},
+		},
+		{
+			name: "what is created because of the deletion", processes: down(1.3, 6.05),
+			without: slices.Insert(slices.Clone(half), 3, "6.05 op: created "+backup, "6.06 op: deleted "+backup),
+			run:     half,
+			want: []string{"bug job default/db-backup of cluster default/db was left out: never created; without " +
+				"faults: created once"},
+		},
+		{
+			name: "the owner's successor has its own", processes: down(1.3, 8.5),
+			without: append(slices.Clone(whole), "8 "+successor, "9 op: created "+service),
+			run:     append(slices.Clone(half), "8 "+successor, "9 op: created "+service),
+		},
+		{
+			name: "kept for the owner's successor", processes: down(3, 8.5),
+			without: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
+				"6.2 op: deleted " + volume, "8 " + successor, "9 op: created " + volume},
+			run: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
+				"8 " + successor},
+			want: []string{"bug volume claim default/data-db-0 of cluster default/db was not replaced: created once; " +
+				"without faults: created 2 times"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			steps := []record.Step{{Text: "create", Started: second(0.9)}, {Text: "wait", Started: second(2)},
+				{Text: "delete", Started: second(5.95)}, {Text: "again", Started: second(7.9)}}
+			normal, run := tale(t, tt.without...), tale(t, tt.run...)
+			normal.Meta.Steps, run.Meta.Steps = steps, steps
+			run.Processes = tt.processes
+			if tt.acts > 0 {
+				o := &record.Observation{By: "op", Point: wire.Reconcile, Phase: wire.Before}
+				run.Events = slices.Insert(run.Events, 0, record.Event{Time: second(tt.acts), Observation: o})
+			}
+			e := evidence(run)
+			e.Reference = usual(t, normal)
+			e.Plan = &plan.Plan{Pace: plan.PaceRest, Actions: kills.Actions}
+			if tt.unpaced {
+				e.Plan.Pace = ""
+			}
+			expect(t, judged(t, faultFree{}, e), tt.want...)
+		})
+	}
+}

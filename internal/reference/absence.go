@@ -1,0 +1,118 @@
+package reference
+
+import (
+	"slices"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// absence is a time in which none of a controller's processes could do anything: none ran, or the one that had been
+// started had done nothing yet.
+type absence struct {
+	from  time.Time
+	acts  time.Time // when a process first reconciles or writes
+	ready time.Time // when it has had time for all that was to be done
+}
+
+const (
+	// settling is how long a controller has for what it finds when it begins to work.
+	settling = 2 * time.Second
+	// starting is how long a controller may do nothing after its start, besides waiting for a lease.
+	starting = 30 * time.Second
+)
+
+// absences are those of the controllers in a recorded run, by name, oldest first.
+func absences(r *record.Run) map[string][]absence {
+	all := map[string][]absence{}
+	for i := range r.Meta.Controllers {
+		c := &r.Meta.Controllers[i]
+		own := slices.Clone(r.Processes)
+		own = slices.DeleteFunc(own, func(p record.Process) bool { return p.Controller != c.Name })
+		slices.SortFunc(own, func(a, b record.Process) int { return a.Started.Compare(b.Started) })
+		var until time.Time // when the last of those so far ended
+		for i, p := range own {
+			if i > 0 && p.Started.After(until) {
+				acts := firstAct(r, c, p.Started)
+				all[c.Name] = append(all[c.Name], absence{until, acts, acts.Add(settling)})
+			}
+			switch {
+			case p.Running():
+				until = r.Meta.Observed
+			case p.Ended.After(until):
+				until = p.Ended
+			}
+		}
+		if len(own) > 0 && until.Before(r.Meta.Observed) {
+			all[c.Name] = append(all[c.Name], absence{until, r.Meta.Observed, r.Meta.Observed})
+		}
+	}
+	return all
+}
+
+// firstAct is when a controller has begun to work that was started then. Who has done nothing for long had its chance.
+func firstAct(r *record.Run, c *record.Controller, started time.Time) time.Time {
+	latest := started.Add(starting + c.LeaseLasts)
+	for i := range r.Events {
+		e := &r.Events[i]
+		o := e.Observation
+		if o != nil && o.By == c.Name && !o.Election && !e.Time.Before(started) && e.Time.Before(latest) &&
+			(o.Point == wire.ControllerWrite || o.Point == wire.Reconcile) {
+			return e.Time
+		}
+	}
+	return latest
+}
+
+// Away reports whether a controller could not have done, at a time, what was to be done before. AtRest: at that time
+// nothing was to be done any more by those that were there.
+func (f *Follower) Away(controller string, at time.Time, atRest bool) bool {
+	return slices.ContainsFunc(f.absences[controller], func(a absence) bool {
+		back := a.ready
+		if atRest {
+			back = a.acts
+		}
+		return !at.Before(a.from) && at.Before(back)
+	})
+}
+
+// Course is when the run's workload went on.
+func (f *Follower) Course() Course { return f.course }
+
+// StepAt is the index of the step that goes on at a time; -1: none has begun.
+func (c Course) StepAt(at time.Time) int {
+	n := slices.IndexFunc(c.Steps, func(s record.Step) bool { return s.Started.After(at) })
+	if n < 0 {
+		n = len(c.Steps)
+	}
+	return n - 1
+}
+
+// Life is the time in which an object was there and not marked for deletion.
+type Life struct{ From, To time.Time } // zero: it was there before, or in the end
+
+// Lives are the lives of the objects of a key, one after the other.
+func Lives(changes []Change, key Key) []Life {
+	var all []Life
+	living := false
+	for i := range changes {
+		c := &changes[i]
+		switch {
+		case c.Key != key:
+		case c.Event == record.Created:
+			all, living = append(all, Life{From: c.Time}), true
+		case len(all) == 0:
+			all, living = append(all, Life{}), true
+			fallthrough
+		default:
+			if living && (c.Event == record.Deleted || c.Marked()) {
+				all[len(all)-1].To, living = c.Time, false
+			}
+		}
+	}
+	return all
+}
+
+// Has reports whether a time belongs to the life.
+func (l Life) Has(at time.Time) bool { return !at.Before(l.From) && (l.To.IsZero() || at.Before(l.To)) }
