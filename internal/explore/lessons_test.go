@@ -87,7 +87,9 @@ func TestConfirmingSaysHowFarItIs(t *testing.T) {
 		wait := f.answer
 		f.answer = func(p *plan.Plan, n int, m *record.Meta, findings *[]record.Finding, history *[]string) error {
 			if len(p.Actions) > 0 {
-				*findings = []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: "lost"}}
+				*findings = []record.Finding{
+					{Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: "lost"},
+				}
 				m.Verdict = record.Bug
 			}
 			return wait(p, n, m, findings, history)

@@ -15,7 +15,8 @@ import (
 func (c *campaign) showOutcome(o *Outcome) {
 	c.show(progress.Event{
 		Type: progress.PlanDone, Plan: o.Plan, Verdict: string(o.Status), Record: o.Record,
-		Text: fmt.Sprintf("[%d/%d] %s (%s): %s", len(c.done), len(c.tasks), o.Plan, wording.Roughly(o.Took), describe(o)),
+		Text: fmt.Sprintf("[%d/%d] %s (%s): %s", len(c.done), len(c.tasks), o.Plan, wording.Roughly(o.Took),
+			describe(o)),
 	})
 	c.showStatus()
 }

@@ -133,8 +133,8 @@ func journalOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// injectorOf is the injector of a chaos pod as a person starts it on the pod's node. What lies at the root of an image is
-// somewhere in the path there.
+// injectorOf is the injector of a chaos pod as a person starts it on the pod's node. What lies at the root of an image
+// is somewhere in the path there.
 func injectorOf(pod *corev1.Pod) string {
 	command := pod.Spec.Containers[0].Command
 	if len(command) == 1 && filepath.Dir(command[0]) == "/" {

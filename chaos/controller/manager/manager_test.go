@@ -92,7 +92,8 @@ func newScheme() *runtime.Scheme { return must(controllers.Scheme(chaos.AddToSch
 func options() Options {
 	return Options{
 		Config: controller.Config{
-			Namespace: "trommel-chaos", Image: "trommel-injector", Command: []string{injector, "injector"}, Journal: journal,
+			Namespace: "trommel-chaos", Image: "trommel-injector", Command: []string{injector, "injector"},
+			Journal:        journal,
 			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
 			PriorityClass:  "trommel-disruption-injector",
 			Simulated:      shared.Processes().NodeName(),

@@ -250,7 +250,8 @@ func TestDisplay(t *testing.T) {
 		return slices.IndexFunc(events, func(e progress.Event) bool { return e.Type == typ })
 	}
 	var building, waiting, many, learning, campaign, over state
-	take(&learning, progress.Event{Type: progress.Status, Text: "learning workload create: run 2 of 4, about 20 s left"},
+	take(&learning, progress.Event{
+		Type: progress.Status, Text: "learning workload create: run 2 of 4, about 20 s left"},
 		progress.Event{Type: progress.Started, Run: "l", Aside: true, Plan: "create-without-faults"})
 	take(&building, events[:at(progress.Built)]...)
 	take(&waiting, events[:at(progress.Waiting)+1]...)

@@ -256,7 +256,8 @@ func TestDiskFault(t *testing.T) {
 			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}
 	}
-	one, two := pods.StartTenant(t, ns, "one", scratch, pods.WithoutClientGo(t)), pods.StartTenant(t, ns, "two", scratch)
+	one := pods.StartTenant(t, ns, "one", scratch, pods.WithoutClientGo(t))
+	two := pods.StartTenant(t, ns, "two", scratch)
 	both := []*clustertest.Tenant{one, two}
 	for _, p := range both {
 		for _, path := range []string{"/scratch/x", "/scratch/open", "/tmp/y"} {
