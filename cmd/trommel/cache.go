@@ -40,7 +40,7 @@ entries that were used within the last hour or that a running process uses.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			entries, err := instrumentation.Cache("")
-			if err == nil && format != "" && format != "wide" {
+			if err == nil && !format.table() {
 				err = cacheListing.print(s.out, format, listedCache(entries))
 			} else if err == nil {
 				err = showCache(s.out, entries, all || format == "wide", time.Now())

@@ -429,7 +429,7 @@ func printStatus(ctx context.Context, w io.Writer, format listFormat, entries []
 		}
 		all = append(all, status)
 	}
-	if format == "" || format == "wide" {
+	if format.table() {
 		return statusTable.print(w, format, rows)
 	}
 	list := listing[clusterStatus]{name: func(c clusterStatus) string { return c.Name }}

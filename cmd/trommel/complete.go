@@ -230,7 +230,7 @@ func completeCampaigns(_ *cobra.Command, _ []string, begun string) ([]cobra.Comp
 // inRuns proposes directories with a file. If there are none below trommel-runs it proposes directories.
 func inRuns(begun string, but []string, file string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	found, _ := filepath.Glob(filepath.Join(runsDir, "*", file))
-	if begun != "" && !strings.HasPrefix("trommel-runs/", begun) {
+	if begun != "" && !strings.HasPrefix(runsDir+"/", begun) {
 		dir, _ := filepath.Split(begun)
 		found, _ = filepath.Glob(filepath.Join(dir, "*", file))
 	}

@@ -105,7 +105,11 @@ learned where trommel test has it.`,
 		Example: "  trommel list workloads -c database-operator",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			suite, err := suiteIn(controller)
+			file, err := suiteFileIn(controller)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			suite, err := plan.LoadSuite(file)
 			if err == nil && variant != "" {
 				suite, err = suite.WithVariant(variant)
 			}
@@ -130,28 +134,9 @@ learned where trommel test has it.`,
 			return cannotPrint(list.print(s.out, format, all))
 		},
 	}
-	controllerFlag(c, &controller)
-	c.Flags().StringVar(&variant, "variant", "", "`name` of a variant of the suite")
+	suiteFlags(c.Flags(), &controller, &variant)
 	format.register(c)
 	return c
-}
-
-// controllerFlag adds the flag that names the suite.
-func controllerFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVarP(to, "controller", "c", "",
-		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
-}
-
-// suiteIn reads the suite in a controller's directory, or a suite file.
-func suiteIn(controller string) (*plan.Suite, error) {
-	as := runOptions{controller: controller}
-	if as.controller == "" {
-		as.controller = "."
-	}
-	if err := as.sieve(); err != nil {
-		return nil, err
-	}
-	return plan.LoadSuite(as.suite)
 }
 
 // listedPlan is a plan as it is listed.

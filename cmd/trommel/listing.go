@@ -23,6 +23,9 @@ func (o *listFormat) register(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(listFormats, onlyThese))
 }
 
+// table reports whether a list is printed as a table.
+func (o listFormat) table() bool { return o == "" || o == "wide" }
+
 func (o *listFormat) String() string { return string(*o) }
 func (*listFormat) Type() string     { return "format" }
 

@@ -43,9 +43,7 @@ Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could no
 		RunE: func(c *cobra.Command, _ []string) error { return proposeWorkloads(c.Context(), s, &o) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.SuiteFile, "controller", "c", "",
-		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
-	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
+	suiteFlags(f, &o.SuiteFile, &o.Variant)
 	f.StringSliceVar(&o.Workloads, "workload", nil,
 		"`name` of the workload that applies the sample (default: the first)")
 	f.StringVar(&o.sample, "sample", "", "`file` with the sample, instead of one of a workload")

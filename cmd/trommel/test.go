@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,9 +120,7 @@ Patterns:
 // register adds the flags of all commands that learn.
 func (o *testOptions) register(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVarP(&o.SuiteFile, "controller", "c", "",
-		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
-	f.StringVar(&o.Variant, "variant", "", "`name` of a variant of the suite")
+	suiteFlags(f, &o.SuiteFile, &o.Variant)
 	(*timeFlag)(&o.Time).register(f)
 	f.StringSliceVar(&o.Workloads, "workload", nil,
 		"`name` of a workload; may be repeated, or a list with commas (default: all)")
@@ -232,14 +231,9 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 	}
 	switch {
 	case o.SuiteFile != "" || o.Plans == "":
-		as := runOptions{controller: o.SuiteFile}
-		if as.controller == "" {
-			as.controller = "."
-		}
-		if err := as.sieve(); err != nil {
+		if o.SuiteFile, err = suiteFileIn(o.SuiteFile); err != nil {
 			return nil, nil, err
 		}
-		o.SuiteFile = as.suite
 	default:
 		if o.SuiteFile, err = plan.FindSuite(files[0]); err != nil {
 			return nil, nil, err
@@ -280,6 +274,20 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 		o.References, err = references(suite, o.Variant)
 	}
 	return suite, plans, err
+}
+
+// suiteFlags adds the flags that name a suite and its variant.
+func suiteFlags(f *pflag.FlagSet, controller, variant *string) {
+	f.StringVarP(controller, "controller", "c", "",
+		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
+	f.StringVar(variant, "variant", "", "`name` of a variant of the suite")
+}
+
+// suiteFileIn is the file of the suite that --controller names; empty: the one in the current directory.
+func suiteFileIn(controller string) (string, error) {
+	as := runOptions{controller: cmp.Or(controller, ".")}
+	err := as.sieve()
+	return as.suite, err
 }
 
 // once returns names without blanks around them, each at its first place.

@@ -87,10 +87,11 @@ func Differences(
 func Comparison(
 	ref *reference.Reference, p *plan.Plan,
 ) func(run *reference.Follower) []reference.Difference {
-	comparer := ref.Comparer()
+	comparer, undue := ref.Comparer(), &inTime{ref: ref, atRest: p.Pace == plan.PaceRest}
 	return func(run *reference.Follower) []reference.Difference {
 		objects := run.Objects()
-		by, undue := touched(p, objects), &inTime{ref: ref, run: run, atRest: p.Pace == plan.PaceRest}
+		by := touched(p, objects)
+		undue.run = run
 		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
 			return d.Note || d.Count && (by.explains(d) || undue.explains(d)) || d.OfRenewals() && by.writes ||
 				d.OfVersions() && by.any || races(p, ref) && !harmsData(d, ref, objects)

@@ -96,7 +96,7 @@ func (ref *Reference) countsAs(key Key, path []string, found []*Found) counts {
 	as := fully
 	for _, m := range found {
 		switch {
-		case !covers(m.Path, path):
+		case !Covers(m.Path, path):
 		case m.Compare:
 			return fully
 		case m.Value && as != never:
@@ -111,7 +111,7 @@ func (ref *Reference) countsAs(key Key, path []string, found []*Found) counts {
 	typ, lag := key.Type(), false
 	for i := range ref.Masks {
 		m := &ref.Masks[i]
-		if (m.Type != "*" && m.Type != typ) || !covers(m.Path, path) {
+		if (m.Type != "*" && m.Type != typ) || !Covers(m.Path, path) {
 			continue
 		}
 		if unlessWritten(m.Reason) && slices.Contains(ref.Written, key.Group()) {

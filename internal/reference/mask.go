@@ -109,27 +109,24 @@ func (m masks) on(key Key, path []string) *Mask {
 	typ := key.Type()
 	for i := range m.all {
 		mask := &m.all[i]
-		if (mask.Type == "*" || mask.Type == typ) && covers(mask.Path, path) {
+		if (mask.Type == "*" || mask.Type == typ) && Covers(mask.Path, path) {
 			return mask
 		}
 	}
 	return nil
 }
 
-// Covers reports whether a mask's path is the beginning of a path.
-func Covers(mask string, path []string) bool { return covers(mask, path) }
-
-// covers reports whether a mask's path is the beginning of a path. A name in a path may have dots. If the path tells
+// Covers reports whether a mask's path is the beginning of a path. A name in a path may have dots. If the path tells
 // the items of lists apart, "[name=a]", the mask's step "[]" covers any item. If it does not, a mask of one item covers
 // the step "[]": perhaps it is that item.
-func covers(mask string, path []string) bool {
+func Covers(mask string, path []string) bool {
 	if mask == "" {
 		return true
 	}
 	if rest, ok := strings.CutPrefix(mask, "**"); ok {
 		rest = strings.TrimPrefix(rest, ".")
 		for i := range path {
-			if covers(rest, path[i:]) {
+			if Covers(rest, path[i:]) {
 				return true
 			}
 		}
@@ -139,21 +136,21 @@ func covers(mask string, path []string) bool {
 		return false
 	}
 	step := path[0]
-	if rest, ok := after(mask, step); ok && covers(rest, path[1:]) {
+	if rest, ok := after(mask, step); ok && Covers(rest, path[1:]) {
 		return true
 	}
 	if rest, ok := after(mask, "*"); ok {
-		return covers(rest, path[1:])
+		return Covers(rest, path[1:])
 	}
 	if !isItem(step) || !strings.HasPrefix(mask, "[") {
 		return false
 	}
 	if rest, ok := after(mask, Item); ok {
-		return covers(rest, path[1:])
+		return Covers(rest, path[1:])
 	}
 	end := strings.Index(mask, "]")
 	for step == Item && end > 0 {
-		if rest, ok := after(mask, mask[:end+1]); ok && covers(rest, path[1:]) {
+		if rest, ok := after(mask, mask[:end+1]); ok && Covers(rest, path[1:]) {
 			return true
 		}
 		next := strings.Index(mask[end+1:], "]") // the item's name may have brackets

@@ -374,8 +374,8 @@ func TestMaskPaths(t *testing.T) {
 		if tt.path == "metadata.annotations.a.b/c" {
 			path = []string{"metadata", "annotations", "a.b/c"}
 		}
-		if got := covers(tt.mask, path); got != tt.want {
-			t.Errorf("covers(%q, %q) = %t", tt.mask, path, got)
+		if got := Covers(tt.mask, path); got != tt.want {
+			t.Errorf("Covers(%q, %q) = %t", tt.mask, path, got)
 		}
 	}
 }

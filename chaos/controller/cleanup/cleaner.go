@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
+	"path"
 	"strings"
 	"time"
 
@@ -137,8 +137,8 @@ func journalOf(pod *corev1.Pod) string {
 // is somewhere in the path there.
 func injectorOf(pod *corev1.Pod) string {
 	command := pod.Spec.Containers[0].Command
-	if len(command) == 1 && filepath.Dir(command[0]) == "/" {
-		return filepath.Base(command[0])
+	if len(command) == 1 && path.Dir(command[0]) == "/" {
+		return path.Base(command[0])
 	}
 	return strings.Join(command, " ")
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -254,6 +253,3 @@ func (n attachedNode) Reset(ctx context.Context) error {
 	_, err := controlCall[None](ctx, n.a.entry, "Reset", None{})
 	return err
 }
-
-// Age is how long the cluster has been running.
-func (e Entry) Age() time.Duration { return time.Since(e.Started) }
