@@ -4,6 +4,9 @@
 // Linux the kernel kills the children themselves even before that (PR_SET_PDEATHSIG). That signal is sent when the
 // *thread* that forked ends, so every process is started from one operating system thread, which lives as long as any
 // of them.
+//
+// A child has a variable in its environment by which the guard finds it and what it has started, in case this process
+// is killed at the moment at which it starts one.
 package child
 
 import (
@@ -40,11 +43,12 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	cmd.Env = append(cmd.Environ(), s.guard.mark)
 	started := make(chan error)
 	s.forks <- func() {
 		err := cmd.Start()
 		if err == nil {
-			// At once: if this process is killed before, nobody kills what the child has started.
+			afterFork()
 			s.guard.tell("+", p.PID())
 		}
 		started <- err
@@ -61,6 +65,9 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	}()
 	return p, nil
 }
+
+// afterFork is called between the start of a process and the message to the guard; tests replace it.
+var afterFork = func() {}
 
 // WatchParent makes the command itself watch for the end of this process, for executables that support EnvParentFD.
 // Call it before Start, at most once per command.

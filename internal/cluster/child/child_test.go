@@ -16,8 +16,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// envHelper makes the test executable start children and wait.
-const envHelper = "TROMMEL_TEST_CHILD_HELPER"
+// envHelper makes the test executable start children and wait. With envAtOnce it is killed when it has started them,
+// before it tells the guard.
+const (
+	envHelper = "TROMMEL_TEST_CHILD_HELPER"
+	envAtOnce = "TROMMEL_TEST_CHILD_AT_ONCE"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(envHelper) != "" {
@@ -32,6 +36,16 @@ func helper() {
 	out, err := os.Create(file)
 	if err != nil {
 		panic(err)
+	}
+	if os.Getenv(envAtOnce) != "" {
+		afterFork = func() {
+			for size := int64(0); size == 0; time.Sleep(time.Millisecond) {
+				if info, err := out.Stat(); err == nil {
+					size = info.Size()
+				}
+			}
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
 	}
 	p, err := Start(&exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 1000 & echo $$ $!; wait"},
 		Stdout: out})
@@ -125,6 +139,17 @@ func TestParentKilled(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	_ = parent.Wait()
+	awaitGone(t, pids)
+}
+
+// Regression: what a child had started was left if this process was killed before it told the guard of the child.
+func TestParentKilledAtOnce(t *testing.T) {
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv(envAtOnce, "true")
+	parent, pids := startParent(t)
 	_ = parent.Wait()
 	awaitGone(t, pids)
 }

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io"
 	"os/exec"
@@ -8,7 +9,8 @@ import (
 )
 
 // guardScript reads which process groups exist. Its input ends when this process ends; then it kills the remaining
-// groups.
+// groups. This process may have been killed before it could tell of a new group. So the script also kills, if it was
+// not told to end, every process that has the mark in its environment, until there is none. This needs /proc.
 const guardScript = `
 trap "" HUP INT TERM
 groups=" "
@@ -16,18 +18,32 @@ while read -r op pid; do
 	case $op in
 	+) groups="$groups$pid " ;;
 	-) groups="${groups%% $pid *} ${groups#* $pid }" ;;
+	end) exit ;;
 	esac
 done
 for pid in $groups; do kill -KILL "-$pid"; done
+for round in 1 2 3 4 5 6 7 8 9 10; do
+	found=$(grep -lsF -e "$1" /proc/[0-9]*/environ)
+	[ -n "$found" ] || exit
+	for file in $found; do
+		pid=${file#/proc/}
+		kill -KILL "${pid%/environ}"
+	done
+done
 `
 
+// envMark is in the environment of all children, with a value that no other spawner has.
+const envMark = "TROMMEL_CHILD_OF"
+
 type guard struct {
-	sh *exec.Cmd
-	in io.WriteCloser
+	sh   *exec.Cmd
+	in   io.WriteCloser
+	mark string // for the environment of children
 }
 
 func newGuard() (*guard, error) {
-	g := &guard{sh: exec.Command("/bin/sh", "-c", guardScript, "trommel-guard")}
+	mark := envMark + "=" + rand.Text()
+	g := &guard{sh: exec.Command("/bin/sh", "-c", guardScript, "trommel-guard", mark), mark: mark}
 	g.sh.Dir = "/"
 	g.sh.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var err error
@@ -47,6 +63,7 @@ func (g *guard) tell(op string, group int) {
 
 // close ends the guard, which has no groups any more.
 func (g *guard) close() {
+	_, _ = fmt.Fprintln(g.in, "end")
 	_ = g.in.Close()
 	_ = g.sh.Wait()
 }
