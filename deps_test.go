@@ -37,7 +37,7 @@ var floors = [][]string{
 	{"internal/cluster", "nodes/provider"},
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
 	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/clock", "internal/controllers",
-		"internal/errorlog", "internal/metadata", "internal/notify", "internal/pki", "internal/privatedir",
+		"internal/download", "internal/errorlog", "internal/metadata", "internal/notify", "internal/pki", "internal/privatedir",
 		"internal/progress", "internal/wording",
 		"chaos/api", "chaos/config", "nodes/config", "install", "docs"},
 }
