@@ -2,9 +2,11 @@ package instrumentation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -20,6 +22,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/download"
 )
 
 //go:generate go test -run TestControlPlaneSource -update .
@@ -102,30 +105,32 @@ const controlPlaneMain = "."
 
 // ControlPlaneConfig says how to build the control plane. Its zero value works.
 type ControlPlaneConfig struct {
-	KubernetesVersion string            // see ResolveKubernetesVersion; default KubernetesVersion
-	Plain             bool              // without hooks, to measure their cost
-	Output            string            // path for a copy of the binary; it stays in the cache too
-	CacheDir          string            // default CacheDir()
-	Progress          func(line string) // called with lines for the user, from one goroutine at a time
+	KubernetesVersion string // see ResolveKubernetesVersion; default KubernetesVersion
+	Platform          string // such as linux/arm64; default: this machine's
+	Plain             bool   // without hooks, to measure their cost
+	FromSource        bool   // take none that was built elsewhere; EnvBuild does the same
+	Output            string // path for a copy of the binary; it stays in the cache too
+	CacheDir          string // default CacheDir()
+	// Progress is called with what is being done at the moment, from one goroutine at a time.
+	Progress func(line string)
+	// Notice is called with what the user should read even if it is past; default: Progress.
+	Notice func(line string)
 }
 
-// BuildControlPlane builds the multi-call binary of etcd, kube-apiserver, kube-controller-manager, kube-scheduler and
-// KWOK, with hooks in the API server and in client-go. It takes minutes the first time; later the result is read from
-// the cache. It returns an *InputError for a version that it cannot build.
+// BuildControlPlane provides the multi-call binary of etcd, kube-apiserver, kube-controller-manager, kube-scheduler and
+// KWOK, with hooks in the API server and in client-go. The first time, it fetches it from a release that has it (see
+// EnvReleaseURL), or builds it, which takes minutes; later the result is read from the cache. It returns an *InputError
+// for a version that it cannot build.
 func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result, error) {
-	version, err := ResolveKubernetesVersion(config.KubernetesVersion)
+	b, err := configured(config)
 	if err != nil {
-		return nil, inputErrorf("%v", err)
+		return nil, err
 	}
 	c, err := openCache(config.CacheDir)
 	if err != nil {
 		return nil, err
 	}
-	b := &controlPlaneBuild{version: version, plain: config.Plain, cache: c,
-		progress: &progress{report: config.Progress}}
-	if b.key, err = b.digest(); err != nil {
-		return nil, err
-	}
+	b.cache = c
 	result, err := c.keeping(ctx, func() (*Result, error) { return b.run(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("build control plane: %w", err)
@@ -139,19 +144,61 @@ func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result,
 	return result, nil
 }
 
-type controlPlaneBuild struct {
-	version  string
-	plain    bool
-	cache    *cache
-	progress *progress
-	key      string
+// configured returns the build that config describes, without a cache.
+func configured(config ControlPlaneConfig) (*controlPlaneBuild, error) {
+	version, err := ResolveKubernetesVersion(config.KubernetesVersion)
+	if err != nil {
+		return nil, inputErrorf("%v", err)
+	}
+	b := &controlPlaneBuild{version: version, plain: config.Plain,
+		fromSource: config.FromSource || config.Plain || os.Getenv(EnvBuild) != "",
+		progress:   &progress{report: config.Progress}, notice: config.Notice}
+	if b.notice == nil {
+		b.notice = b.progress.phase
+	}
+	if b.platform, err = parsePlatform(config.Platform); err != nil {
+		return nil, err
+	}
+	b.key, err = b.digest()
+	return b, err
 }
+
+type controlPlaneBuild struct {
+	version    string
+	platform   platform
+	plain      bool
+	fromSource bool // not one that was built elsewhere
+	cache      *cache
+	progress   *progress
+	notice     func(line string)
+	key        string
+}
+
+// platform is what a binary runs on; the zero value is this machine's.
+type platform struct{ goos, goarch string }
+
+func parsePlatform(text string) (platform, error) {
+	if text == "" {
+		return platform{}, nil
+	}
+	goos, goarch, ok := strings.Cut(text, "/")
+	if !ok || goos == "" || goarch == "" {
+		return platform{}, inputErrorf("platform %q: want an operating system and an architecture, such as linux/arm64",
+			text)
+	}
+	return platform{goos, goarch}, nil
+}
+
+func (p platform) os() string   { return cmp.Or(p.goos, runtime.GOOS) }
+func (p platform) arch() string { return cmp.Or(p.goarch, runtime.GOARCH) }
+
+func (p platform) String() string { return p.os() + "/" + p.arch() }
 
 // digest returns a name for everything that goes into the binary except the Go toolchain and yamux: their upgrades need
 // no rebuild. (If an upgrade of yamux does, wire.ProtocolVersion is raised with it.)
 func (b *controlPlaneBuild) digest() (string, error) {
 	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(),
-		runtime.GOOS, runtime.GOARCH}
+		b.platform.os(), b.platform.arch()}
 	if b.plain {
 		return digest(append(parts, "plain")...), nil
 	}
@@ -192,9 +239,8 @@ func (b *controlPlaneBuild) versionFlags() string {
 
 func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	dir := filepath.Join(b.cache.dir, "controlplane", b.key)
-	binary := filepath.Join(dir, "trommel-controlplane")
-	if result, err := readResult(dir, binary); err == nil {
-		used(dir)
+	binary := filepath.Join(dir, controlPlaneBinary)
+	if result, err := b.have(dir, binary); err == nil {
 		return result, nil
 	}
 	unlock, err := b.cache.lock(ctx, "controlplane/"+b.key)
@@ -202,9 +248,11 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	defer unlock()
-	if result, err := readResult(dir, binary); err == nil {
-		used(dir)
+	if result, err := b.have(dir, binary); err == nil {
 		return result, nil // another process has built it while we waited
+	}
+	if result, err := b.prebuilt(ctx, dir, binary); result != nil || err != nil {
+		return result, err
 	}
 
 	src := filepath.Join(dir, "src")
@@ -212,7 +260,8 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	b.progress.phase("download modules")
-	command := &goCommand{dir: src, env: []string{"CGO_ENABLED=0"}}
+	command := &goCommand{dir: src, env: []string{"CGO_ENABLED=0", "GOOS=" + b.platform.os(),
+		"GOARCH=" + b.platform.arch()}}
 	generated, err := generate(src, filepath.Join(dir, "mod"), command)
 	if err != nil {
 		return nil, err
@@ -247,7 +296,21 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 	if err := os.Rename(binary+".new", binary); err != nil {
 		return nil, err
 	}
+	_ = os.Remove(filepath.Join(dir, packedFile+download.PartSuffix)) // of a download that failed
 	changed(dir)
+	return result, nil
+}
+
+// have returns the result of an earlier build, and records that it is used.
+func (b *controlPlaneBuild) have(dir, binary string) (*Result, error) {
+	result, err := readResult(dir, binary)
+	if err != nil {
+		return nil, err
+	}
+	if result.Prebuilt && b.fromSource {
+		return nil, errors.New("it was not built here")
+	}
+	used(dir)
 	return result, nil
 }
 
@@ -352,7 +415,10 @@ func (b *controlPlaneBuild) compile(ctx context.Context, command *goCommand, fla
 		b.progress.downloading, func(pkg string) { b.progress.compiled(pkg, int(total.Load())) })
 }
 
-const resultFile = "result.json"
+const (
+	resultFile         = "result.json"
+	controlPlaneBinary = "trommel-controlplane"
+)
 
 func writeResult(dir string, r *Result) error {
 	data, err := json.Marshal(r)

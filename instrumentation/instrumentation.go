@@ -47,6 +47,7 @@ type Result struct {
 	Manifest wire.Manifest
 	Points   []PatchedPoint // all changed places, even if nothing is observed there
 	Cached   bool           // nothing had to be built
+	Prebuilt bool           `json:",omitempty"` // the control plane was built elsewhere, and comes from a release
 }
 
 // CompileError says that the Go command could not build a package; Output is what the command printed.

@@ -14,6 +14,7 @@ import (
 type ControlPlane struct {
 	Kubernetes, Etcd, KWOK string // versions
 	Built                  bool   // it is in the cache
+	Prebuilt               bool   // a release has it, so it need not be built
 }
 
 // ControlPlanes lists what BuildControlPlane can build, newest first.
@@ -42,13 +43,14 @@ func ControlPlanes() ([]ControlPlane, error) {
 				}
 			}
 		}
-		b := &controlPlaneBuild{version: version}
-		key, err := b.digest()
+		b, err := configured(ControlPlaneConfig{KubernetesVersion: version})
 		if err != nil {
 			return nil, err
 		}
-		_, err = os.Stat(filepath.Join(dir, "controlplane", key, resultFile))
+		_, err = os.Stat(filepath.Join(dir, "controlplane", b.key, resultFile))
 		c.Built = err == nil
+		_, c.Prebuilt = prebuiltIndex.Load().ControlPlanes[b.key]
+		c.Prebuilt = c.Prebuilt && !b.fromSource
 		all = append(all, c)
 	}
 	return all, nil

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -55,7 +57,7 @@ node it finds the pod's files, address and names, and faults of files, connectio
 				}
 				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{
 					KubernetesVersion: kubernetes, Output: config.Output,
-					Progress: func(text string) { console.Build("control plane", text) },
+					Progress: func(text string) { console.Build("control plane", text) }, Notice: console.Info,
 				})
 			} else {
 				if cmd.Flags().Changed("kubernetes-version") {
@@ -93,6 +95,7 @@ node it finds the pod's files, address and names, and faults of files, connectio
 	f.BoolVar(&controlPlane, "control-plane", false, "build the control plane instead of a controller")
 	kubernetesVersionFlag(f, &kubernetes)
 	show.register(f)
+	fromSourceFlag(f)
 	f.BoolVar(&explain, "explain", false, "list the points that were compiled in, with file and line")
 	return cmd
 }
@@ -102,6 +105,17 @@ func kubernetesVersionFlag(f *pflag.FlagSet, version *string) {
 	f.StringVar(version, "kubernetes-version", instrumentation.KubernetesVersion,
 		"`version` of the control plane: "+strings.Join(instrumentation.KubernetesVersions(), ", ")+
 			"; a minor version is enough")
+}
+
+// fromSourceFlag makes this process, and those that it starts, take no control plane from a release.
+func fromSourceFlag(f *pflag.FlagSet) {
+	f.BoolFunc("build", "build the control plane from source, even if the release has it", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		if err != nil || !on {
+			return err
+		}
+		return os.Setenv(instrumentation.EnvBuild, "1")
+	})
 }
 
 // explainPoints lists what a build changed, and where.

@@ -51,6 +51,7 @@ type machine struct {
 	instances  int64 // inotify; 0: unknown
 	kubernetes string
 	built      bool // the control plane
+	prebuilt   bool // it is in a release
 	binaries   int  // controllers in the cache
 }
 
@@ -117,7 +118,7 @@ func (m *machine) rows() []row {
 	for _, c := range m.caches {
 		r := row{what: "disk for " + c.what, here: gigabytes(c.free) + " free in " + c.dir}
 		need := int64(coldBytes)
-		if m.built {
+		if m.built || m.prebuilt {
 			need = warmBytes
 		}
 		switch {
@@ -143,6 +144,8 @@ func (m *machine) rows() []row {
 	built := "not built yet"
 	if m.built {
 		built = "built"
+	} else if m.prebuilt {
+		built = "prebuilt, to be downloaded"
 	}
 	all = append(all, row{what: "control plane " + m.kubernetes, here: built},
 		row{what: "controllers", here: fmt.Sprintf("%d built", m.binaries)},
@@ -182,7 +185,7 @@ func (m *machine) memoryRow() row {
 // estimate says how long it takes until a first plan starts.
 func (m *machine) estimate() string {
 	cpu, of := controllerCPU, "the controller"
-	if !m.built {
+	if !m.built && !m.prebuilt {
 		cpu, of = cpu+controlPlaneCPU, "control plane and controller"
 	}
 	// Compiling does not keep all cores busy all the time.
@@ -233,7 +236,7 @@ func look(ctx context.Context, dir string) (*machine, error) {
 	}
 	for _, p := range planes {
 		if p.Kubernetes == m.kubernetes {
-			m.built = p.Built
+			m.built, m.prebuilt = p.Built, p.Prebuilt
 		}
 	}
 	entries, err := instrumentation.Cache("")

@@ -88,6 +88,7 @@ func newClusterUpCommand(s streams) *cobra.Command {
 		strings.Join(run.Equipment(), ", "))
 	f.StringVar(&up.config.LogDir, "log-dir", "", "directory for the logs (default: in the cluster's own directory)")
 	f.BoolVarP(&up.progress.quiet, "quiet", "q", false, "show how to use the cluster, and errors, only")
+	fromSourceFlag(f)
 	f.BoolVar(&up.foreground, "foreground", false, "stay in the foreground; Ctrl-C stops the cluster")
 	f.StringVar(&up.config.Binary, "control-plane-binary", os.Getenv(envControlPlaneBinary), "")
 	_ = f.MarkHidden("control-plane-binary")
@@ -136,6 +137,7 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 		built, err := instrumentation.BuildControlPlane(ctx, instrumentation.ControlPlaneConfig{
 			KubernetesVersion: up.kubernetes,
 			Progress:          func(text string) { console.Build("control plane", text) },
+			Notice:            console.Info,
 		})
 		console.Close()
 		if err != nil {

@@ -59,6 +59,7 @@ Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could no
 	f.StringVar(&o.dir, "dir", "",
 		"`directory` for the records of the trial runs (default: trommel-runs/propose-<time>)")
 	o.progress.register(f)
+	fromSourceFlag(f)
 	c.MarkFlagsMutuallyExclusive("write", "out")
 	return c
 }

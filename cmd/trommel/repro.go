@@ -55,6 +55,7 @@ Exit codes: 0 the same came every time, 1 it did not, 2 usage, 4 could not run.`
 	f.StringVar(&o.reference, "reference", "", "`directory` with what the workload does without faults "+
 		"(default: where trommel test has it, if the run has a finding that needs it)")
 	o.progress.register(f)
+	fromSourceFlag(f)
 	return c
 }
 

@@ -58,6 +58,7 @@ func (o *runOptions) register(c *cobra.Command) {
 		"learned in this `directory` if it is not known (see trommel learn)")
 	f.BoolVar(&o.trace, "trace", false, "record everything that can be observed, not only what the plan needs")
 	o.progress.register(f)
+	fromSourceFlag(f)
 }
 
 func newRunCommand(s streams) *cobra.Command {

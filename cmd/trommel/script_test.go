@@ -15,6 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(isolated{m}, map[string]func(){"trommel": func() {
+		useIndex()
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		code := withoutRepetitions(func(s streams) int { return execute(ctx, os.Args[1:], s) })
 		stop()

@@ -71,6 +71,7 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 		"`directory` with what the workload does without faults (default: where trommel test has it, if it is there "+
 			"and the run has a finding that needs it; otherwise it is learned each time)")
 	o.progress.register(f)
+	fromSourceFlag(f)
 	return c
 }
 

@@ -33,6 +33,7 @@ func subcommands(s streams) []*cobra.Command {
 		newReplayCommand(s),
 		newReportCommand(s),
 		newVersionCommand(s),
+		newReleaseCommand(s),
 		newManCommand(s),
 	}
 }

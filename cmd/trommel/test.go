@@ -129,6 +129,7 @@ func (o *testOptions) register(c *cobra.Command) {
 		"`directory` of the references (default: "+filepath.Join(referencesDir, "<suite's directory>[-<variant>]")+")")
 	f.StringVar(&o.dir, "dir", "", "`directory` for plans and run records (default: trommel-runs/<command>-<time>)")
 	o.progress.register(f)
+	fromSourceFlag(f)
 }
 
 // registerPatterns adds the flags of commands that generate plans.

@@ -16,8 +16,8 @@ func newVersionCommand(s streams) *cobra.Command {
 		Short: "Print the versions of everything",
 		Long: "Version prints the versions of Trommel and of the Go that it was built with, of the protocol that " +
 			`hooks speak, of
-the control planes that it can build, and which of them are built already, and of the libraries whose controllers it can
-observe.`,
+the control planes that it can build, which of them are built already and which it would download prebuilt, and of the
+libraries whose controllers it can observe.`,
 		Example: "  trommel version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -36,6 +36,8 @@ observe.`,
 				}
 				if c.Built {
 					notes += ", built"
+				} else if c.Prebuilt {
+					notes += ", prebuilt"
 				}
 				fmt.Fprintf(w, "kubernetes\t%s (etcd %s, KWOK %s%s)\n", c.Kubernetes, c.Etcd, c.KWOK, notes)
 			}

@@ -283,8 +283,8 @@ func TestStalled(t *testing.T) {
 			w.(http.Flusher).Flush()
 			<-released
 		}, func(w http.ResponseWriter, r *http.Request) { <-released })
-		err := fetch(t, &File{URL: s.URL, Size: int64(len(content)), SHA256: sum(content), Stall: 50 * time.Millisecond},
-			filepath.Join(t.TempDir(), "file"))
+		f := &File{URL: s.URL, Size: int64(len(content)), SHA256: sum(content), Stall: 50 * time.Millisecond}
+		err := fetch(t, f, filepath.Join(t.TempDir(), "file"))
 		close(released)
 		if err == nil || !strings.HasSuffix(err.Error(), ": no bytes arrived for 50ms") {
 			t.Errorf("after %d bytes: error %v", bytes, err)

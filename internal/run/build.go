@@ -60,6 +60,7 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{
 			KubernetesVersion: suite.Cluster.KubernetesVersion,
 			Progress:          building(options.Progress, "control plane"),
+			Notice:            newConsole(options.Progress, "").Info,
 		})
 		if err != nil {
 			return fmt.Errorf("build control plane: %w", err)
