@@ -661,6 +661,50 @@ action 1 (restartController op): at +4s`,
 action 1 (restartController op): at +4s`)
 }
 
+// Regression: a claim that a late controller had made for the run before was taken for one with a wrong label.
+func TestWhatTheRunBeforeHasLeft(t *testing.T) {
+	uid := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+	run := func(event string, db, of int) *record.Run {
+		claim := event + ` persistentvolumeclaim/default/data-db-0 {"metadata": {"labels": {"db": "` + uid(of) + `"}}}`
+		made := `created database.example.com/default/db {"metadata": {"uid": "` + uid(db) + `"}}`
+		if event == record.Existing {
+			bound := strings.Replace(claim, event, "3 updated", 1)
+			return tale(t, "0 "+claim, "1 "+made, strings.TrimSuffix(bound, "}")+`, "status": {"phase": "Bound"}}`)
+		}
+		return tale(t, "1 "+made, "2 "+strings.TrimSuffix(claim, "}")+`, "status": {"phase": "Bound"}}`)
+	}
+	ref := usual(t, run("created", 1, 1), run("created", 2, 2))
+	for _, tt := range []struct {
+		name string
+		run  *record.Run
+		want []string
+	}{
+		{"of this run", run("created", 3, 3), nil},
+		{"there at the start", run(record.Existing, 3, 2), []string{
+			"inconclusive persistentvolumeclaim/default/data-db-0 names an object that was there before the run: " +
+				"metadata.labels.db has the UID " + uid(2),
+			"inconclusive persistentvolumeclaim/default/data-db-0 differs from the runs without faults: " +
+				"metadata.labels.db is \"" + uid(2) + `"; without faults: "(UID of database.example.com/default/db)"`,
+		}},
+		{"made late", run("created", 3, 2), []string{
+			"inconclusive persistentvolumeclaim/default/data-db-0 names an object that was there before the run: " +
+				"metadata.labels.db has the UID " + uid(2),
+			"inconclusive persistentvolumeclaim/default/data-db-0 differs from the runs without faults: " +
+				"metadata.labels.db is \"" + uid(2) + `"; without faults: "(UID of database.example.com/default/db)"`,
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(tt.run)
+			e.Reference = ref
+			var got []string
+			for _, f := range Hear(t.Context(), e, []Judge{faultFree{}}) {
+				got = append(got, string(f.Severity)+" "+f.Title)
+			}
+			expect(t, got, tt.want...)
+		})
+	}
+}
+
 // Judges of the history are silent where nothing is wrong, and about runs that failed.
 func TestHistoryJudgesAreSilent(t *testing.T) {
 	r := tale(t, "1 created "+set, "2 op: created "+member("a", ""), "2 op: created "+member("b", ""),

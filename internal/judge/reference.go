@@ -30,8 +30,9 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	if err != nil {
 		return nil, err
 	}
-	var all []record.Finding
-	for _, told := range Tell(e.Reference, e.Plan, f, planned(e)) {
+	differ := Differences(e.Reference, e.Plan, f)
+	all := strangers(e, differ)
+	for _, told := range tell(e.Reference, f, planned(e), differ) {
 		finding := told.Finding
 		var details []string
 		finding.Time = e.Meta.WorkloadEnd
@@ -60,8 +61,34 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 func Tell(
 	ref *reference.Reference, p *plan.Plan, f *reference.Follower, planned map[uint64]bool,
 ) []findings.Told {
+	return tell(ref, f, planned, Differences(ref, p, f))
+}
+
+func tell(
+	ref *reference.Reference, f *reference.Follower, planned map[uint64]bool, differ []reference.Difference,
+) []findings.Told {
 	r := findings.Run{Reference: ref, Changes: f.Changes(), Objects: f.Objects(), Planned: planned}
-	return r.Tell(Differences(ref, p, f))
+	return r.Tell(differ)
+}
+
+// strangers finds the objects that name others which were there before the run: a control plane serves one run after
+// the other, and a controller that is late may write something for the run before when it has been reset. What a run
+// does that did not begin as those without faults says nothing.
+func strangers(e Evidence, differ []reference.Difference) []record.Finding {
+	var all []record.Finding
+	for _, d := range differ {
+		uid := d.NamesUnknown()
+		if uid == "" || slices.ContainsFunc(all, func(f record.Finding) bool { return f.Subject == string(d.Own) }) {
+			continue
+		}
+		all = append(all, record.Finding{
+			Severity: record.SeverityInconclusive, Judge: record.JudgeHistory, Subject: string(d.Own),
+			Title: fmt.Sprintf("%s names an object that was there before the run: %s has the UID %s", d.Own, d.Field,
+				uid),
+			Detail: d.String(), Time: e.Meta.WorkloadEnd,
+		})
+	}
+	return all
 }
 
 // planned are the resource versions of the changes that the plan has made by deleting objects.

@@ -88,7 +88,10 @@ func (ref *Reference) AllowUnpaced(r, fresh *record.Run, fieldsOnly bool) error 
 	back := map[Key]*Object{}
 	for key, o := range objects {
 		if usual := ref.Objects[key]; usual != nil && len(o.Returned) > 0 {
-			back[key] = &Object{End: usual.End, Made: usual.Made, MostMade: usual.MostMade, Returned: o.Returned}
+			back[key] = &Object{
+				End: usual.End, Rewritten: usual.Rewritten, Made: usual.Made, MostMade: usual.MostMade,
+				Returned: o.Returned,
+			}
 		}
 	}
 	if err := f.allowTimed(how, objects, fresh, nil, fieldsOnly); err != nil {

@@ -130,6 +130,41 @@ func TestReferenceToAnEarlierObject(t *testing.T) {
 		`without faults: "(UID of set/default/a)"`)
 }
 
+// Regression: a comparison that goes on took an object as it had seen it first, though what it names had changed since.
+func TestComparerSeesNewNames(t *testing.T) {
+	uid := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+	run := func(n int) *record.Run {
+		claim := `created claim/default/c {"spec": {"for": "` + uid(n) + `"}}`
+		set := ` set/default/a {"metadata": {"uid": "` + uid(n) + `"}}`
+		return story(t, claim, "created"+set)
+	}
+	ref := learn(t, run(10), run(20))
+	later := story(t, `created claim/default/c {"spec": {"for": "`+uid(30)+`"}}`,
+		`created set/default/a {"metadata": {"uid": "`+uid(30)+`"}}`,
+		`deleted set/default/a {"metadata": {"uid": "`+uid(30)+`"}}`,
+		`created set/default/a {"metadata": {"uid": "`+uid(31)+`"}}`)
+	f, comparer := NewFollower(), ref.Comparer()
+	for i, want := range [][]string{
+		{"claim/default/c: spec.for is \"" + uid(30) + `"; without faults: "(UID of set/default/a)"`,
+			"set/default/a: never created; without faults: exists at the end"},
+		nil,
+		{"set/default/a: deleted at the end; without faults: exists at the end"},
+		{`claim/default/c: spec.for is "(UID of an earlier set/default/a)"; without faults: "(UID of set/default/a)"`,
+			"set/default/a: created 2 times; without faults: created once"},
+	} {
+		if err := f.Add(later.History[i]); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range comparer.Compare(f.Objects()) {
+			got = append(got, d.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("after %d changes: %s", i+1, strings.Join(got, "\n"))
+		}
+	}
+}
+
 // A controller copies a resource's annotations to its StatefulSet's template, and so also what a plan writes for a
 // conflict: the hash of the template is another one, but it rolls out nothing.
 func TestRevisionsOfStatefulSet(t *testing.T) {

@@ -65,9 +65,9 @@ func (n *names) rewrite(s string) (text string, generated bool) {
 			}
 			generated = generated || strings.Contains(string(key), "#")
 			if n.newest[key] != uid {
-				return "(UID of an earlier " + unnumbered(key) + ")"
+				return uidOf + "an earlier " + unnumbered(key) + ")"
 			}
-			return "(UID of " + unnumbered(key) + ")"
+			return uidOf + unnumbered(key) + ")"
 		})
 	}
 	if strings.Count(text, ".") >= 3 && len(n.addresses) > 0 {
@@ -88,6 +88,21 @@ func (n *names) rewrite(s string) (text string, generated bool) {
 		})
 	}
 	return text, generated
+}
+
+// uidOf begins what is written in place of a UID.
+const uidOf = "(UID of "
+
+// NamesUnknown is a UID in the field's value that belongs to no object that the run has seen, where that of an object
+// is without faults; empty: there is none. A run sees all objects of the types that controllers have to do with, also
+// those that are gone. So the value was meant for an object that was there before the run.
+func (d Difference) NamesUnknown() string {
+	want, _ := d.Want.(string)
+	got, _ := d.Got.(string)
+	if !strings.Contains(want, uidOf) {
+		return ""
+	}
+	return anyUID.FindString(got)
 }
 
 // inWord replaces a generated name that is in a word, alone or between other parts: "data-web-x7k2p".
