@@ -60,12 +60,14 @@ func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 // objects that others than the controllers under test have created more or less often, and that hold no data: what the
 // controllers did may have led to that. Of a run whose plan writes objects itself, it does not say that.
 func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
-	var messages, counts []reference.Difference
+	var messages, counts, renewals []reference.Difference
 	for _, d := range e.Reference.Compare(f.Objects()) {
 		switch {
 		case !d.Note:
 		case d.OfMessage():
 			messages = append(messages, d)
+		case d.Renewal:
+			renewals = append(renewals, d)
 		default:
 			counts = append(counts, d)
 		}
@@ -74,7 +76,13 @@ func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
 	if len(messages) > 0 {
 		findings = append(findings, note(e, f, messages, ", which says the same", "condition"))
 	}
-	if len(counts) > 0 && !writes(p) && !copied(p, f.Objects()) {
+	if writes(p) || copied(p, f.Objects()) {
+		return findings
+	}
+	if len(renewals) > 0 {
+		findings = append(findings, note(e, f, renewals, "", "value"))
+	}
+	if len(counts) > 0 {
 		findings = append(findings, note(e, f, counts, ", by others than the controllers", "object"))
 	}
 	return findings

@@ -163,7 +163,7 @@ func (ref *Reference) add(a Alternative) {
 		fields[r.Of.Object] = append(fields[r.Of.Object], r.Of.Field)
 	}
 	for key, o := range a.Objects {
-		o.remember(slices.AppendSeq(fields[key], maps.Keys(ref.usual(key).Renewed)))
+		o.remember(slices.AppendSeq(slices.Clone(fields[placeOfKey(key)]), maps.Keys(ref.usual(key).Renewed)))
 		o.keep()
 	}
 	if len(a.Objects) > 0 {
@@ -178,8 +178,10 @@ func (f *filter) otherwise(objects map[Key]*Object) map[Key]*Object {
 	differ, _ := f.split(objects)
 	for _, d := range differ {
 		other[d.Key] = cmp.Or(objects[d.Key], &Object{})
-		if r := d.Relation; r != nil {
-			other[r.Of.Object] = objects[r.Of.Object]
+		for key, o := range objects {
+			if d.Relation != nil && placeOfKey(key) == d.Relation.Of.Object {
+				other[key] = o
+			}
 		}
 	}
 	for key, o := range objects {
@@ -240,7 +242,7 @@ func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []
 // that it tells of what has happened there; empty: none. The object is the run's; nil: it has none.
 func (f *filter) excused(differ []Difference, got *Object) (how string) {
 	rest := slices.DeleteFunc(slices.Clone(differ), func(d Difference) bool {
-		if d.OfMessage() {
+		if d.OfMessage() || d.Renewal && d.Note {
 			return true
 		}
 		kept := f.ref.keeps(d)
@@ -277,8 +279,8 @@ func (f *filter) allowed(differ []Difference, got *Object) (how string) {
 // alike reports whether an alternative's object is like the run's in what differs.
 func (f *filter) alike(d Difference, a *Alternative, like, got *Object) bool {
 	if d.Relation != nil {
-		holds, known := f.holds(d.Relation, a.Objects)
-		return known && !holds
+		wrong, _ := f.wrong(d.Relation, populationOf(a.Objects))
+		return slices.Contains(wrong, d.Key)
 	}
 	switch {
 	case d.Field == "" && a.FieldsOnly && !d.Note:

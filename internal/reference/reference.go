@@ -304,7 +304,7 @@ type Difference struct {
 }
 
 // OfMessage reports whether it is only another message of a condition that says the same.
-func (d Difference) OfMessage() bool { return d.Note && d.Field != "" }
+func (d Difference) OfMessage() bool { return d.Note && d.Field != "" && !d.Renewal }
 
 // String says it in one line.
 func (d Difference) String() string {

@@ -17,16 +17,17 @@ import (
 	"unicode"
 )
 
-// Place is a field of an object.
+// Place is a field of an object, or of all objects of a group.
 type Place struct {
-	Object Key    `json:"object"`
-	Field  string `json:"field"` // where it is; "data" is all data of a Secret or ConfigMap
+	Object Key    `json:"object"` // or a group; see placeOfKey
+	Field  string `json:"field"`  // where it is; "data" is all data of a Secret or ConfigMap
 }
 
 func (p Place) String() string { return fmt.Sprintf("%s of %s", p.Field, p.Object) }
 
 // Relation says what the value of a field is, though it is another one in each run: a certain function of the value of
-// another field.
+// another field. What is said of a group is said of each of its objects: of the same object if the other field is in
+// the same group, and otherwise of any that has the other field.
 type Relation struct {
 	Field Place `json:"field"`
 	Is    Is    `json:"is"`
@@ -142,14 +143,61 @@ func (f *filter) forms(at Place, o *Object) []string {
 	return []string{string(asJSON), values.String(), pairs.String()}
 }
 
-// holds reports whether a relation holds. Not known: an object or a field is missing, or must not count.
-func (f *filter) holds(r *Relation, objects map[Key]*Object) (holds, known bool) {
-	of, is := objects[r.Of.Object], objects[r.Field.Object]
-	if of == nil || is == nil || of.End == nil || is.End == nil {
-		return false, false
+// member is an object of a run.
+type member struct {
+	key    Key
+	object *Object
+}
+
+// population are a run's objects that are there in the end, by where they are in a Place.
+type population map[Key][]member
+
+// placeOfKey is how an object is called in a Place. Which of several objects with generated names has which number says
+// nothing, so they are known by their group.
+func placeOfKey(key Key) Key {
+	if strings.Contains(string(key), "#") {
+		return key.Group()
 	}
-	a, okA := f.textsOf(r.Of.Object, of)[r.Of.Field]
-	b, okB := f.textsOf(r.Field.Object, is)[r.Field.Field]
+	return key
+}
+
+func populationOf(objects map[Key]*Object) population {
+	p := population{}
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		if o := objects[key]; o != nil && o.End != nil {
+			p[placeOfKey(key)] = append(p[placeOfKey(key)], member{key, o})
+		}
+	}
+	return p
+}
+
+// wrong lists the objects of which a relation does not hold. Not known: it is not known of any object.
+func (f *filter) wrong(r *Relation, p population) (wrong []Key, known bool) {
+	for _, is := range p[r.Field.Object] {
+		ofs := p[r.Of.Object]
+		if r.Of.Object == r.Field.Object {
+			ofs = []member{is}
+		}
+		fails := false
+		for _, of := range ofs {
+			holds, knows := f.holds(r, is, of)
+			known = known || knows
+			if fails = knows && !holds; knows && holds {
+				break
+			}
+		}
+		if fails {
+			wrong = append(wrong, is.key)
+		}
+	}
+	return wrong, known
+}
+
+// holds reports whether a relation holds of two objects. Not known: a field is missing, or must not count.
+func (f *filter) holds(r *Relation, isIn, ofIn member) (holds, known bool) {
+	of, is := ofIn.object, isIn.object
+	a, okA := f.textsOf(ofIn.key, of)[r.Of.Field]
+	b, okB := f.textsOf(isIn.key, is)[r.Field.Field]
 	if r.Is == isVersion {
 		return slices.Contains(of.versionsOf(), b.value), okB && b.as != never
 	}
@@ -172,7 +220,7 @@ func (f *filter) holds(r *Relation, objects map[Key]*Object) (holds, known bool)
 	if hash == nil {
 		return false, false // of a newer version
 	}
-	return slices.ContainsFunc(f.forms(r.Of, of), func(s string) bool {
+	return slices.ContainsFunc(f.forms(Place{ofIn.key, r.Of.Field}, of), func(s string) bool {
 		sum := hash(s)
 		_, short, ok := strings.Cut(b.value, ":") // "sha256:…"
 		if !ok {
@@ -191,23 +239,29 @@ func encodes(s string, data []byte) bool {
 
 // relate finds the relations that hold in all runs, given how each of them ended, and how often random values were
 // replaced until then.
-func (ref *Reference) relate(runs []map[Key]*Object, until []time.Time) {
+func (ref *Reference) relate(ends []map[Key]*Object, until []time.Time) {
 	f := ref.filter()
+	var runs []population
+	for _, objects := range ends {
+		runs = append(runs, populationOf(objects))
+	}
 	var places []Place   // with random values
 	var versions []Place // with values that may be versions
+	looked := map[Key]bool{}
 	for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
-		// Which of several objects with generated names has which number says nothing.
-		if strings.Contains(string(key), "#") || ref.Objects[key].End == nil {
+		object := placeOfKey(key)
+		if ref.Objects[key].End == nil || looked[object] || len(ref.foundOn(key)) == 0 {
 			continue
 		}
+		looked[object] = true
 		all := f.textsOf(key, ref.Objects[key])
 		for _, where := range slices.Sorted(maps.Keys(all)) {
-			switch {
+			switch at := (Place{object, where}); {
 			case all[where].as != byPresence:
-			case where == wholeData || f.random(key, where, runs):
-				places = append(places, Place{key, where})
+			case where == wholeData || f.random(at, runs):
+				places = append(places, at)
 			case all[where].value != "" && strings.Trim(all[where].value, "0123456789") == "":
-				versions = append(versions, Place{key, where})
+				versions = append(versions, at)
 			}
 		}
 	}
@@ -222,7 +276,7 @@ func (ref *Reference) relate(runs []map[Key]*Object, until []time.Time) {
 			switch {
 			case of.Field == wholeData:
 				all = all[2:]
-			case j < i:
+			case equalled(field, of, j < i):
 				all = append([]Is{isEqual}, all...)
 			}
 			if field.Object != of.Object && f.replacedTogether(field, of, runs) {
@@ -244,6 +298,16 @@ func (ref *Reference) relate(runs []map[Key]*Object, until []time.Time) {
 	})
 }
 
+// equalled reports whether of two fields the first one is said to be equal to the second one, and not the other way
+// round: each object of a group to what there is only one of.
+func equalled(field, of Place, later bool) bool {
+	isGroup, ofGroup := strings.Contains(string(field.Object), "#"), strings.Contains(string(of.Object), "#")
+	if isGroup != ofGroup {
+		return isGroup
+	}
+	return later
+}
+
 // apart reports whether two fields of one object may be written at different times, although nobody writes a part of
 // an object: the data of a Secret or ConfigMap, of which each may be renewed for itself.
 func apart(a, b Place) bool {
@@ -251,7 +315,7 @@ func apart(a, b Place) bool {
 }
 
 // firstThatHolds adds the first relation of a field to another one that holds in all runs.
-func (ref *Reference) firstThatHolds(f *filter, field, of Place, all []Is, runs []map[Key]*Object) {
+func (ref *Reference) firstThatHolds(f *filter, field, of Place, all []Is, runs []population) {
 	for _, is := range all {
 		r := Relation{field, is, of}
 		if f.alwaysHolds(&r, runs) && len(ref.Relations) < maxRelations {
@@ -262,11 +326,18 @@ func (ref *Reference) firstThatHolds(f *filter, field, of Place, all []Is, runs 
 }
 
 // replacedTogether reports whether in all runs a secret was replaced, and a random value as often, the last time after
-// it.
-func (f *filter) replacedTogether(field, of Place, runs []map[Key]*Object) bool {
-	return !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool {
-		a, b := objects[of.Object], objects[field.Object]
-		if a == nil || b == nil || !isSecret(of, f.textsOf(of.Object, a)[of.Field].value) {
+// it. Of groups it says no: their objects are mostly replaced as a whole.
+func (f *filter) replacedTogether(field, of Place, runs []population) bool {
+	if strings.Contains(string(field.Object+of.Object), "#") {
+		return false
+	}
+	return !slices.ContainsFunc(runs, func(p population) bool {
+		ofs, fields := p[of.Object], p[field.Object]
+		if len(ofs) == 0 || len(fields) == 0 {
+			return true
+		}
+		a, b := ofs[0].object, fields[0].object
+		if !isSecret(of, f.textsOf(of.Object, a)[of.Field].value) {
 			return true
 		}
 		first, knownA := a.renewal(of.Field, 0)
@@ -275,30 +346,31 @@ func (f *filter) replacedTogether(field, of Place, runs []map[Key]*Object) bool 
 	})
 }
 
-func (f *filter) alwaysHolds(r *Relation, runs []map[Key]*Object) bool {
-	return !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool {
-		holds, _ := f.holds(r, objects)
-		return !holds
+func (f *filter) alwaysHolds(r *Relation, runs []population) bool {
+	return !slices.ContainsFunc(runs, func(p population) bool {
+		wrong, known := f.wrong(r, p)
+		return !known || len(wrong) > 0
 	})
 }
 
 // random reports whether a field has a random value in each run.
-func (f *filter) random(key Key, where string, runs []map[Key]*Object) bool {
-	var values []string
-	for _, objects := range runs {
-		if objects[key] == nil || objects[key].End == nil {
+func (f *filter) random(at Place, runs []population) bool {
+	var values []string // of the runs so far
+	for _, p := range runs {
+		if len(p[at.Object]) == 0 {
 			return false
 		}
-		v := f.textsOf(key, objects[key])[where].value
-		if !looksRandom(v) {
-			return false
-		}
-		for _, other := range values {
-			if different(v, other) < minDifferent {
+		var own []string
+		for _, m := range p[at.Object] {
+			v := f.textsOf(m.key, m.object)[at.Field].value
+			if !looksRandom(v) || slices.ContainsFunc(values, func(other string) bool {
+				return different(v, other) < minDifferent
+			}) {
 				return false
 			}
+			own = append(own, v)
 		}
-		values = append(values, v)
+		values = append(values, own...)
 	}
 	return true
 }
@@ -350,13 +422,22 @@ func looksRandom(s string) bool {
 	return letters > 0 && (digits > 0 || turns*3 > len(s))
 }
 
-// unrelated lists the relations that do not hold in a run.
+// unrelated lists the relations that do not hold in a run. Of an object that the runs without faults do not end with, it
+// says nothing: that it is there is the difference. Nor of one of a group that has finished: what it was made from may
+// be another one since, and nobody makes it again for that.
 func (f *filter) unrelated(objects map[Key]*Object) []Difference {
+	if len(f.ref.Relations) == 0 {
+		return nil
+	}
 	var all []Difference
+	p := populationOf(objects)
 	for i := range f.ref.Relations {
 		r := &f.ref.Relations[i]
-		if holds, known := f.holds(r, objects); !holds && known {
-			all = append(all, Difference{Key: r.Field.Object, Field: r.Field.Field, Relation: r})
+		wrong, _ := f.wrong(r, p)
+		for _, key := range wrong {
+			if f.ref.ends(key) && (placeOfKey(key) == key || !Finished(objects[key].End)) {
+				all = append(all, Difference{Key: key, Field: r.Field.Field, Relation: r})
+			}
 		}
 	}
 	return all

@@ -173,48 +173,56 @@ func untilWhen(r *record.Run, all []*record.Run) time.Time {
 	return r.Meta.Observed.Add(rested)
 }
 
-// renew learns how often random values were replaced in runs without faults, which are known until then.
-func (ref *Reference) renew(places []Place, runs []map[Key]*Object, until []time.Time) {
+// renew learns how often random values were replaced in runs without faults, which are known until then. Of the objects
+// of a group, each may be like any of them.
+func (ref *Reference) renew(places []Place, runs []population, until []time.Time) {
+	own := populationOf(ref.Objects)
 	for _, at := range places {
 		if at.Field == wholeData {
 			continue
 		}
-		if sum, known := renewedIn(at, runs, until); known {
-			o := ref.Objects[at.Object]
-			if o.Renewed == nil {
-				o.Renewed = map[string]Renewed{}
+		sum, known := renewedIn(at, runs, until)
+		for _, m := range own[at.Object] {
+			if known && m.object.Renewed == nil {
+				m.object.Renewed = map[string]Renewed{}
 			}
-			o.Renewed[at.Field] = sum
+			if known {
+				m.object.Renewed[at.Field] = sum
+			}
 		}
 	}
 }
 
-func renewedIn(at Place, runs []map[Key]*Object, until []time.Time) (sum Renewed, known bool) {
-	for i, objects := range runs {
-		came, ok := objects[at.Object].follow(at.Field)
-		if !ok {
-			return sum, false
-		}
-		last := came[len(came)-1]
-		asked := last.owner
-		if last.owner <= objects[at.Object].Born {
-			asked = 0
-		}
-		stood := max(0, until[i].Sub(last.at))
-		if i == 0 {
-			sum = Renewed{Least: len(came) - 1, Stood: stood, Asked: asked}
-		}
-		sum.Least, sum.Most = min(sum.Least, len(came)-1), max(sum.Most, len(came)-1)
-		sum.Stood = min(sum.Stood, stood)
-		if sum.Asked != asked {
-			sum.Asked = 0
+func renewedIn(at Place, runs []population, until []time.Time) (sum Renewed, known bool) {
+	for i, p := range runs {
+		for _, m := range p[at.Object] {
+			came, ok := m.object.follow(at.Field)
+			if !ok {
+				return sum, false
+			}
+			last := came[len(came)-1]
+			asked := last.owner
+			if last.owner <= m.object.Born {
+				asked = 0
+			}
+			stood := max(0, until[i].Sub(last.at))
+			if !known {
+				sum, known = Renewed{Least: len(came) - 1, Stood: stood, Asked: asked}, true
+			}
+			sum.Least, sum.Most = min(sum.Least, len(came)-1), max(sum.Most, len(came)-1)
+			sum.Stood = min(sum.Stood, stood)
+			if sum.Asked != asked {
+				sum.Asked = 0
+			}
 		}
 	}
-	for _, objects := range runs {
-		r, _ := objects[at.Object].renewal(at.Field, sum.Stood)
-		sum.Quick = max(sum.Quick, r.Quick)
+	for _, p := range runs {
+		for _, m := range p[at.Object] {
+			r, _ := m.object.renewal(at.Field, sum.Stood)
+			sum.Quick = max(sum.Quick, r.Quick)
+		}
 	}
-	return sum, true
+	return sum, known
 }
 
 // maxSecret is the length of the longest value that counts as a password or key. What is longer was rendered.
@@ -230,19 +238,47 @@ var (
 
 // isSecret reports whether a random value is one that somebody must know, such as a password.
 func isSecret(at Place, value string) bool {
-	name, ok := strings.CutPrefix(at.Field, wholeData+".")
-	return ok && at.Object.Type() == "secret" && !derived.MatchString(name) && len(value) <= maxSecret &&
+	return at.Object.Type() == "secret" && strings.HasPrefix(at.Field, wholeData+".") && isToken(at, value)
+}
+
+// isToken reports whether a random value has no structure, and is not said to be computed.
+func isToken(at Place, value string) bool {
+	name := at.Field
+	if env := environment.FindStringSubmatch(name); env != nil {
+		name = env[1]
+	}
+	return !derived.MatchString(strings.TrimPrefix(name, wholeData+".")) && len(value) <= maxSecret &&
 		token.MatchString(value) && !strings.HasPrefix(value, "eyJ")
 }
+
+// mustStay reports whether it is a mistake that a random value was replaced: secrets, also where they are in the data
+// of a ConfigMap or in a container's environment. There others have what is computed from something, whose name need
+// not say so; what looks like a hash is taken for one. Elsewhere nearly everything may be computed.
+func mustStay(at Place, value string) bool {
+	if isSecret(at, value) {
+		return true
+	}
+	inData := at.Object.Type() == "configmap" && strings.HasPrefix(at.Field, wholeData+".")
+	return (inData || environment.MatchString(at.Field)) && isToken(at, value) && !digest.MatchString(value)
+}
+
+var (
+	// environment is a variable of a container, in a pod or the template of one.
+	environment = regexp.MustCompile(`^spec\..*ontainers\[[^\]]*\]\.env\[name=([^\]]*)\]\.value$`)
+	// digest is as long as MD5, SHA-1, SHA-2 and SHA-3 make them.
+	digest = regexp.MustCompile(`^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{56}|(?:[0-9a-fA-F]{32}){2,4})$`)
+)
 
 // made reports whether the value of a field is made from another one.
 func (ref *Reference) made(at Place) bool {
 	return slices.ContainsFunc(ref.Relations, func(r Relation) bool {
-		return r.Field == at && r.Is != isEqual && r.Is != isTogether
+		return r.Field.Object == placeOfKey(at.Object) && r.Field.Field == at.Field && r.Is != isEqual &&
+			r.Is != isTogether
 	})
 }
 
-// renewals compares how often the secrets of an object were replaced. Once too often is a mistake: somebody may have
+// renewals compares how often the random values of an object were replaced. That is only worth a note if it need not be
+// a mistake, see mustStay. Once too often is a mistake: somebody may have
 // taken the value that was there before. But if the value had stood for as long as nothing happened without faults, it
 // may be replaced from time to time. Not at all is a mistake if the object was created for the same state of its owner
 // as without faults, and the owner has come as far since as it had when the value was replaced there. That several
@@ -252,8 +288,8 @@ func (f *filter) renewals(key Key, want, got *Object) []Difference {
 	for _, where := range slices.Sorted(maps.Keys(want.Renewed)) {
 		usual := want.Renewed[where]
 		value := f.textsOf(key, got)[where]
-		if value.as != byPresence || !isSecret(Place{key, where}, value.value) ||
-			f.ref.made(Place{key, where}) {
+		at := Place{key, where}
+		if value.as != byPresence || !isToken(at, value.value) || f.ref.made(at) {
 			continue
 		}
 		is, known := got.renewal(where, usual.Stood)
@@ -263,6 +299,7 @@ func (f *filter) renewals(key Key, want, got *Object) []Difference {
 		if known && (surplus || missed) {
 			all = append(all, Difference{
 				Key: key, Field: where, Want: usual.String(), Got: is.String(), Renewal: true,
+				Note: !mustStay(at, value.value),
 			})
 		}
 	}

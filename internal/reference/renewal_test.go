@@ -115,6 +115,67 @@ func TestPeriodicRenewals(t *testing.T) {
 	checkDifferences(t, learn(t, a, b), run(30, 0, 25))
 }
 
+// Regression: only of a Secret was it known that a random value was replaced.
+func TestRenewalsOutsideOfSecrets(t *testing.T) {
+	const notes = true
+	for _, tt := range []struct {
+		name   string
+		object string
+		field  string
+		note   bool
+		values []string // nil: tokens
+	}{
+		{"a ConfigMap", `configmap/default/db {"data": {"cookie": %q}}`, "data.cookie", !notes, nil},
+		{"the environment of a template", `deployment.apps/default/a {"spec": {"template": {"spec": {"initContainers":
+			[{"name": "config", "env": [{"name": "COOKIE", "value": %q}]}]}}}}`,
+			"spec.template.spec.initContainers[name=config].env[name=COOKIE].value", !notes, nil},
+		{"a spec", `db.example.com/default/a {"spec": {"cluster": %q}}`, "spec.cluster", notes, nil},
+		{"an annotation", `db.example.com/default/a {"metadata": {"annotations": {"cluster": %q}}}`,
+			"metadata.annotations.cluster", notes, nil},
+		{"what looks like a hash", `configmap/default/db {"data": {"x": %q}}`, "data.x", notes, []string{
+			strings.Repeat("a8b7", 8), strings.Repeat("b9c8", 8), strings.Repeat("1c2d", 8), strings.Repeat("9f8e", 8)}},
+		{"a generated name", `configmap/default/db-bcdfg {"metadata": {"generateName": "db-", "uid": "x"},
+			"data": {"cookie": %q}}`, "data.cookie", !notes, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			values := tt.values
+			if values == nil {
+				values = []string{"s3cr3tOne", "pAssw0rd2", "7hirdOneX", "f0urthOne"}
+			}
+			line := func(event, value string) string { return "db: " + event + " " + fmt.Sprintf(tt.object, value) }
+			a, b := story(t, line("created", values[0])), story(t, line("created", values[1]))
+			a.Meta.Rested, b.Meta.Rested = true, true
+			ref := learn(t, a, b)
+			checkDifferences(t, ref, story(t, line("created", values[2])))
+			f, err := Follow(story(t, line("created", values[2]), line("updated", values[3])))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := ref.Compare(f.Objects())
+			if len(all) != 1 || !strings.HasSuffix(all[0].String(), tt.field+" was replaced once; without faults: never") ||
+				all[0].Note != tt.note {
+				t.Errorf("got %v", all)
+			}
+		})
+	}
+}
+
+// Regression: a note about one field made a bug of another one that runs without faults explain.
+func TestRenewalsThatAreNotesExplainNothing(t *testing.T) {
+	line := func(event, id string, size int) string {
+		return fmt.Sprintf(`db: %s db.example.com/default/a {"spec": {"id": %q, "size": %d}}`, event, id, size)
+	}
+	a, b := story(t, line("created", "s3cr3tOne", 1)), story(t, line("created", "pAssw0rd2", 1))
+	a.Meta.Rested, b.Meta.Rested = true, true
+	ref := learn(t, a, b)
+	if err := ref.Allow(story(t, line("created", "7hirdOneX", 2))); err != nil {
+		t.Fatal(err)
+	}
+	if got := compare(t, ref, story(t, line("created", "7hirdOneX", 2), line("updated", "f0urthOne", 2))); len(got) > 0 {
+		t.Errorf("got %q", got)
+	}
+}
+
 // What differs in each run need not be secret: times, versions, what a status tells, and certificates, which some
 // controllers issue at each of their starts.
 func TestNoRenewals(t *testing.T) {
