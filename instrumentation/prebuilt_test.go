@@ -331,7 +331,7 @@ func TestIndexControlPlanes(t *testing.T) {
 		{"v0.1.0", []string{""}, []string{"linux"},
 			`platform "linux": want an operating system and an architecture, such as linux/arm64`},
 		{"v0.1.0", []string{"1.2"}, []string{""},
-			"unknown Kubernetes version 1.2: this trommel builds control planes of " + strings.Join(KubernetesVersions(), ", ")},
+			"unknown Kubernetes version 1.2: this trommel builds control planes of v"},
 		{"v0.1.0", []string{""}, []string{"plan9/386"}, "the control plane of Kubernetes " + KubernetesVersion +
 			" for plan9/386: open "},
 	} {

@@ -44,7 +44,7 @@ type options struct {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	f := pflag.NewFlagSet("images", pflag.ContinueOnError)
-	f.StringVar(&o.registry, "registry", "trommel.dev", "first part of the images' names, such as ghcr.io/you")
+	f.StringVar(&o.registry, "registry", "ghcr.io/trommel-dev", "first part of the images' names, such as ghcr.io/you")
 	f.StringVar(&o.tag, "tag", release, "tag of the images")
 	f.StringVarP(&o.output, "output", "o", "bin/images", "directory for the archives")
 	f.StringVar(&o.root, "root", ".", "directory of the repository")

@@ -131,7 +131,7 @@ func TestPush(t *testing.T) {
 
 // TestManifests checks that the manifests run the images that are built here.
 func TestManifests(t *testing.T) {
-	ours := regexp.MustCompile(`trommel\.dev/([a-z-]+):` + regexp.QuoteMeta(release))
+	ours := regexp.MustCompile(`ghcr\.io/trommel-dev/([a-z-]+):` + regexp.QuoteMeta(release))
 	found := map[string]bool{}
 	for _, pattern := range []string{
 		"chaos/config/manager/*.yaml", "install/chart/charts/trommel-chaos/values.yaml", "nodes/config/manager/*.yaml",

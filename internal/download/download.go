@@ -43,9 +43,9 @@ func (e *ChecksumError) Error() string {
 
 func short(sum string) string { return sum[:min(len(sum), 16)] + "…" }
 
-// To downloads the file to path. Nobody ever sees a part of it there: it is written to path with PartSuffix, and renamed
-// when its checksum is right. After a failure that part stays, for the next call to go on with, unless its content is
-// wrong. Two calls with one path must not run at the same time. Errors have one line.
+// To downloads the file to path. Nobody ever sees a part of it there: it is written to path with PartSuffix, and is
+// renamed when its checksum is right. After a failure that part stays, for the next call to go on with, unless its
+// content is wrong. Two calls with one path must not run at the same time. Errors have one line.
 func (f *File) To(ctx context.Context, path string) error {
 	part, err := os.OpenFile(path+PartSuffix, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -49,7 +49,7 @@ func NewCommand(injector string) *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.Namespace, "namespace", "trommel-chaos", "namespace in which chaos pods run")
-	f.StringVar(&o.Image, "injector-image", "trommel.dev/trommel-injector:v0.1.0", "image of chaos pods")
+	f.StringVar(&o.Image, "injector-image", "ghcr.io/trommel-dev/trommel-injector:v0.1.0", "image of chaos pods")
 	f.StringSliceVar(&o.Command, "injector-command", []string{"/trommel-injector"}, "command of chaos pods")
 	f.BoolVar(&here, "injector-here", false, "chaos pods run this executable by its path on this machine, for nodes "+
 		"whose pods are its processes")
