@@ -30,6 +30,9 @@ type Alternative struct {
 // all in which it differs. Some states depend on time: a condition that is only updated and never added later, for
 // example, or an object for a spec that the workload changes at once. A run in which the workload gives the controllers
 // much time shows that.
+//
+// Each object is compared for itself, and may be as in another run than the next one: who is faster may be another one
+// for each of them. But an object that is there in place of another one is so only together with that; see instead.
 func (ref *Reference) Allow(r *record.Run) error {
 	run, err := Follow(r)
 	if err != nil {
@@ -125,8 +128,8 @@ func (f *filter) allowTimed(
 		switch {
 		case want.End == nil && o.End != nil, metadata.Marked(o.End), o.Made > want.MostMade && HoldsData(key.Type()):
 			return true
-		case want.End != nil && o.End == nil && HoldsData(key.Type()):
-			return true
+		case want.End != nil && o.End == nil && (HoldsData(key.Type()) || len(f.instead(key, ended)) > 0):
+			return true // what is there in its place is not allowed either
 		case fresh != nil && f.same(key, cmp.Or(asked[key], &Object{}), o):
 			return false
 		case fresh != nil:
@@ -228,7 +231,7 @@ func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []
 		if n < 0 {
 			n = len(all)
 		}
-		if how := f.excused(all[:n], objects[all[0].Key]); how != "" {
+		if how := f.excused(all[:n], objects); how != "" {
 			excuses = append(excuses, Excuse{all[:n:n], how})
 		} else {
 			differ = append(differ, all[:n]...)
@@ -239,8 +242,8 @@ func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []
 }
 
 // excused says which run has ended like this one in all in which an object differs, or which harmless fault has shown
-// that it tells of what has happened there; empty: none. The object is the run's; nil: it has none.
-func (f *filter) excused(differ []Difference, got *Object) (how string) {
+// that it tells of what has happened there; empty: none. The objects are the run's.
+func (f *filter) excused(differ []Difference, objects map[Key]*Object) (how string) {
 	rest := slices.DeleteFunc(slices.Clone(differ), func(d Difference) bool {
 		if d.OfMessage() || d.Renewal && d.Note {
 			return true
@@ -254,12 +257,13 @@ func (f *filter) excused(differ []Difference, got *Object) (how string) {
 	if len(rest) == 0 {
 		return how
 	}
-	return f.allowed(rest, got)
+	return f.allowed(rest, objects)
 }
 
 // allowed says which run has ended like this one in all of these differences of an object; empty: none has.
-func (f *filter) allowed(differ []Difference, got *Object) (how string) {
+func (f *filter) allowed(differ []Difference, objects map[Key]*Object) (how string) {
 	key := differ[0].Key
+	got := objects[key]
 	for _, a := range f.ref.Alternatives {
 		like := a.Objects[key]
 		if like == nil {
@@ -268,7 +272,7 @@ func (f *filter) allowed(differ []Difference, got *Object) (how string) {
 		fields := false
 		if !slices.ContainsFunc(differ, func(d Difference) bool {
 			fields = fields || d.Field != ""
-			return !f.alike(d, &a, like, got)
+			return !f.alike(d, &a, like, got) || d.Field == "" && !d.Count && !f.together(key, &a, objects)
 		}) && (!fields || !a.Whole || f.same(key, like, got)) {
 			return a.How
 		}
@@ -294,4 +298,46 @@ func (f *filter) alike(d Difference, a *Alternative, like, got *Object) bool {
 		return got != nil && got.Made == like.Made
 	}
 	return (like.End == nil) == (got == nil || got.End == nil)
+}
+
+// together reports whether what an alternative has in place of an object, or the other way round, is as it is there.
+func (f *filter) together(key Key, a *Alternative, objects map[Key]*Object) bool {
+	return !slices.ContainsFunc(f.instead(key, a.Objects), func(other Key) bool {
+		is := objects[other]
+		return (a.Objects[other].End == nil) != (is == nil || is.End == nil)
+	})
+}
+
+// instead lists what there is in the end in place of an object that is there without faults, or what is not there if it
+// is not there without faults: objects of the same type and owner.
+func (f *filter) instead(key Key, objects map[Key]*Object) []Key {
+	there := func(key Key) *Object {
+		if usual := f.ref.usual(key); usual.End != nil {
+			return usual
+		}
+		return cmp.Or(objects[key], &Object{})
+	}
+	isGone := objects[key] == nil || objects[key].End == nil
+	owner := there(key).ownerName()
+	if owner == "" {
+		return nil // nothing says that it is for the same
+	}
+	var all []Key
+	for other, o := range objects {
+		gone, usuallyGone := o.End == nil, f.ref.usual(other).End == nil
+		if other.Type() == key.Type() && gone != usuallyGone && gone != isGone &&
+			there(other).ownerName() == owner {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// ownerName says which object one belongs to that is there, as it is called in each run; empty: none, or unknown.
+func (o *Object) ownerName() string {
+	owners := metadata.Owners(o.End)
+	if len(owners) == 0 {
+		return ""
+	}
+	return o.rewritten()[metadata.Text(owners[0], "uid")].Text
 }

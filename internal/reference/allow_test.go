@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -158,6 +159,52 @@ func TestUnpacedEndsThatAreWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Regression: one of two objects was allowed to be gone since another run had the other one in its place, and the other
+// one to be missing as usual.
+func TestWhatIsThereInstead(t *testing.T) {
+	uid := func(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+	const a, b, c = "job/default/a", "job/default/b", "job/default/c"
+	run := func(n int, jobs ...string) *record.Run {
+		lines := []string{`created set/default/web {"metadata": {"uid": "` + uid(n) + `"}}`}
+		for _, key := range jobs {
+			lines = append(lines, "db: "+named("created", key, uid(n+1+len(lines)), uid(n), ""))
+		}
+		return story(t, lines...)
+	}
+	const missing, surplus = ": never created; without faults: exists at the end",
+		": exists at the end; without faults: never created"
+	for _, tt := range []struct {
+		name  string
+		other []string // of another run without faults; usual are a and c
+		run   []string
+		want  []string
+	}{
+		{"as in the other run", []string{b, c}, []string{b, c}, nil},
+		{"neither of them", []string{b, c}, []string{c}, []string{a + missing}},
+		{"both of them", []string{b, c}, []string{a, b, c}, []string{b + surplus}},
+		{"one of two that are missing", []string{}, []string{c}, nil},
+		{"one of two that are more", []string{a, b, c, "job/default/d"}, []string{a, b, c}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := learn(t, run(10, a, c), run(20, a, c))
+			if err := ref.Allow(run(30, tt.other...)); err != nil {
+				t.Fatal(err)
+			}
+			checkDifferences(t, ref, run(40, tt.run...), tt.want...)
+		})
+	}
+	// What slow controllers leave over is not allowed, so nothing may be missing in its place.
+	ref := learn(t, run(10, a, c), run(20, a, c))
+	if err := ref.AllowSlow(run(30, b, c), run(40, b, c), nil, false); err != nil {
+		t.Fatal(err)
+	}
+	checkDifferences(t, ref, run(50, c), a+missing)
+	if err := ref.AllowSlow(run(60, c), run(70, c), nil, false); err != nil {
+		t.Fatal(err)
+	}
+	checkDifferences(t, ref, run(80, c))
 }
 
 // What a campaign has seen is known to whoever reads the reference later.
