@@ -224,6 +224,9 @@ func (f *Follower) grow(object map[string]any) {
 
 // attribute notes who made a change.
 func (f *Follower) attribute(c *Change) {
+	if c.Event == record.Created {
+		f.objects[c.Key].maker = c.By
+	}
 	if c.By != "" && (c.Event != record.Updated || c.Marked()) {
 		f.objects[c.Key].Ours = true
 	}

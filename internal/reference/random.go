@@ -11,11 +11,11 @@ import (
 	"github.com/trommel-dev/trommel/internal/metadata"
 )
 
-// Random is how a client names objects that belong to the same one: a part of the name is random, or is made from what
-// differs in each run, such as a time or a UID. The API server knows nothing of that. Such objects are numbered, as
-// those with generated names are.
+// Random is how a client names objects that belong to the same one, or to none: a part of the name is random, or is made
+// from what differs in each run, such as a time or a UID. The API server knows nothing of that. Such objects are
+// numbered, as those with generated names are.
 type Random struct {
-	Owner     Key    `json:"owner"` // its group, see [Key.Group]
+	Owner     Key    `json:"owner,omitempty"` // its group, see [Key.Group]; empty: they have none
 	Type      string `json:"type"`
 	Namespace string `json:"namespace,omitempty"`
 	// Name has "*" in place of each random part, and "?" in place of a UID. The random parts have a length from Least
@@ -117,7 +117,7 @@ func (ref *Reference) renames(objects map[Key]*Object) map[Key]Key {
 			return cmp.Or(known, key)
 		}
 		owner := o.owner()
-		if owner == "" || owner == key {
+		if owner == "" && o.owned() || owner == key {
 			return key
 		}
 		owner = rename(owner, depth-1)
@@ -163,6 +163,9 @@ func (o *Object) owner() Key {
 	return o.names.uids[metadata.Text(all[0], "uid")]
 }
 
+// owned reports whether the object belongs to another one, which the run need not have.
+func (o *Object) owned() bool { return len(metadata.Owners(o.Last())) > 0 }
+
 // renamed returns a run's objects with the keys that renames gives them, and their own keys by these. What values call
 // these objects is no longer compared by its text.
 func (f *filter) renamed(objects map[Key]*Object) (all map[Key]*Object, own map[Key]Key) {
@@ -201,7 +204,8 @@ func (n *names) rename(key Key, object map[string]any) bool {
 }
 
 // name learns which objects are named at random: those that are not in all runs, that belong to the same one, and whose
-// names differ only in what nobody has chosen. Each run must have at least one of them.
+// names differ only in what nobody has chosen. Each run must have at least one of them. Of objects that belong to none,
+// the same controller under test must have created them, equally many in each run, and none twice with the same name.
 func (ref *Reference) name(runs []map[Key]*Object) {
 	ref.chosen = map[Key]bool{}
 	for key := range runs[0] {
@@ -225,18 +229,22 @@ func (ref *Reference) randomIn(runs []map[Key]*Object) []Random {
 	everywhere := func(key Key) bool {
 		return !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool { return objects[key] == nil })
 	}
-	var odd []map[Key]Key // of each run those that are not in all, with their owners
+	var odd []map[Key]Key       // of each run those that are not in all, with their owners
+	var makers []map[Key]string // of each run those of these that have none, with who has created them
 	var all []Random
 	for _, objects := range runs {
-		owners := map[Key]Key{}
+		owners, made := map[Key]Key{}, map[Key]string{}
 		for _, key := range slices.Sorted(maps.Keys(objects)) {
 			o := objects[key]
 			owner := o.owner()
-			if owner == "" || o.unchanged || strings.Contains(string(key), "#") || everywhere(key) ||
-				!everywhere(owner) && !strings.Contains(string(owner), "#") {
+			if owner == "" && (o.owned() || o.maker == "") || o.unchanged || strings.Contains(string(key), "#") ||
+				everywhere(key) || owner != "" && !everywhere(owner) && !strings.Contains(string(owner), "#") {
 				continue
 			}
 			owners[key] = owner
+			if owner == "" {
+				made[key] = o.maker
+			}
 			typ, namespace, name := split(key)
 			r, ok := randomName(name)
 			if !ok {
@@ -252,10 +260,10 @@ func (ref *Reference) randomIn(runs []map[Key]*Object) []Random {
 			}
 			all[at].Least, all[at].Most = min(all[at].Least, r.Least), max(all[at].Most, r.Most)
 		}
-		odd = append(odd, owners)
+		odd, makers = append(odd, owners), append(makers, made)
 	}
 	return slices.DeleteFunc(all, func(r Random) bool {
-		return slices.ContainsFunc(odd, func(owners map[Key]Key) bool {
+		return r.Owner == "" && !r.madeAlike(makers) || slices.ContainsFunc(odd, func(owners map[Key]Key) bool {
 			for key, owner := range owners {
 				if r.matches(key, owner) {
 					return false
@@ -264,6 +272,25 @@ func (ref *Reference) randomIn(runs []map[Key]*Object) []Random {
 			return true
 		})
 	})
+}
+
+// madeAlike reports whether one controller has created the objects without an owner in all runs, equally many in each,
+// and each with a name of its own.
+func (r *Random) madeAlike(runs []map[Key]string) bool {
+	names, by, number := map[Key]bool{}, map[string]bool{}, map[int]bool{}
+	total := 0
+	for _, made := range runs {
+		n := 0
+		for key, maker := range made {
+			if r.matches(key, "") {
+				names[key], by[maker] = true, true
+				n++
+			}
+		}
+		number[n] = true
+		total += n
+	}
+	return len(by) == 1 && len(number) == 1 && len(names) == total
 }
 
 // numberedChanges returns the changes with the keys that their objects have in the reference.

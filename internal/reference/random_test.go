@@ -151,3 +151,53 @@ func TestMostOfRandomOwners(t *testing.T) {
 		}
 	}
 }
+
+// Regression: a controller that makes names at random, and gives the objects no owner, had no stable workload.
+func TestRandomNamesWithoutOwner(t *testing.T) {
+	const set = `created set/default/web {"metadata": {"uid": "s"}}`
+	volume := func(name, size string) string {
+		return `db: created volume/default/` + name + ` {"spec": {"size": ` + size + `}}`
+	}
+	status := func(name string) string { return `db: created status/default/s {"volume": "` + name + `"}` }
+	ref := learn(t,
+		story(t, set, volume("data-x1y2z", "1"), volume("data-4r5ts", "2"), status("data-x1y2z")),
+		story(t, set, volume("data-7h8jk", "2"), volume("data-q9w8e", "1"), status("data-q9w8e")))
+	checkDifferences(t, ref, story(t, set, volume("data-b3n4m", "1"), volume("data-l5k6j", "2"), status("data-l5k6j")))
+	checkDifferences(t, ref, story(t, set, volume("data-b3n4m", "1"), status("data-b3n4m")),
+		"volume/default/data-#2: never created; without faults: exists at the end")
+	checkDifferences(t, ref, story(t, set, volume("data-b3n4m", "1"), volume("data-l5k6j", "2"),
+		volume("data-g7h8j", "2"), status("data-b3n4m")),
+		"volume/default/data-#3: exists at the end; without faults: never created")
+	checkDifferences(t, ref, story(t, set, volume("data-b3n4m", "1"), volume("data-l5k6j", "2"), status("data-w2e3r")),
+		`status/default/s: volume is "data-w2e3r"; without faults: "data-#"`)
+	// It is known while the run goes on, and who has made what is not.
+	f := NewFollower()
+	if err := f.Add(story(t, set, volume("data-b3n4m", "1"), volume("data-l5k6j", "2"),
+		status("data-l5k6j")).History...); err != nil {
+		t.Fatal(err)
+	}
+	if differ := ref.Comparer().Compare(f.Objects()); len(differ) > 0 {
+		t.Errorf("got %v", differ)
+	}
+
+	for _, tt := range []struct {
+		name string
+		a, b []string
+	}{
+		{"made by somebody else", []string{strings.TrimPrefix(volume("data-x1y2z", "1"), "db: ")},
+			[]string{strings.TrimPrefix(volume("data-7h8jk", "1"), "db: ")}},
+		{"more of them", []string{volume("data-x1y2z", "1")},
+			[]string{volume("data-7h8jk", "1"), volume("data-q9w8e", "1")}},
+		{"words", []string{volume("data-east", "1")}, []string{volume("data-west", "1")}},
+		{"of an owner that is unknown", []string{"db: " + named("created", "volume/default/data-x1y2z", "a", "?", "")},
+			[]string{"db: " + named("created", "volume/default/data-7h8jk", "b", "?", "")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var unstable *UnstableError
+			_, err := Learn("w", []*record.Run{story(t, tt.a...), story(t, tt.b...)})
+			if !errors.As(err, &unstable) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

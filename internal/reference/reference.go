@@ -121,6 +121,7 @@ type Object struct {
 	// Rewritten are the texts of End that name other objects as only this run does.
 	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
 
+	maker       string            // the controller under test that created the last one; empty: somebody else has
 	last        map[string]any    // the last state of an object that is gone; nil: it is not, or was read from a file
 	states      []state           // of the last object of that key; nil: what is known of them is in Renewed
 	trails      map[string]*trail // see follow
