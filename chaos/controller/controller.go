@@ -93,7 +93,7 @@ type Env struct {
 	Client client.Client // reads from the cache
 	Reader client.Reader // reads from the API server
 	Events events.EventRecorder
-	Clock  clock.Clock
+	Clock  clock.PassiveClock
 	Config Config
 }
 

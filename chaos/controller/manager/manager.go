@@ -33,6 +33,8 @@ type Options struct {
 	// Notify passes on the events of disruptions and their crons; nil: it does not.
 	Notify *notify.Options
 	Logger logr.Logger
+	// Clock tells the controllers the time; nil: the machine's. It only tells it: what they put off waits in real time.
+	Clock clock.PassiveClock
 }
 
 // Controllers are the names of the controllers, each with the function that adds it.
@@ -68,8 +70,10 @@ func add(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	env := &controller.Env{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(),
-		Events: recorder, Clock: clock.RealClock{}, Config: o.Config,
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: recorder, Clock: o.Clock, Config: o.Config,
+	}
+	if env.Clock == nil {
+		env.Clock = clock.RealClock{}
 	}
 	// A cache that has not started adds an index at once.
 	if err := controller.Index(context.Background(), mgr.GetFieldIndexer()); err != nil {

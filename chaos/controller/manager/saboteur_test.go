@@ -39,7 +39,14 @@ type saboteur struct {
 	targets int           // that were created
 	names   []string
 	seen    map[string]bool // UIDs of disruptions
+	ahead   *atomic.Int64   // by how much the controllers' clock is; somebody sets it at will
 }
+
+// wrongClock is ahead of the machine's.
+type wrongClock struct{ by *atomic.Int64 }
+
+func (c wrongClock) Now() time.Time                  { return time.Now().Add(time.Duration(c.by.Load())) }
+func (c wrongClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // TestSaboteur: after any number of random acts every status is true, and in the end nothing is left. The seed of a run
 // that fails is printed; TROMMEL_TEST_SEED repeats its acts.
@@ -54,8 +61,9 @@ func TestSaboteur(t *testing.T) {
 	t.Logf("TROMMEL_TEST_SEED=%d", seed)
 	s := &saboteur{
 		fixture: newFixture(t), rand: rand.New(rand.NewPCG(seed, 0)), options: options(), seen: map[string]bool{},
-		names: []string{"a", "b", "c", "d"},
+		ahead: &atomic.Int64{}, names: []string{"a", "b", "c", "d"},
 	}
+	s.options.Clock = wrongClock{s.ahead}
 	for range 4 {
 		s.newTarget()
 	}
@@ -146,6 +154,10 @@ var sabotage = []struct {
 		s.left.Store(0) // for the API server that is the death of the process
 		s.stop()
 		s.stop = nil
+		return nil
+	}},
+	{"set the controllers' clock", func(s *saboteur) error {
+		s.ahead.Store(int64(time.Duration(s.rand.IntN(41)-20) * time.Second))
 		return nil
 	}},
 	{"start the controllers", func(s *saboteur) error { s.startControllers(); return nil }},
