@@ -57,8 +57,9 @@ A campaign that was interrupted or killed goes on with --resume DIR, where DIR i
 
 Patterns:
 ` + patternHelp() + `
-Exit codes: 0 nothing found, 1 bugs found, 2 usage, 3 nothing can be said (no plan happened; with --plans: a plan did
-not happen, or its finding was not confirmed), 4 could not run.`,
+Exit codes: 0 nothing found, 1 bugs found, 2 usage, 3 nothing can be said (no plan happened, or the budget ended before
+a finding was confirmed; with --plans: a plan was not run or did not happen, or its finding was not confirmed), 4 could
+not run.`,
 		Example: `  trommel test
   trommel test -c database-operator --workload recreate --budget 10m
   trommel test --plans plans/
@@ -80,7 +81,8 @@ not happen, or its finding was not confirmed), 4 could not run.`,
 	o.registerPatterns(c)
 	f := c.Flags()
 	f.StringVar(&o.Plans, "plans", "", "run the plans of this `directory` instead of generated ones")
-	f.DurationVar(&o.Budget, "budget", 0, "start no new plan after this `time`; learning counts (default: no limit)")
+	f.DurationVar(&o.Budget, "budget", 0,
+		"begin no run that is not expected to end within this `time`; learning counts (default: no limit)")
 	f.BoolVar(&o.FailFast, "fail-fast", false, "stop after the first bug")
 	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
 	f.IntVar(&o.parallel, "parallel", 0,
@@ -395,7 +397,7 @@ func exitCodeOf(r *explore.Result) int {
 	case n(explore.Failed) > 0, r.Plans == "" && len(r.Unlearned) > 0:
 		return exitCannotRun
 	case r.Plans != "" && n(explore.Inconclusive)+n(explore.Unconfirmed)+n(explore.OfWorkload) > 0,
-		n(explore.Passed) == 0 && n(explore.Inconclusive) > 0:
+		n(explore.Passed) == 0 && n(explore.Inconclusive) > 0, r.Undecided(), r.Plans != "" && len(r.NotRun) > 0:
 		return exitInconclusive
 	}
 	return exitPass

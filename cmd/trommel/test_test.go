@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/internal/explore"
 )
 
 // TestRepeatedNames makes sure that workloads and patterns can be listed with commas, repeated, and both.
@@ -39,6 +41,35 @@ workloads: {a: [{sleep: 1s}], b: [{sleep: 1s}], c: [{sleep: 1s}]}
 		}
 		if want := []string{"stale", "drift-any"}; !slices.Equal(o.Patterns, want) {
 			t.Errorf("%q: patterns %q, want %q", args, o.Patterns, want)
+		}
+	}
+}
+
+// A campaign whose budget ended before it could say something does not look as if it had found nothing.
+func TestExitCodesOfCampaignsThatEndEarly(t *testing.T) {
+	passed := explore.Outcome{Status: explore.Passed}
+	unconfirmed := explore.Outcome{Status: explore.Unconfirmed}
+	pending := explore.Outcome{Status: explore.Unconfirmed, Pending: true}
+	bug := explore.Outcome{Status: explore.Bug}
+	for _, tt := range []struct {
+		name     string
+		outcomes []explore.Outcome
+		notRun   []string
+		plans    string
+		want     int
+	}{
+		{"all passed", []explore.Outcome{passed}, nil, "", exitPass},
+		{"some were not run", []explore.Outcome{passed}, []string{"a"}, "", exitPass},
+		{"none was run", nil, []string{"a"}, "", exitInconclusive},
+		{"a finding that did not come again", []explore.Outcome{passed, unconfirmed}, nil, "", exitPass},
+		{"a finding that is still to be confirmed", []explore.Outcome{passed, pending}, nil, "", exitInconclusive},
+		{"and a bug", []explore.Outcome{bug, pending}, []string{"a"}, "", exitBug},
+		{"own plans, some were not run", []explore.Outcome{passed}, []string{"a"}, "plans", exitInconclusive},
+	} {
+		r := &explore.Result{Outcomes: tt.outcomes, NotRun: tt.notRun}
+		r.Plans = tt.plans
+		if got := exitCodeOf(r); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ type forecast struct {
 	before    time.Duration           // how long the plans took that were run before that
 	plans     int                     // that have ended, also before
 	estimated time.Duration           // what was estimated for these
+	took      time.Duration           // how long one run of each of them took, by the machine's clock
 	told      int                     // how many plans were said to be reached
 }
 
@@ -39,12 +41,15 @@ func usual(runs []*record.Run) time.Duration {
 
 // cost estimates how long a task's plan runs, by the machine's clock: as long as its workload without faults, and what
 // its actions add. Zero: that is not known.
-func cost(t *task) time.Duration {
+func cost(t *task) time.Duration { return costOf(t, t.plan) }
+
+// costOf is the same of another plan with the task's workload.
+func costOf(t *task, p *plan.Plan) time.Duration {
 	if t.learned == nil || t.learned.Reference == nil || t.learned.Reference.Took == 0 {
 		return 0
 	}
 	ref := t.learned.Reference
-	return ref.Took + pattern.Extra(t.plan, ref.Virtual)
+	return ref.Took + pattern.Extra(p, ref.Virtual)
 }
 
 // costs estimates how long each task's plan runs. A workload that was not measured is taken for a usual one. It is nil
@@ -96,12 +101,13 @@ func (c *campaign) reach() (plans int, in time.Duration) {
 	plans = len(c.tasks)
 	for i := c.next; i < len(c.tasks); i++ {
 		t := c.tasks[i]
+		run := time.Duration(scale * float64(c.forecast.costs[t]))
 		switch {
-		case c.done[t.plan.TestName] != nil:
-		case c.Budget > 0 && all() > left:
+		case c.done[t.plan.TestName] != nil || t.known != nil:
+		case c.Budget > 0 && all()+runners*c.needs(run, in == 0) > left:
 			plans--
 		default:
-			in += time.Duration(scale * float64(c.forecast.costs[t]))
+			in += run
 		}
 	}
 	return plans, all() / runners
@@ -117,11 +123,69 @@ func (c *campaign) given() time.Duration {
 
 // usedUp says what the budget was used up by. The caller holds the lock.
 func (c *campaign) usedUp() string {
-	text := fmt.Sprintf("the budget of %s was used up", plan.FormatDuration(c.given()))
-	if c.forecast.begun == 0 {
-		text += " by learning"
+	if c.forecast.begun == 0 && c.spent == 0 {
+		return fmt.Sprintf("the budget of %s was used up by learning", plan.FormatDuration(c.given()))
 	}
-	return text
+	return fmt.Sprintf("the budget of %s leaves no time for more", plan.FormatDuration(c.given()))
+}
+
+// errBudget says that a run does not begin, because it is not expected to end within the budget.
+var errBudget = errors.New("the budget ended")
+
+// inTime reports whether what takes that long from now on ends within the budget.
+func (c *campaign) inTime(d time.Duration) bool { return c.Budget == 0 || c.elapsed()+d <= c.Budget }
+
+// expected estimates how long a run takes: as long as the newest run of the same plan, or else as its workload without
+// faults and its actions let expect, if plans have not taken longer so far. Zero: nobody knows. The caller holds the
+// lock.
+func (c *campaign) expected(t *task, p *plan.Plan) time.Duration {
+	if took := c.lasted[p.TestName]; took > 0 {
+		return took
+	}
+	estimate := costOf(t, p)
+	switch {
+	case c.forecast.plans < enough:
+		return estimate
+	case estimate == 0 || c.forecast.estimated == 0:
+		return c.forecast.took / time.Duration(c.forecast.plans)
+	}
+	return time.Duration(max(1, float64(c.forecast.took)/float64(c.forecast.estimated)) * float64(estimate))
+}
+
+// needs is how much of the budget must be left for a new plan to begin: the time for its run, and for the runs that
+// confirm what it may find. The first plan does not wait for more than its run needs: otherwise nothing would be
+// tested with a short budget.
+func (c *campaign) needs(run time.Duration, first bool) time.Duration {
+	if first && c.forecast.begun == 0 {
+		return run
+	}
+	return run * time.Duration(1+c.Repeat)
+}
+
+// room reports whether the budget leaves time for a plan, for confirming what it may find, and for confirming what
+// does great harm and waits for that. The caller holds the lock.
+func (c *campaign) room(t *task) bool {
+	return c.Budget == 0 ||
+		c.inTime(c.needs(c.expected(t, t.plan), true)+c.owed()/time.Duration(max(1, len(c.Runners))))
+}
+
+// owed estimates how long it takes to confirm what does great harm and waits for that. The caller holds the lock.
+func (c *campaign) owed() time.Duration {
+	var sum time.Duration
+	var counted []*Outcome
+	for _, t := range c.putOff {
+		same := func(o *Outcome) bool { return o.Cause == t.known.Cause && within(t.known.Findings, o.Findings) }
+		if t.known.strong() && !c.inWork(t.known) && !c.known(t.known) && !slices.ContainsFunc(counted, same) {
+			counted = append(counted, t.known)
+			sum += c.toConfirm(t.known)
+		}
+	}
+	return sum
+}
+
+// strong reports whether one of the findings does great harm.
+func (o *Outcome) strong() bool {
+	return slices.ContainsFunc(o.Findings, func(f record.Finding) bool { return f.Does().Strong() })
 }
 
 // foresee says how many plans will be run, before the first one begins.
@@ -134,6 +198,7 @@ func (c *campaign) foresee() {
 			c.forecast.before += o.Took
 			c.forecast.plans++
 			c.forecast.estimated += c.forecast.costs[t]
+			c.forecast.took += o.Took / time.Duration(max(1, o.Of))
 		}
 	}
 	reach, in := c.reach()
@@ -160,6 +225,7 @@ func (c *campaign) foresee() {
 func (c *campaign) measure(t *task) {
 	c.forecast.plans++
 	c.forecast.estimated += c.forecast.costs[t]
+	c.forecast.took += c.lasted[t.plan.TestName]
 	if c.Budget == 0 || c.stopped != "" || c.forecast.plans < sure {
 		return
 	}

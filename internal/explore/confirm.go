@@ -3,6 +3,7 @@ package explore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +33,17 @@ const twice = 2
 // one is being confirmed that has found the same, or if confirming has its share of the budget. The error is
 // errPutOff, that of ctx, or of a record that cannot be read.
 func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
-	o.Status, o.Came, o.Of = Unconfirmed, 1, 1
+	o.Status, o.Reason, o.Came, o.Of, o.Pending = Unconfirmed, "", 1, 1, false
+	err := c.believe(ctx, t, o, first)
+	if errors.Is(err, errBudget) {
+		o.Status, o.Reason, o.Pending = Unconfirmed, "the budget ended before it was confirmed", true
+		return nil
+	}
+	return err
+}
+
+// believe is confirm of an outcome that says nothing yet. The error is also errBudget.
+func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	slices.SortStableFunc(o.Findings, record.ByHarm)
 	if idle(t, first) {
 		o.Status, o.Reason = OfWorkload, first.NotHappened()
@@ -41,12 +52,8 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	if explained, err := c.explained(t, o); err != nil || explained {
 		return err
 	}
-	switch c.wait(t, o, first) {
-	case putOff:
+	if c.wait(t, o, first) {
 		return errPutOff
-	case givenUp:
-		o.Reason = "the budget was used up before it was confirmed"
-		return nil
 	}
 	if like := c.like(o); like != "" {
 		o.Status, o.Like, o.Reason = Bug, like, "the same findings as those of "+like
@@ -60,7 +67,9 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		return err
 	}
 	for _, how := range paces {
-		c.slowly(ctx, t, how)
+		if err := c.slowly(ctx, t, how); err != nil {
+			return err
+		}
 		if explained, err := c.explained(t, o); err != nil || explained {
 			return err
 		}
@@ -83,6 +92,9 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if errors.Is(err, errBudget) {
+			return err
+		}
 		o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
 		return nil
 	}
@@ -93,6 +105,8 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, errBudget):
+		return err
 	case err != nil:
 		o.Reason = fmt.Sprintf("it could not be run with the frozen process killed: %v", err)
 		return nil
@@ -140,10 +154,14 @@ func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, 
 			of = manyRuns
 		}
 		c.showConfirming(t.plan, o, tries+1, fmt.Sprintf("run %d of %d", o.Of+1, of), of-o.Of+1)
-		r, meta, err := c.again(ctx, t.plan, c.options(t))
+		r, meta, err := c.again(ctx, t, t.plan, c.options(t))
 		o.took(meta)
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
+		}
+		if errors.Is(err, errBudget) {
+			o.Came = came[0]
+			return false, err
 		}
 		if err != nil {
 			o.Reason = fmt.Sprintf("it could not be run again: %v", err)
@@ -200,7 +218,7 @@ func (c *campaign) doubtful(o *Outcome) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, known := range c.done {
-		if known.Status == Unconfirmed && known.Workload == o.Workload &&
+		if known.Status == Unconfirmed && !known.Pending && known.Workload == o.Workload &&
 			slices.ContainsFunc(known.Findings, func(f record.Finding) bool {
 				return slices.ContainsFunc(o.Findings, f.Same)
 			}) {
@@ -274,7 +292,7 @@ func (c *campaign) ofThawed(ctx context.Context, t *task, found []record.Finding
 		return found, nil
 	}
 	c.showConfirming(&p, nil, 0, "with the frozen process killed", 0)
-	r, _, err := c.again(ctx, &p, c.options(t))
+	r, _, err := c.again(ctx, t, &p, c.options(t))
 	if err != nil {
 		return nil, err
 	}
@@ -304,40 +322,28 @@ func (c *campaign) knownAs(o *Outcome) string {
 	return ""
 }
 
-// What wait decides.
-type whether int
-
-const (
-	now whether = iota
-	putOff
-	givenUp
-)
-
-// wait decides whether the plan is being confirmed from now on. It is put off if another one is being confirmed that
-// has found the same, or if confirming has had its share of the budget and there are plans to begin. If there are
-// none because the budget is used up, what does no great harm is given up.
-func (c *campaign) wait(t *task, o *Outcome, first *record.Meta) whether {
+// wait reports whether the plan waits before it is confirmed: while another one is being confirmed that has found the
+// same, and if confirming has had its share of the budget and there are plans to begin. It is put off then.
+func (c *campaign) wait(t *task, o *Outcome, first *record.Meta) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	inWork := c.inWork(o)
-	if !inWork && (!c.overdrawn(o) || c.known(o) || len(c.tasks[c.next:]) == 0 && c.stopped == "") {
+	begins := len(c.tasks[c.next:]) > 0 && c.stopped == ""
+	if !c.inWork(o) && (!begins || !c.overdrawn(o) || c.known(o)) {
 		c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings), Took: o.Took}
-		return now
+		return false
 	}
-	if !inWork && c.stopped != "" {
-		if slices.ContainsFunc(o.Findings, func(f record.Finding) bool { return f.Does().Strong() }) {
-			c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings), Took: o.Took}
-			return now
-		}
-		return givenUp
-	}
+	c.putOffUntil(t, o, first)
+	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
+	return true
+}
+
+// putOffUntil lets a plan wait until it can be confirmed, that with the greatest harm first. The caller holds the lock.
+func (c *campaign) putOffUntil(t *task, o *Outcome, first *record.Meta) {
 	t.known, t.first = o, first
 	c.putOff = append(c.putOff, t)
 	slices.SortStableFunc(c.putOff, func(a, b *task) int {
 		return record.ByHarm(a.known.Findings[0], b.known.Findings[0])
 	})
-	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
-	return putOff
 }
 
 // confirmShare is the part of the budget that confirming may take.
@@ -361,10 +367,17 @@ func (c *campaign) overdrawn(o *Outcome) bool {
 // which the last one is without the plan's actions.
 func (c *campaign) toConfirm(o *Outcome) time.Duration { return time.Duration(c.Repeat) * o.Took }
 
-// again runs a plan to confirm what one has found.
+// again runs a plan to confirm what the task's has found. The error is errBudget if the run is not expected to end
+// within the budget.
 func (c *campaign) again(
-	ctx context.Context, p *plan.Plan, o run.RunOptions,
+	ctx context.Context, t *task, p *plan.Plan, o run.RunOptions,
 ) (*record.Run, *record.Meta, error) {
+	c.mu.Lock()
+	begins := c.inTime(c.expected(t, p))
+	c.mu.Unlock()
+	if !begins {
+		return nil, nil, errBudget
+	}
 	r, meta, err := c.once(ctx, p, o)
 	if meta != nil {
 		c.mu.Lock()
@@ -423,7 +436,7 @@ func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) 
 	for s.runs < times {
 		c.showConfirming(&p, o, max(1, o.Of), fmt.Sprintf("without the plan's actions, run %d of %d", s.runs+1, times),
 			times-s.runs)
-		r, meta, err := c.again(ctx, &p, c.options(t))
+		r, meta, err := c.again(ctx, t, &p, c.options(t))
 		o.took(meta)
 		if err != nil {
 			return err

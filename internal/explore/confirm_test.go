@@ -92,8 +92,8 @@ func TestRunsWithoutActionsAreShared(t *testing.T) {
 	}
 }
 
-// Confirming takes at most a third of the budget, as long as there are plans to begin. What does great harm is
-// confirmed even if the budget is used up.
+// Confirming takes at most a third of the budget, as long as there are plans to begin. Nothing is confirmed when the
+// budget is used up: that is left to the campaign that goes on.
 func TestShareOfConfirming(t *testing.T) {
 	const budget = time.Hour
 	for _, tt := range []struct {
@@ -104,7 +104,7 @@ func TestShareOfConfirming(t *testing.T) {
 	}{
 		{"plans go on", false, record.HarmStatus, Bug},
 		{"the budget is used up", true, record.HarmStatus, Unconfirmed},
-		{"the budget is used up, but data is lost", true, record.HarmLost, Bug},
+		{"the budget is used up, and data is lost", true, record.HarmLost, Unconfirmed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			whole := mustRun(t, config(t, &fake{}, "w"))
@@ -134,7 +134,7 @@ func TestShareOfConfirming(t *testing.T) {
 				t.Fatal(err)
 			}
 			i := slices.IndexFunc(r.Outcomes, func(o Outcome) bool { return o.Plan == first })
-			if i < 0 || r.Outcomes[i].Status != tt.status {
+			if i < 0 || r.Outcomes[i].Status != tt.status || r.Outcomes[i].Pending != tt.used {
 				t.Fatalf("%v", statuses(r))
 			}
 			at := func(plan string, times int) int { // when it is run for that time

@@ -37,7 +37,8 @@ type Settings struct {
 	Learn int `json:"learn"`
 	// Repeat is how often a finding must come to be believed; default 3.
 	Repeat int `json:"repeat"`
-	// Budget is the time after which no new plan is begun, from the beginning of the first campaign on; 0: no limit.
+	// Budget is the time in which all runs end, from the beginning of the first campaign on: none begins that is not
+	// expected to end by then, except those that a workload is learned from; 0: no limit.
 	Budget time.Duration `json:"budget,omitempty"`
 	// FailFast stops the campaign after the first confirmed finding.
 	FailFast bool `json:"failFast,omitempty"`
@@ -114,8 +115,8 @@ func newCampaign(config Config) *campaign {
 			Unlearned: []Unlearned{}, Dropped: map[string]int{}, Empty: []string{}, Suggested: []Suggestion{},
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
-		widened: map[*Learned]*reference.Reference{}, extra: map[string]*sync.Once{},
-		confirming: map[string]Outcome{},
+		widened: map[*Learned]*reference.Reference{}, extra: map[string]*extra{},
+		confirming: map[string]Outcome{}, lasted: map[string]time.Duration{},
 	}
 	c.changed.L = &c.mu
 	if c.Learn == 0 {
@@ -160,11 +161,12 @@ type campaign struct {
 	// What runs without a plan's actions have found, by workload, and the references with how they ended.
 	quietly  map[string][]record.Finding
 	widened  map[*Learned]*reference.Reference
-	newest   map[string]*newest    // by workload
-	extra    map[string]*sync.Once // runs that add something to references, by workload and name
-	still    map[string]*still     // the runs without actions, by the plan without its actions
+	newest   map[string]*newest // by workload
+	extra    map[string]*extra  // runs that add something to references, by workload and name
+	still    map[string]*still  // the runs without actions, by the plan without its actions
 	forecast forecast
 	lessons  lessons
+	lasted   map[string]time.Duration // the newest run, by plan and by the machine's clock
 	// confirmed is how long the runs took that confirm findings, by the machine's clock; all runners together.
 	confirmed time.Duration
 }
@@ -302,7 +304,11 @@ func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*r
 			return nil, nil, err
 		}
 	}
+	began := time.Now()
 	meta, err := runner.RunWith(ctx, p, partial, o)
+	c.mu.Lock()
+	c.lasted[p.TestName] = time.Since(began)
+	c.mu.Unlock()
 	if ctx.Err() != nil {
 		return nil, nil, errors.Join(context.Cause(ctx), os.RemoveAll(partial))
 	}

@@ -12,13 +12,16 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// runner runs a plan and reads its record, as once does.
+type runner func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error)
+
 // freshly runs a workload of one step: it creates what a workload of these steps asks for in the end. What the
 // controllers make of that is right in any case, whatever there was before. Done is a run of the workload. With slow
 // the controllers are slow. It returns nil if it cannot be told what the workload asks for, or if the run does not
-// pass.
+// pass. An error of once, which runs plans, is returned.
 func (c *campaign) freshly(
-	ctx context.Context, workload string, all []plan.Step, rest plan.Pace, ref *reference.Reference, done *record.Run,
-	slow *pace,
+	ctx context.Context, once runner, workload string, all []plan.Step, rest plan.Pace, ref *reference.Reference,
+	done *record.Run, slow *pace,
 ) (*record.Run, error) {
 	objects, ok, err := reference.Asked(done, steps.FieldManager)
 	if err != nil || !ok {
@@ -44,7 +47,7 @@ func (c *campaign) freshly(
 	if err := p.Validate(c.Suite); err != nil {
 		return nil, err
 	}
-	r, meta, err := c.again(ctx, p, run.RunOptions{History: ref.Types})
+	r, meta, err := once(ctx, p, run.RunOptions{History: ref.Types})
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -27,11 +28,13 @@ func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error)
 	if err != nil || !ref.OnlyInStatus(judge.Differences(ref, t.plan, first)) {
 		return false, err
 	}
-	c.runOnce(t, harmless, func() { c.runHarmless(ctx, t) })
+	if err := c.runOnce(t, harmless, func() error { return c.runHarmless(ctx, t) }); err != nil {
+		return false, err
+	}
 	if ctx.Err() != nil || len(judge.Differences(c.options(t).Reference, t.plan, first)) > 0 {
 		return false, context.Cause(ctx)
 	}
-	r, meta, err := c.again(ctx, t.plan, c.options(t))
+	r, meta, err := c.again(ctx, t, t.plan, c.options(t))
 	o.took(meta)
 	if err != nil || meta.Verdict != record.Pass {
 		return false, err
@@ -40,13 +43,16 @@ func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error)
 	return true, nil
 }
 
-func (c *campaign) runHarmless(ctx context.Context, t *task) {
+// runHarmless runs the workload with harmless faults. The error is errBudget.
+func (c *campaign) runHarmless(ctx context.Context, t *task) error {
 	c.say("%s: what does a status keep? The workload is run with harmless faults", t.learned.Workload)
 	for _, candidate := range pattern.Harmless(c.Suite, t.plan.Steps, t.learned.Reference) {
-		r, meta, err := c.again(ctx, candidate.Plan, c.options(t))
+		r, meta, err := c.again(ctx, t, candidate.Plan, c.options(t))
 		switch {
 		case ctx.Err() != nil:
-			return
+			return nil
+		case errors.Is(err, errBudget):
+			return err
 		case err != nil:
 			c.say("%s: %v", t.learned.Workload, err)
 			continue
@@ -61,23 +67,31 @@ func (c *campaign) runHarmless(ctx context.Context, t *task) {
 		c.mu.Unlock()
 	}
 	c.tried(t, harmless)
+	return nil
+}
+
+// extra are runs that add something to a workload's reference.
+type extra struct {
+	once sync.Once
+	err  error // that of runOnce
 }
 
 // runOnce makes runs that add something to a workload's reference, unless they were made before, by this campaign or an
-// earlier one. It waits for those that are going on.
-func (c *campaign) runOnce(t *task, name string, run func()) {
+// earlier one. It waits for those that are going on. The error is errBudget if they do not end within the budget.
+func (c *campaign) runOnce(t *task, name string, run func() error) error {
 	c.mu.Lock()
 	id := t.learned.Workload + "-" + name
-	once := c.extra[id]
-	if once == nil {
-		once = &sync.Once{}
-		c.extra[id] = once
+	x := c.extra[id]
+	if x == nil {
+		x = &extra{}
+		c.extra[id] = x
 	}
 	c.mu.Unlock()
 	if slices.Contains(c.options(t).Reference.Tried, name) {
-		return
+		return nil
 	}
-	once.Do(run)
+	x.once.Do(func() { x.err = run() })
+	return x.err
 }
 
 // tried notes that runs need not be made again.

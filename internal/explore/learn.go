@@ -291,7 +291,7 @@ func (c *campaign) allowOther(
 	steps := slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)
 	var fresh *record.Run
 	if len(ref.Compare(end.Objects())) > 0 {
-		fresh, err = c.freshly(ctx, w.name, steps, ref.Pace, ref, other, nil)
+		fresh, err = c.freshly(ctx, c.once, w.name, steps, ref.Pace, ref, other, nil)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -33,6 +33,9 @@ func describe(o *Outcome) string {
 	case Bug:
 		return fmt.Sprintf("bug %s%s", o.rate(), first)
 	case Unconfirmed:
+		if o.Pending {
+			return fmt.Sprintf("not confirmed: the budget ended %s%s", o.rate(), first)
+		}
 		return fmt.Sprintf("not confirmed %s%s", o.rate(), first)
 	case OfWorkload:
 		return "found without the plan's actions too" + first

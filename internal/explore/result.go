@@ -38,6 +38,8 @@ type Outcome struct {
 	Status   Status `json:"status"`
 	// Reason says why it is inconclusive, not confirmed, could not be run, or is believed without being confirmed.
 	Reason string `json:"reason,omitempty"`
+	// Pending: the budget ended before its findings were confirmed. A campaign that goes on confirms them.
+	Pending bool `json:"pending,omitempty"`
 	// Like is the plan whose findings were confirmed, if this one has the same: it was not run again.
 	Like string `json:"like,omitempty"`
 	// Came is the number of runs with the finding, and Of the number of runs.
@@ -95,7 +97,8 @@ type Result struct {
 	// Outcomes are in the order in which plans are begun.
 	Outcomes []Outcome `json:"outcomes"`
 	NotRun   []string  `json:"notRun"` // plans that were not begun, or did not end, the most valuable ones first
-	// Next are the first of these, and GoOn is the command that runs them; empty: there are none.
+	// Next are the first of these, and GoOn is the command that runs them, and confirms what the budget left no time
+	// for; empty: there is nothing to do.
 	Next []Unrun `json:"next"`
 	GoOn string  `json:"goOn,omitempty"`
 	// Stopped says why there are plans that were not run.
@@ -120,6 +123,21 @@ type Result struct {
 // With returns the outcomes of a status.
 func (r *Result) With(s Status) []Outcome {
 	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Status != s })
+}
+
+// pending returns the outcomes whose findings the budget left no time to confirm, and unconfirmed the others that were
+// not confirmed.
+func (r *Result) pending() []Outcome {
+	return slices.DeleteFunc(r.With(Unconfirmed), func(o Outcome) bool { return !o.Pending })
+}
+
+func (r *Result) unconfirmed() []Outcome {
+	return slices.DeleteFunc(r.With(Unconfirmed), func(o Outcome) bool { return o.Pending })
+}
+
+// Undecided reports whether the budget left no time to say anything, or to confirm what was found.
+func (r *Result) Undecided() bool {
+	return len(r.pending()) > 0 || len(r.Outcomes) == 0 && len(r.NotRun) > 0
 }
 
 // Group is a finding that several plans have in common: probably one bug.

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -32,6 +33,8 @@ type task struct {
 	// Of one that was put off: what is known so far, and what its first run says.
 	known *Outcome
 	first *record.Meta
+	// Of one that a campaign before has left to be confirmed: what became of it then. It counts until there is more.
+	before *Outcome
 }
 
 // prepare learns the workloads and generates their plans. It returns those that were learned.
@@ -113,6 +116,7 @@ func (c *campaign) run(ctx context.Context) error {
 		return err
 	}
 	c.forgetOthers()
+	c.takeUp()
 	c.foresee()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -227,6 +231,10 @@ func (c *campaign) work(ctx context.Context) error {
 		if errors.Is(err, errPutOff) {
 			continue
 		}
+		if errors.Is(err, errBudget) {
+			c.leave(t)
+			continue
+		}
 		if err != nil {
 			o.Status, o.Reason = Failed, err.Error()
 		}
@@ -274,21 +282,23 @@ func (c *campaign) begin(ctx context.Context) *task {
 // fresh returns the next plan that has not begun; nil if there is none, or none is to be begun. The caller holds the
 // lock.
 func (c *campaign) fresh() *task {
-	for c.next < len(c.tasks) && c.done[c.tasks[c.next].plan.TestName] != nil {
-		c.next++
+	tooLong := false
+	for ; c.next < len(c.tasks) && c.stopped == ""; c.next++ {
+		t := c.tasks[c.next]
+		switch {
+		case c.done[t.plan.TestName] != nil || t.known != nil:
+		case !c.room(t):
+			tooLong = true // others may take less
+		default:
+			c.next++
+			c.forecast.begun++
+			return t
+		}
 	}
-	switch {
-	case c.next == len(c.tasks):
-		return nil
-	case c.stopped == "" && c.Budget > 0 && c.elapsed() > c.Budget:
+	if tooLong {
 		c.stopped = c.usedUp()
 	}
-	if c.stopped != "" {
-		return nil
-	}
-	c.next++
-	c.forecast.begun++
-	return c.tasks[c.next-1]
+	return nil
 }
 
 // goOn returns a plan that was put off and can go on, that with the greatest harm first; nil if there is none. Anyway:
@@ -338,11 +348,20 @@ func (c *campaign) end(t *task, o *Outcome) error {
 	return nil
 }
 
+// leave gives up a plan of which nothing can be said within the budget, as if it had not begun.
+func (c *campaign) leave(t *task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == t.plan.TestName })
+	c.stopped = cmp.Or(c.stopped, c.usedUp())
+	c.changed.Broadcast()
+}
+
 // elapsed is how long the campaign has taken, also before it was resumed.
 func (c *campaign) elapsed() time.Duration { return c.spent + time.Since(c.began) }
 
 // try runs a plan, and again if it finds something. The outcome is never nil. The error says that the plan could not be
-// run, is errPutOff, or that of ctx.
+// run, is errPutOff or errBudget, or that of ctx.
 func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	if t.known != nil {
 		return t.known, c.confirm(ctx, t, t.known, t.first)

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -84,11 +85,16 @@ func waits(steps []plan.Step) bool {
 // controller has missed something, which is a mistake even if it only has to be slow to make it. If the workload makes
 // steps without waiting, that may include which objects there are: if it creates an object and changes it at once,
 // there may be others for the first spec, or not.
-func (c *campaign) slowly(ctx context.Context, t *task, how pace) {
-	c.runOnce(t, how.name, func() {
-		if err := c.runSlowly(ctx, t, how); err != nil && ctx.Err() == nil {
+func (c *campaign) slowly(ctx context.Context, t *task, how pace) error {
+	return c.runOnce(t, how.name, func() error {
+		err := c.runSlowly(ctx, t, how)
+		if errors.Is(err, errBudget) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
 			c.say("%s: with slow controllers: %v", t.learned.Workload, err)
 		}
+		return nil
 	})
 }
 
@@ -102,7 +108,7 @@ func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 	}
 	p.Actions = actions
 	p.Complete(c.Suite)
-	r, meta, err := c.again(ctx, &p, run.RunOptions{History: t.learned.Reference.Types})
+	r, meta, err := c.again(ctx, t, &p, run.RunOptions{History: t.learned.Reference.Types})
 	if err != nil {
 		return err
 	}
@@ -110,9 +116,15 @@ func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 		return fmt.Errorf("it does not pass: %s", meta.Reason) // so how it ends says nothing
 	}
 	created := func(also *pace) (*record.Run, error) {
-		made, err := c.freshly(ctx, t.learned.Workload, c.stepsOf(t), t.plan.Pace, t.learned.Reference, r, also)
+		once := func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
+			return c.again(ctx, t, p, o)
+		}
+		made, err := c.freshly(ctx, once, t.learned.Workload, c.stepsOf(t), t.plan.Pace, t.learned.Reference, r, also)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		if errors.Is(err, errBudget) {
+			return nil, err
 		}
 		if err != nil {
 			c.say("%s: %v", t.learned.Workload, err)

@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -86,6 +88,41 @@ func (c *campaign) forgetOthers() {
 	}
 }
 
+// takeUp lets the plans be confirmed that a campaign before has left.
+func (c *campaign) takeUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.tasks {
+		o := c.done[t.plan.TestName]
+		if o == nil || !o.Pending {
+			continue
+		}
+		delete(c.done, o.Plan)
+		r, err := record.Open(o.Record)
+		number, noNumber := strconv.Atoi(filepath.Base(o.Record))
+		if err != nil || noNumber != nil || len(o.Findings) == 0 {
+			continue // it is run as if it had not been
+		}
+		known := *o
+		known.Findings = slices.Clone(o.Findings)
+		t.before = o
+		c.numbers[o.Plan], c.lasted[o.Plan] = number, r.Meta.Took()
+		c.putOffUntil(t, &known, &r.Meta)
+	}
+	if n := len(c.putOff); n > 0 {
+		c.say("%s to confirm, for which the budget was too short", wording.Count(n, "plan"))
+	}
+}
+
+// outcome is what became of a task's plan, as far as the campaign knows; nil: it was not run. The caller holds the
+// lock.
+func (c *campaign) outcome(t *task) *Outcome {
+	if o := c.done[t.plan.TestName]; o != nil {
+		return o
+	}
+	return t.before
+}
+
 // keep writes the state. The file is replaced as a whole.
 func (c *campaign) keep() error {
 	s := State{Settings: c.Settings, Outcomes: []*Outcome{}, Spent: c.elapsed()}
@@ -99,7 +136,7 @@ func (c *campaign) keep() error {
 		}
 	}
 	for _, t := range c.tasks {
-		if o := c.done[t.plan.TestName]; o != nil {
+		if o := c.outcome(t); o != nil {
 			s.Outcomes = append(s.Outcomes, o)
 		}
 	}
@@ -121,9 +158,11 @@ func (c *campaign) finish(err error) *Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.result
+	pending := false
 	for _, t := range c.tasks {
-		if o := c.done[t.plan.TestName]; o != nil {
+		if o := c.outcome(t); o != nil {
 			r.Outcomes = append(r.Outcomes, *o)
+			pending = pending || o.Pending
 		} else {
 			if len(r.NotRun) < next {
 				r.Next = append(r.Next, Unrun{
@@ -133,7 +172,7 @@ func (c *campaign) finish(err error) *Result {
 			r.NotRun = append(r.NotRun, t.plan.TestName)
 		}
 	}
-	if len(r.NotRun) > 0 {
+	if len(r.NotRun) > 0 || pending {
 		words := []string{"trommel", "test", "--resume", c.Dir}
 		if c.Budget > 0 {
 			words = append(words, "--budget", plan.FormatDuration(c.given()))

@@ -56,9 +56,10 @@ const most = 10
 // Text writes the summary.
 func (r *Result) Text(w io.Writer) error {
 	var b strings.Builder
-	r.groups(&b, "bugs", Bug)
-	r.groups(&b, "not confirmed", Unconfirmed)
-	r.groups(&b, "found without the plan's actions too", OfWorkload)
+	r.groups(&b, "bugs", r.With(Bug))
+	r.groups(&b, notConfirmed+": the budget ended", r.pending())
+	r.groups(&b, notConfirmed, r.unconfirmed())
+	r.groups(&b, "found without the plan's actions too", r.With(OfWorkload))
 	for _, kind := range []struct {
 		title  string
 		status Status
@@ -81,9 +82,9 @@ func (r *Result) Text(w io.Writer) error {
 		for _, u := range r.Next {
 			fmt.Fprintf(&b, "    %s\n", indent(u.String(), "    "))
 		}
-		if r.GoOn != "" {
-			fmt.Fprintf(&b, "  to go on:\n    %s\n", r.GoOn)
-		}
+	}
+	if r.GoOn != "" {
+		fmt.Fprintf(&b, "to go on\n  %s\n", r.GoOn)
 	}
 	if lines := r.notTested(); len(lines) > 0 {
 		fmt.Fprintln(&b, "not tested")
@@ -96,9 +97,12 @@ func (r *Result) Text(w io.Writer) error {
 	return err
 }
 
-// groups lists the outcomes of a status, together where they found the same.
-func (r *Result) groups(b *strings.Builder, title string, s Status) {
-	groups := Groups(r.With(s))
+// notConfirmed is the title of findings that did not come again, or were not run again.
+const notConfirmed = "not confirmed"
+
+// groups lists outcomes, together where they found the same.
+func (r *Result) groups(b *strings.Builder, title string, outcomes []Outcome) {
+	groups := Groups(outcomes)
 	if len(groups) == 0 {
 		return
 	}
@@ -251,6 +255,9 @@ func (r *Result) counts() string {
 			sep = ", "
 		}
 	}
+	if n := len(r.pending()); n > 0 {
+		text += fmt.Sprintf("; %d to confirm", n)
+	}
 	if len(r.NotRun) > 0 {
 		text += fmt.Sprintf("; %d not run", len(r.NotRun))
 	}
@@ -263,12 +270,13 @@ func (r *Result) Markdown(w io.Writer) error {
 	fmt.Fprintf(&b, "## trommel test: %s\n\n", report.EscapeMarkdown(filepath.ToSlash(r.SuiteFile)))
 	fmt.Fprintln(&b, r.counts())
 	for _, kind := range []struct {
-		title  string
-		status Status
+		title    string
+		outcomes []Outcome
 	}{
-		{"Bugs", Bug}, {"Not confirmed", Unconfirmed}, {"Found without the plan's actions too", OfWorkload},
+		{"Bugs", r.With(Bug)}, {"Not confirmed: the budget ended", r.pending()}, {"Not confirmed", r.unconfirmed()},
+		{"Found without the plan's actions too", r.With(OfWorkload)},
 	} {
-		groups := Groups(r.With(kind.status))
+		groups := Groups(kind.outcomes)
 		if len(groups) == 0 {
 			continue
 		}
@@ -314,9 +322,9 @@ func (r *Result) Markdown(w io.Writer) error {
 		for _, u := range r.Next {
 			fmt.Fprintf(&b, "- %s\n", report.EscapeMarkdown(u.String()))
 		}
-		if r.GoOn != "" {
-			fmt.Fprintf(&b, "\nTo go on:\n\n```\n%s\n```\n", r.GoOn)
-		}
+	}
+	if r.GoOn != "" {
+		fmt.Fprintf(&b, "\nTo go on:\n\n```\n%s\n```\n", r.GoOn)
 	}
 	if lines := r.notTested(); len(lines) > 0 {
 		fmt.Fprint(&b, "\n<details><summary>Not tested</summary>\n\n")

@@ -62,6 +62,8 @@ func result() *Result {
 	idle.Of, idle.Reason = 0, "1 of 2 actions fired: nothing has happened\naction 2 waits for <pod/default/a>\nand more"
 	failed := plan("create-unobserved-7", Failed, 2, 0)
 	failed.Of, failed.Reason, failed.Record = 0, "could not start the cluster: disk full", ""
+	pending := plan("create-unobserved-8", Unconfirmed, 2, 1, never)
+	pending.Of, pending.Pending, pending.Reason = 1, true, "the budget ended before it was confirmed"
 	passed := plan("create-skew-8", Passed, 2, 0)
 	passed.Of = 0
 	return &Result{
@@ -69,7 +71,7 @@ func result() *Result {
 			SuiteFile: "db/trommel.yaml", Variant: "fixed", References: "trommel-runs/references/db-fixed", Learn: 3,
 			Repeat: 3,
 		},
-		Outcomes: []Outcome{one, two, three, alone, rare, own, idle, failed, passed},
+		Outcomes: []Outcome{one, two, three, alone, rare, own, idle, failed, pending, passed},
 		NotRun:   []string{"create-skew-9", "create-skew-10", "own-11"}, Stopped: "the budget of 10m was used up",
 		Next: []Unrun{
 			{
@@ -119,7 +121,7 @@ func TestProgress(t *testing.T) {
 			c.done[o.Plan] = &o
 		}
 	}
-	if got, want := c.left(), 4*20*time.Second; got != want {
+	if got, want := c.left(), 5*20*time.Second; got != want {
 		t.Errorf("%s left, want %s", got, want)
 	}
 	c.Budget = 30 * time.Second

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
@@ -66,6 +67,12 @@ func (c *campaign) learnMore(ctx context.Context, t *task, run *record.Meta) (ag
 		}
 	}
 	if len(more) > 0 {
+		c.mu.Lock()
+		begins := c.inTime(c.expected(t, &plan.Plan{}) * time.Duration(c.Learn+1)) // and the plan once more
+		c.mu.Unlock()
+		if !begins {
+			return false, errBudget
+		}
 		c.say("%s: learning it again: in a run of %s, a controller wrote what it does not touch without faults: %s",
 			l.Workload, t.plan.TestName, strings.Join(run.Unrecorded, ", "))
 		wider, err := c.studyMore(ctx, l, more)
