@@ -22,8 +22,6 @@ import (
 type checker struct {
 	Config
 	began     time.Time
-	prepared  time.Time
-	confirms  bool // the budget does not count any more
 	runs      int
 	ended     int                  // of them without an error
 	took      time.Duration        // these, by the machine's clock
@@ -82,18 +80,16 @@ func (c *checker) inSession(ctx context.Context, p *plan.Plan, o run.RunOptions)
 	return record.Open(dir)
 }
 
-// run runs a plan if there is time left.
+// run runs a plan.
 func (c *checker) run(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if !c.confirms && c.Budget > 0 && time.Since(c.prepared) > c.Budget {
-		return nil, errBudget
-	}
 	c.runs++
+	began := time.Now()
 	r, err := c.once(ctx, p, o)
 	if err == nil {
-		c.took += r.Meta.Took()
+		c.took += max(r.Meta.Took(), time.Since(began)) // also what comes before and after it
 		c.ended++
 	}
 	return r, err
@@ -115,10 +111,35 @@ func (c *checker) usual() time.Duration {
 	return c.took / time.Duration(c.ended)
 }
 
+// inTime reports whether that many more runs end within the budget, as far as the runs so far tell.
+func (c *checker) inTime(runs int) bool {
+	return c.Budget == 0 || time.Since(c.began)+time.Duration(runs)*c.usual() <= c.Budget
+}
+
+// concluding is how many runs conclude usually needs: those without a reference, and those with an invariant.
+func (c *checker) concluding() int {
+	if !c.fromReference() {
+		return 0
+	}
+	return c.Runs + 1 + c.Runs
+}
+
+// tries is how many runs it takes to see that a plan shows the finding.
+func (c *checker) tries(p *plan.Plan) int {
+	w := c.workloads[workloadText(p)]
+	switch {
+	case w != nil && w.unfit != "":
+		return 0
+	case w != nil && w.quiet:
+		return c.Runs
+	case w == nil && c.fromReference():
+		return c.Learn + c.Runs
+	}
+	return c.Runs + 1 // without faults
+}
+
 // prepare runs the plan itself, finds out what to keep, and returns a plan of the same meaning to begin with.
 func (c *checker) prepare(ctx context.Context) (*plan.Plan, error) {
-	c.confirms = true // without these runs there is nothing to shrink
-	defer func() { c.confirms, c.prepared = false, time.Now() }()
 	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
 		return nil, err
 	}
@@ -234,6 +255,9 @@ func (c *checker) found(r *record.Run) *record.Finding {
 
 // shows reports whether the plan has the finding in every run.
 func (c *checker) shows(ctx context.Context, p *plan.Plan) (ok bool, seen string, err error) {
+	if !c.inTime(c.tries(p) + c.concluding()) {
+		return false, "", errBudget
+	}
 	w, err := c.workloadOf(ctx, p)
 	if err != nil || w.unfit != "" {
 		return false, w.unfit, err
@@ -241,6 +265,9 @@ func (c *checker) shows(ctx context.Context, p *plan.Plan) (ok bool, seen string
 	var finding *record.Finding
 	var r *record.Run
 	for i := range c.Runs {
+		if !c.inTime(c.Runs - i + c.concluding()) {
+			return false, "", errBudget
+		}
 		if r, err = c.run(ctx, p, c.options(w)); err != nil {
 			var user *run.UserError
 			if errors.As(err, &user) {
@@ -384,7 +411,6 @@ func (c *checker) objects() []plan.ResourceKey {
 // conclude names the plan, and makes it show the bug without a reference if that can be done. Only what was seen in
 // runs is claimed.
 func (c *checker) conclude(ctx context.Context, r *Result) error {
-	c.confirms = true
 	p, err := c.again(r.Plan, func(p *plan.Plan) {
 		if !strings.HasSuffix(p.TestName, "-small") && len(p.TestName) < 90 {
 			p.TestName += "-small"
@@ -399,6 +425,10 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 		r.Alone = true
 		return nil
 	}
+	if !c.inTime(c.Runs) {
+		r.Note = outOfTime
+		return nil
+	}
 	// The suite may say itself what is wrong.
 	if ok, err := c.showsAlone(ctx, p, ""); err != nil || ok {
 		r.Alone = ok
@@ -411,6 +441,10 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 		return nil
 	}
 	for _, i := range invariants {
+		if !c.inTime(1 + c.Runs) {
+			r.Note = outOfTime
+			return nil
+		}
 		with, err := c.again(p, func(p *plan.Plan) {
 			p.Invariants = append(p.Invariants, i.invariant)
 			for _, k := range i.recorded {
@@ -445,6 +479,10 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 	}
 	return nil
 }
+
+// outOfTime says why no invariant was derived.
+const outOfTime = "the budget left no time to derive an invariant: the plan shows the finding only when it is " +
+	"compared with runs without faults"
 
 // showsAlone reports whether the plan has a bug in every run without a reference: one of the invariant, if one is
 // named.

@@ -117,11 +117,11 @@ func (s *search) try(ctx context.Context, e edit) (bool, error) {
 	if p == nil || s.tried[text] {
 		return false, nil
 	}
-	s.tries++
 	ok, seen, err := s.shows(ctx, p)
 	if err != nil {
 		return false, err
 	}
+	s.tries++
 	s.tried[text] = true
 	answer := "needed"
 	if ok {

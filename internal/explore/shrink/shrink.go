@@ -29,8 +29,9 @@ type Config struct {
 	Runs      int    // how often a plan must show the finding; default 2
 	// Learn is how often a workload is run without faults to make its reference, if there is none; default 2.
 	Learn int
-	// Budget is the time in which smaller plans are tried. The runs of the plan itself, and those that confirm the
-	// result, do not count. 0: no limit.
+	// Budget is the time in which all runs end: no smaller plan is tried that is not expected to end in time for the
+	// runs that confirm the result. The runs of the plan itself, without which there is nothing to shrink, count, and
+	// are made in any case. 0: no limit.
 	Budget time.Duration
 	Took   time.Duration // how long a run of the plan took by the machine's clock; 0: nobody knows
 	// Progress is told a line for people about each try; default: nobody.

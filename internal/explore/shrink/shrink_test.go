@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/run"
@@ -134,5 +135,44 @@ func TestNotShown(t *testing.T) {
 	var notShown *NotShownError
 	if !errors.As(err, &notShown) || notShown.Came != 1 || notShown.Of != 2 {
 		t.Errorf("got %v", err)
+	}
+}
+
+// No plan is tried that is not expected to end within the budget, together with the runs that conclude.
+func TestBudgetIsKept(t *testing.T) {
+	const runTakes = 3 * time.Second
+	for _, tt := range []struct {
+		name   string
+		budget time.Duration
+		tries  bool // some
+		alone  bool // there is time to conclude
+		whole  bool // the budget suffices for everything
+	}{
+		{"only the plan itself", 15 * time.Second, false, false, false},
+		{"and to conclude", 28 * time.Second, false, true, false},
+		{"some tries", time.Minute, true, true, false},
+		{"all", time.Hour, true, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				suite, p := load(t)
+				f := &fake{}
+				r, err := Shrink(t.Context(), Config{
+					Suite: suite, Plan: p, Finding: lostService, Dir: t.TempDir(), Budget: tt.budget,
+					once: func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
+						time.Sleep(runTakes)
+						return f.once(ctx, p, o)
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Took > tt.budget || tt.tries != (r.Tried > 0) || tt.alone != r.Alone || tt.whole != r.Minimal ||
+					!r.Alone && r.Note != outOfTime {
+					t.Errorf("%s of %s, %d tries, alone %t, minimal %t, note %q", r.Took, tt.budget, r.Tried, r.Alone,
+						r.Minimal, r.Note)
+				}
+			})
+		})
 	}
 }
