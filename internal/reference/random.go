@@ -11,8 +11,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/metadata"
 )
 
-// Random is how a client names objects that belong to the same one, or to none: a part of the name is random, or is made
-// from what differs in each run, such as a time or a UID. The API server knows nothing of that. Such objects are
+// Random is how a client names objects that belong to the same one, or to none: a part of the name is random, or is
+// made from what differs in each run, such as a time or a UID. The API server knows nothing of that. Such objects are
 // numbered, as those with generated names are.
 type Random struct {
 	Owner     Key    `json:"owner,omitempty"` // its group, see [Key.Group]; empty: they have none

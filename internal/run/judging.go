@@ -62,7 +62,11 @@ func (r *runner) judge(
 		}
 	}
 	if ref := r.options.Reference; ref != nil && !failed {
-		troubled(await.Reference(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.look, r.suite.Timeouts))
+		late, err := await.Reference(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.look, r.suite.Timeouts)
+		troubled(err)
+		if text := late.String(); text != "" {
+			r.journal.note(text)
+		}
 	}
 	if settles {
 		meta.Rested, meta.Unrest, err = await.Rest(ctx, recorder, p.work.look, r.suite.Timeouts)

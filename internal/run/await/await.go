@@ -4,12 +4,14 @@ package await
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -61,16 +63,38 @@ func Invariants(
 	}
 }
 
+// Late says that a run came right only after a time of waiting: no plan lasted any more, and the controllers had
+// settled.
+type Late struct {
+	After time.Duration          // from when everything was given back; 0: it was right then, or never came right
+	Last  []reference.Difference // which were the last to end
+}
+
+// worthNote is from when on it is worth a note that a run came right late.
+const worthNote = 5 * time.Second
+
+// String says it in one line; empty: it is not worth a note.
+func (l Late) String() string {
+	if l.After < worthNote {
+		return ""
+	}
+	text := fmt.Sprintf("came right only after %s of waiting: %s", l.After.Round(100*time.Millisecond), l.Last[0])
+	if more := len(l.Last) - 1; more > 0 {
+		text += fmt.Sprintf(" (and %s)", wording.Count(more, "other difference"))
+	}
+	return text
+}
+
 // Reference returns when the history is as the reference says, or when it is not and nothing is to come that could make
 // it so: what look tells of has come back, see [Rest], and nothing has changed for the time of quiet, at the earliest
 // after the patience that controllers have which try again; that counts from givenBack, see [Invariants]. Something
 // else may change for ever, such as a count of failed attempts: if nobody can tell what is to come, it also returns
 // when the same fields have differed for a step's time, and at the latest after that of a plan. The error is that of
-// ctx, or of a history that cannot be read.
+// ctx, or of a history that cannot be read. Late says whether the run came right meanwhile.
 func Reference(
 	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time,
 	look func(ctx context.Context) Work, limits plan.Timeouts,
-) error {
+) (late Late, err error) {
 	// The patience is for what no queue of a controller under test shows, even if nothing is in them: what Kubernetes'
 	// own controllers have put off (a Job's next pod, objects of a type that the garbage collector has just found, a
 	// namespace that is not empty yet); a watch that waits before it connects again, after an API server was away or
@@ -93,11 +117,14 @@ func Reference(
 		last = lastOf(entries, last)
 		read += len(entries)
 		if err := history.add(entries); err != nil {
-			return err
+			return Late{}, err
 		}
 		differ := differences(history.follower)
 		if len(differ) == 0 {
-			return nil
+			if len(same) > 0 {
+				late = Late{last.Sub(givenBack), same}
+			}
+			return late, nil
 		}
 		if !slices.EqualFunc(differ, same, sameField) {
 			same, since = differ, clock.Now(ctx)
@@ -115,10 +142,10 @@ func Reference(
 				clock.Until(ctx, givenBack.Add(max(limits.Plan, patience))))
 		}
 		if wait <= 0 {
-			return nil
+			return Late{}, nil
 		}
 		if err := sleepUnless(ctx, changed, wait); err != nil {
-			return err
+			return Late{}, err
 		}
 	}
 }

@@ -68,19 +68,22 @@ func TestPatience(t *testing.T) {
 		since time.Duration            // from when everything was given back to the call
 		adds  map[time.Duration]string // objects, by when they are created after everything was given back
 		want  time.Duration            // from when everything was given back to the end
+		note  string
 	}{
-		{"as without faults", 0, map[time.Duration]string{-time.Second: "a"}, 0},
-		{"later", 0, map[time.Duration]string{7 * time.Second: "a"}, 7 * time.Second},
-		{"never", 0, nil, 10 * time.Second},
-		{"never, and others have waited before", 8 * time.Second, nil, 10 * time.Second},
-		{"others have waited longer", 15 * time.Second, nil, 15 * time.Second},
-		{"never at rest before", 0, map[time.Duration]string{9 * time.Second: "b"}, 11 * time.Second},
+		{"as without faults", 0, map[time.Duration]string{-time.Second: "a"}, 0, ""},
+		{"later", 0, map[time.Duration]string{7 * time.Second: "a"}, 7 * time.Second,
+			"came right only after 7s of waiting: secret/default/a: never created; without faults: exists at the end"},
+		{"never", 0, nil, 10 * time.Second, ""},
+		{"never, and others have waited before", 8 * time.Second, nil, 10 * time.Second, ""},
+		{"others have waited longer", 15 * time.Second, nil, 15 * time.Second, ""},
+		{"never at rest before", 0, map[time.Duration]string{9 * time.Second: "b"}, 11 * time.Second, ""},
 		{"not at rest while others waited", 11 * time.Second, map[time.Duration]string{10 * time.Second: "b"},
-			12 * time.Second},
+			12 * time.Second, ""},
 		{"not at rest meanwhile", 11 * time.Second,
-			map[time.Duration]string{10 * time.Second: "b", 11500 * time.Millisecond: "a"}, 13500 * time.Millisecond},
-		{"never at rest, the same differs", 0, often("b", 10*time.Minute), time.Minute + time.Second},
-		{"never at rest, something else differs each time", 0, often("", 10*time.Minute), 3 * time.Minute},
+			map[time.Duration]string{10 * time.Second: "b", 11500 * time.Millisecond: "a"}, 13500 * time.Millisecond, ""},
+		{"never at rest, the same differs", 0, often("b", 10*time.Minute), time.Minute + time.Second, ""},
+		{"never at rest, something else differs each time", 0, often("", 10*time.Minute), 3 * time.Minute, ""},
+		{name: "soon", adds: map[time.Duration]string{4 * time.Second: "a"}, want: 4 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -92,8 +95,12 @@ func TestPatience(t *testing.T) {
 				time.Sleep(tt.since)
 				synctest.Wait()
 				ref := &reference.Reference{Objects: wanted}
-				if err := Reference(t.Context(), ref, &plan.Plan{}, g, givenBack, unknown, limits); err != nil {
+				late, err := Reference(t.Context(), ref, &plan.Plan{}, g, givenBack, unknown, limits)
+				if err != nil {
 					t.Fatal(err)
+				}
+				if got := late.String(); got != tt.note {
+					t.Errorf("note %q, want %q", got, tt.note)
 				}
 				if got := time.Since(givenBack); got != tt.want {
 					t.Errorf("waited until %s after everything was given back, want %s", got, tt.want)
@@ -115,7 +122,8 @@ func TestPatienceOfAClockThatIsAhead(t *testing.T) {
 			ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{
 				"secret/default/a": {End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1},
 			}}
-			done <- Reference(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), unknown, limits)
+			_, err := Reference(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), unknown, limits)
+			done <- err
 		}()
 		synctest.Wait()
 		if next, ok := c.Next(); !ok || c.Until(next) != 65*time.Second {
@@ -163,7 +171,7 @@ func TestChildBeforeItsOwner(t *testing.T) {
 			})
 		}
 		limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute}
-		if err := Reference(t.Context(), ref, &plan.Plan{}, g, began, unknown, limits); err != nil {
+		if _, err := Reference(t.Context(), ref, &plan.Plan{}, g, began, unknown, limits); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != time.Second {

@@ -149,7 +149,7 @@ func TestReferenceWaitsForWork(t *testing.T) {
 				}}}
 				limits := plan.Timeouts{Quiet: 2 * s, Step: time.Minute, Plan: 3 * time.Minute, Rest: 10 * time.Minute}
 				began := time.Now()
-				if err := Reference(t.Context(), ref, &plan.Plan{}, g, began, q.look, limits); err != nil {
+				if _, err := Reference(t.Context(), ref, &plan.Plan{}, g, began, q.look, limits); err != nil {
 					t.Fatal(err)
 				}
 				if got := time.Since(began); got != tt.want {
@@ -265,7 +265,7 @@ func TestReferenceOfWhatAlwaysChanges(t *testing.T) {
 			Rest: 10 * time.Minute}
 		idle := func(context.Context) Work { return Work{Known: true} }
 		began := time.Now()
-		if err := Reference(t.Context(), ref, &plan.Plan{}, g, began, idle, limits); err != nil {
+		if _, err := Reference(t.Context(), ref, &plan.Plan{}, g, began, idle, limits); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took < limits.Rest || took > limits.Rest+time.Minute {
