@@ -2,6 +2,7 @@ package judge
 
 import (
 	"slices"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/reference/findings"
@@ -58,11 +59,14 @@ func (t *inTime) undue(d reference.Difference, owner reference.Key, n int, life 
 		}
 		all := creations(changes, d.Key, lives[n])
 		for _, c := range all {
-			step := -1
+			step, from := -1, lives[n].From
 			if r < len(t.ref.Courses) {
-				step = t.ref.Courses[r].StepAt(c.Time)
+				course := t.ref.Courses[r]
+				if step = course.StepAt(c.Time); step >= 0 && course.Steps[step].Started.After(from) {
+					from = course.Steps[step].Started
+				}
 			}
-			if c.By == "" || !t.away(c.By, step, life) {
+			if c.By == "" || !t.away(c.By, step, life, needs(c.Time.Sub(from))) {
 				return 0
 			}
 		}
@@ -73,16 +77,29 @@ func (t *inTime) undue(d reference.Difference, owner reference.Key, n int, life 
 	return max(0, usual-len(creations(t.run.Changes(), d.Own, life)))
 }
 
+// needs is for how long a controller must have been back to have had its chance, given how long after the owner's
+// creation, or after the beginning of a later step, it does something without faults. After its start it first looks at
+// all that is there, so it has twice that time; and some more, as that is often only milliseconds.
+func needs(usual time.Duration) time.Duration { return 2*max(0, usual) + atRest }
+
+// atRest is after how long without doing anything a controller counts as at rest between the steps of a workload.
+const atRest = 500 * time.Millisecond
+
 // away reports whether a controller could not do what it does in a step without faults: it was away when the owner's
-// life ended, and at the beginning of each step after that one until then.
-func (t *inTime) away(controller string, step int, life reference.Life) bool {
+// life ended, and at the beginning of each step after that one until then. A step that begins at rest begins when the
+// controller has had its chance, however short that was; it only must have been there.
+func (t *inTime) away(controller string, step int, life reference.Life, needs time.Duration) bool {
+	atStep := needs
+	if t.atRest {
+		atStep = 0
+	}
 	steps := t.run.Course().Steps
 	for n := step + 1; n <= t.run.Course().StepAt(life.To); n++ {
-		if !t.run.Away(controller, steps[n].Started, t.atRest) {
+		if !t.run.Away(controller, steps[n].Started, atStep) {
 			return false
 		}
 	}
-	return t.run.Away(controller, life.To, false)
+	return t.run.Away(controller, life.To, needs)
 }
 
 // creations are those of the objects of a key in the life of their owner.

@@ -50,6 +50,17 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		{name: "back, and could not act", without: whole, run: half, processes: down(1.3, 5.9), unpaced: true},
 		{name: "back, and could act", without: whole, run: half, processes: down(1.3, 3), acts: 3.5, unpaced: true,
 			want: []string{ofCluster}},
+		// Without faults it creates the Service 0.4 s after the owner.
+		{name: "back for less than it needs", without: whole, run: half, processes: down(1.3, 4.5), acts: 4.8,
+			unpaced: true},
+		{name: "back for as long as it needs", without: whole, run: half, processes: down(1.3, 4.5), acts: 4.6,
+			unpaced: true, want: []string{ofCluster}},
+		{
+			name: "slow also without faults", processes: down(1.3, 3), acts: 3.65, unpaced: true, run: half,
+			without: slices.Concat(whole[:2], []string{"1.95 op: created " + service}, whole[3:]),
+		},
+		{name: "back during the step in which the owner is marked", without: whole, run: half,
+			processes: down(1.3, 5.9), acts: 5.97},
 		{name: "at rest before the deletion", without: whole, run: half, processes: down(1.3, 4), acts: 4.5,
 			want: []string{ofCluster}},
 		{name: "at rest before it was down", without: whole, run: half, processes: down(5.5, 6.05),

@@ -11,17 +11,17 @@ import (
 // absence is a time in which none of a controller's processes could do anything: none ran, or the one that had been
 // started had done nothing yet.
 type absence struct {
-	from  time.Time
-	acts  time.Time // when a process first reconciles or writes
-	ready time.Time // when it has had time for all that was to be done
+	from time.Time
+	acts time.Time // when a process first reconciles or writes
 }
 
-const (
-	// settling is how long a controller has for what it finds when it begins to work.
-	settling = 2 * time.Second
-	// starting is how long a controller may do nothing after its start, besides waiting for a lease.
-	starting = 30 * time.Second
-)
+// starting is how long a controller may do nothing after its start, besides waiting for a lease. A controller that acts
+// does so as soon as it can, so this is only for one that never acts, for which nothing tells whether it could. A
+// process is started by the machine's time, caches are filled from an API server that may be as slow, and many
+// controllers first wait for their certificates or definitions: on a busy machine this takes many seconds. A mistake
+// that it hides is one of a controller that ignores, when it is started, what is there; that shows wherever the owner
+// stays.
+const starting = 30 * time.Second
 
 // absences are those of the controllers in a recorded run, by name, oldest first.
 func absences(r *record.Run) map[string][]absence {
@@ -35,7 +35,7 @@ func absences(r *record.Run) map[string][]absence {
 		for i, p := range own {
 			if i > 0 && p.Started.After(until) {
 				acts := firstAct(r, c, p.Started)
-				all[c.Name] = append(all[c.Name], absence{until, acts, acts.Add(settling)})
+				all[c.Name] = append(all[c.Name], absence{until, acts})
 			}
 			switch {
 			case p.Running():
@@ -45,7 +45,7 @@ func absences(r *record.Run) map[string][]absence {
 			}
 		}
 		if len(own) > 0 && until.Before(r.Meta.Observed) {
-			all[c.Name] = append(all[c.Name], absence{until, r.Meta.Observed, r.Meta.Observed})
+			all[c.Name] = append(all[c.Name], absence{until, r.Meta.Observed})
 		}
 	}
 	return all
@@ -65,15 +65,11 @@ func firstAct(r *record.Run, c *record.Controller, started time.Time) time.Time 
 	return latest
 }
 
-// Away reports whether a controller could not have done, at a time, what was to be done before. AtRest: at that time
-// nothing was to be done any more by those that were there.
-func (f *Follower) Away(controller string, at time.Time, atRest bool) bool {
+// Away reports whether a controller could not have done, at a time, what was to be done before: it was not there, or
+// for less than the time that it needs when it begins to work.
+func (f *Follower) Away(controller string, at time.Time, needs time.Duration) bool {
 	return slices.ContainsFunc(f.absences[controller], func(a absence) bool {
-		back := a.ready
-		if atRest {
-			back = a.acts
-		}
-		return !at.Before(a.from) && at.Before(back)
+		return !at.Before(a.from) && at.Before(a.acts.Add(needs))
 	})
 }
 
