@@ -89,6 +89,7 @@ type Tools struct {
 	Disruptions Disruptions
 	Cycles      Cycles
 	Clocks      Clocks
+	Upgrades    Upgrades
 }
 
 // Notes of actions that changed nothing.

@@ -175,5 +175,5 @@ func (m *Machine) clauses(list []pause, format string, now time.Time, ends func(
 // thaws reports whether an action thaws a frozen process or kills it.
 func (m *Machine) thaws(i int, f pause) bool {
 	e := m.plan.Actions[i].Effects()
-	return e.Thaws == f.by || e.Stops == f.by && i > f.action
+	return e.Thaws == f.by || e.StopsIt(f.by) && i > f.action
 }

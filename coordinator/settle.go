@@ -157,10 +157,10 @@ func (m *Machine) Down(identity string) bool {
 		if !m.finished[i] || m.ended {
 			continue
 		}
-		switch identity {
-		case m.plan.Actions[i].Effects().Starts:
+		switch e := m.plan.Actions[i].Effects(); {
+		case e.StartsIt(identity):
 			down = false
-		case m.plan.Actions[i].Effects().Stops:
+		case e.StopsIt(identity):
 			down = true
 		}
 	}

@@ -92,8 +92,10 @@ func (s *staleness) step(e record.Event, held []heldObservation) *record.StaleRe
 // killed process does not.
 func (s *staleness) began(a *plan.Action) {
 	e := a.Effects()
-	if shown := s.shown[e.Starts]; shown != nil {
-		shown.came = plan.ReconnectRestart
+	for name, shown := range s.shown {
+		if shown != nil && e.StartsIt(name) {
+			shown.came = plan.ReconnectRestart
+		}
 	}
 	if e.Moves == nil || s.shown[e.Moves.Controller] == nil {
 		return

@@ -152,7 +152,7 @@ func (m *Machine) endOf(p pause, ends func(i int, p pause) bool) string {
 // ends reports whether an action ends a pause: it resumes it or kills the process.
 func (m *Machine) ends(i int, p pause) bool {
 	e := m.plan.Actions[i].Effects()
-	return e.Resumes != nil && resumes(e.Resumes, p) || e.Stops == p.by && i > p.action
+	return e.Resumes != nil && resumes(e.Resumes, p) || e.StopsIt(p.by) && i > p.action
 }
 
 // awaited describes what the awaited trigger waits for now.

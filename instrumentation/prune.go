@@ -27,13 +27,16 @@ const youngest = time.Hour
 
 // cacheKinds lists the directories of the cache whose entries can be rebuilt. Others, such as clusters, are never
 // removed.
-var cacheKinds = []string{"builds", "controlplane", "goroot", "hook", kindModules, "std"}
+var cacheKinds = []string{"builds", "controlplane", "goroot", "hook", kindModules, kindSources, "std"}
 
-const kindModules = "modules"
+const (
+	kindModules = "modules"
+	kindSources = "sources"
+)
 
 // CacheEntry is a part of the cache that is used and removed as a whole.
 type CacheEntry struct {
-	Kind string // controlplane, builds, modules, hook, std or goroot
+	Kind string // controlplane, builds, modules, hook, sources, std or goroot
 	Path string
 	Size int64     // bytes
 	Used time.Time // by the most recent build
@@ -155,6 +158,26 @@ func KeepInUse(binary string) {
 		inUse.files[dir] = f
 		return
 	}
+}
+
+// CachedSource returns a directory of the cache with a source tree, which fill writes if it is not there yet. The name
+// says what is in it. Nobody may change the directory, and no other process removes it while this one runs.
+func CachedSource(ctx context.Context, name string, fill func(dir string) error) (string, error) {
+	c, err := openCache("")
+	if err != nil {
+		return "", err
+	}
+	done, err := c.building(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	dir, err := c.make(kindSources+"/"+name, fill)
+	if err != nil {
+		return "", err
+	}
+	KeepInUse(filepath.Join(dir, "go.mod")) // any file in it
+	return dir, nil
 }
 
 // Cache lists the entries of the cache, most recently used first. An empty dir means CacheDir().

@@ -91,6 +91,7 @@ func (c *checker) names(at *yamlfile.Place) {
 	if variants := sortedKeys(s.Variants); p.Variant != "" && !slices.Contains(variants, p.Variant) {
 		at.Field("variant").Errorf("unknown variant %q (%s)", p.Variant, suiteHas(variants))
 	}
+	checkBuildName(at.Field("build"), s, p.Build)
 }
 
 // maxNameLength is the limit, in bytes, of a name that becomes part of a directory name. Two such names and a time fit
@@ -512,11 +513,7 @@ func (s *Suite) CheckResources(resolve func(ResourceKey) error) error {
 // CheckSkips calls check for each kind of plans that the suite leaves out. It returns the errors as Errors, each with
 // the position of the field that check names.
 func (s *Suite) CheckSkips(check func(Skip) (field string, err error)) error {
-	src := &yamlfile.File{Name: s.File, Format: layout}
-	if s.source != nil {
-		own := *s.source
-		src = &own
-	}
+	src := s.errorsOf()
 	for i, skip := range s.Generate.Skip {
 		if field, err := check(skip); err != nil {
 			src.Whole().Field("generate").Field("skip").Item(i).Field(field).Errorf("%v", err)

@@ -37,8 +37,9 @@ func (s *Suite) check(at *yamlfile.Place) {
 			s.Manifests[i].check(at)
 		}
 	}
+	s.checkBuilds(at.Field("builds"))
 	for name, w := range s.Workloads {
-		w.check(at.Field("workloads").Field(name))
+		w.check(at.Field("workloads").Field(name), s)
 	}
 	checkInvariants(s.Invariants, at.Field("invariants"))
 	for i, m := range s.Masks {
@@ -172,9 +173,17 @@ func (c *Controller) check(at *yamlfile.Place, s *Suite, before []string) {
 }
 
 func (m *Manifest) check(at *yamlfile.Place) {
+	checkFile(at.Field("path"), m.Path)
+	checkFile(at.Field("helm"), m.Helm)
+	for i, file := range m.ValuesFiles {
+		checkFile(at.Field("valuesFiles").Item(i), file)
+	}
+	m.checkForm(at)
+}
+
+// checkForm is check without the files.
+func (m *Manifest) checkForm(at *yamlfile.Place) {
 	path, helm := at.Field("path"), at.Field("helm")
-	checkFile(path, m.Path)
-	checkFile(helm, m.Helm)
 	switch {
 	case path.Given() && helm.Given():
 		helm.Errorf("an item of manifests has both path and helm; it takes one")
@@ -191,25 +200,22 @@ func (m *Manifest) check(at *yamlfile.Place) {
 	if m.Release != "" && (!validName(m.Release, true) || len(m.Release) > 53) {
 		at.Field("release").Errorf("release %q: a release has up to 53 lower case letters, digits, - and .", m.Release)
 	}
-	for i, file := range m.ValuesFiles {
-		checkFile(at.Field("valuesFiles").Item(i), file)
-	}
 }
 
-func (w *Workload) check(at *yamlfile.Place) {
+func (w *Workload) check(at *yamlfile.Place, s *Suite) {
 	if both := at.OneOf("steps", "command"); len(both) > 1 {
 		both[1].Errorf("the workload has both steps and a command; it takes one")
 	}
 	for i := range w.Steps {
 		if at := at.Field("steps").Item(i); !at.Failed() {
-			w.Steps[i].check(at, at.File().Name)
+			w.Steps[i].check(at, at.File().Name, s)
 		}
 	}
 }
 
 // check checks what a step does. Reading the step has reported a second thing already. The name of the suite, beside
-// which files are, may be empty: then they are not looked for.
-func (s *Step) check(whole *yamlfile.Place, suite string) {
+// which files are, may be empty: then they are not looked for. Of may be nil.
+func (s *Step) check(whole *yamlfile.Place, suite string, of *Suite) {
 	if len(whole.OneOf(everyStepKind...)) == 0 {
 		whole.Errorf("the step does nothing; it takes one of: %s", strings.Join(stepKinds, ", "))
 	}
@@ -250,6 +256,9 @@ func (s *Step) check(whole *yamlfile.Place, suite string) {
 		}
 		exactlyOne(at, kinds, "wait takes one of condition, phase and absent",
 			"wait has none of condition, phase and absent")
+	}
+	if s.Upgrade != nil {
+		checkBuildName(whole.Field("upgrade").Field("to"), of, s.Upgrade.To)
 	}
 	if at := whole.Field("exec"); s.Exec != nil && !at.Failed() && !at.Field("command").Given() {
 		at.Errorf("exec has no command")
@@ -320,6 +329,7 @@ func (s *Suite) WithVariant(name string) (*Suite, error) {
 		}
 		c, change := &merged.Controllers[i], v.Controllers[controller]
 		c.Args = append(c.Args, change.Args...)
+		merged.Builds = withArgs(merged.Builds, controller, change.Args)
 		for k, value := range change.Env {
 			set(&c.Env, k, value)
 			delete(c.EnvFrom, k)
@@ -342,6 +352,20 @@ func (s *Suite) WithVariant(name string) (*Suite, error) {
 		merged.Disruptions = *v.Disruptions
 	}
 	return &merged, nil
+}
+
+// withArgs adds arguments to a controller in the builds that have others than the suite.
+func withArgs(builds map[string]SuiteBuild, controller string, args []string) map[string]SuiteBuild {
+	all := maps.Clone(builds)
+	for name, b := range all {
+		if c, ok := b.Controllers[controller]; ok && c.Args != nil {
+			c.Args = slices.Concat(c.Args, args)
+			b.Controllers = maps.Clone(b.Controllers)
+			b.Controllers[controller] = c
+			all[name] = b
+		}
+	}
+	return all
 }
 
 func set[V any](m *map[string]V, key string, value V) {

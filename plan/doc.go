@@ -144,7 +144,7 @@
 //	manifests: []                      # files and directories, applied in this order before the controllers start
 //	workloads:
 //	  recreate:                        # a list of steps, each one of apply, delete, patch, wait, sleep,
-//	                               # advanceTime, exec
+//	                               # advanceTime, exec, upgrade
 //	    - name: create                 # optional
 //	      apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}   # or objects, or a file
 //	    # condition, phase or absent

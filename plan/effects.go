@@ -38,6 +38,8 @@ type Effects struct {
 	Skews *Skew
 	// EndsSkew names the controller whose wall clock is right again; empty: none.
 	EndsSkew string
+	// Upgrades says which build is installed; nil: none. It stops and starts all controllers.
+	Upgrades *Upgrading
 	// Writes: the action writes or deletes objects, as another client would.
 	Writes bool
 	// Deletes names the object that the action deletes; zero: none.
@@ -95,6 +97,16 @@ type Move struct {
 	Controller string
 	APIServer  string
 	By         Reconnect
+}
+
+// StopsIt reports whether the action kills the process of that name, which ends everything it holds.
+func (e Effects) StopsIt(process string) bool {
+	return e.Stops == process || e.Upgrades != nil && e.Upgrades.How == UpgradeKill && !IsAPIServer(process)
+}
+
+// StartsIt reports whether the process of that name is running when the action is complete.
+func (e Effects) StartsIt(process string) bool {
+	return e.Starts == process || e.Upgrades != nil && !IsAPIServer(process)
 }
 
 // Disturbs names the process that the action pauses, stops or moves; empty: none.

@@ -27,6 +27,9 @@ func Explain(p *Plan) string {
 	if p.Variant != "" {
 		fmt.Fprintf(&b, ", in the variant %s", p.Variant)
 	}
+	if p.Build != "" {
+		fmt.Fprintf(&b, ", beginning with the build %s", p.Build)
+	}
 	b.WriteString(":\n")
 	if p.Description != "" {
 		b.WriteString(indent(strings.TrimSpace(p.Description), "  ") + "\n")

@@ -21,6 +21,7 @@ var layout = &yamlfile.Format{
 		reflect.TypeFor[Timing]():          stringsOf(timings),
 		reflect.TypeFor[Reconnect]():       {string(ReconnectRestart), string(ReconnectCut)},
 		reflect.TypeFor[CallAnswer]():      {string(Lost), string(Refused)},
+		reflect.TypeFor[UpgradeHow]():      {string(UpgradeKill), string(UpgradeRolling)},
 		reflect.TypeFor[CyclePhase]():      stringsOf(CyclePhases),
 		reflect.TypeFor[OnTimeoutAction](): {string(OnTimeoutFail), string(OnTimeoutContinue)},
 	},
@@ -65,6 +66,8 @@ var layout = &yamlfile.Format{
 		reflect.TypeFor[ApplyStep]():  longApply,
 		reflect.TypeFor[DeleteStep](): longForm("resourceKey", yaml.ScalarNode),
 		reflect.TypeFor[ExecStep]():   longForm("command", yaml.ScalarNode, yaml.SequenceNode),
+
+		reflect.TypeFor[UpgradeStep](): longForm("to", yaml.ScalarNode),
 	},
 	Writes: func(owner any, field string) (written, decided bool) {
 		switch owner := owner.(type) {

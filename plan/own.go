@@ -79,7 +79,7 @@ func (c *checker) own(at *yamlfile.Place) {
 	}
 	for i := range p.Steps {
 		if at := at.Field("steps").Item(i); !at.Failed() {
-			p.Steps[i].check(at, suite)
+			p.Steps[i].check(at, suite, c.suite)
 		}
 	}
 	checkInvariants(p.Invariants, at.Field("invariants"))

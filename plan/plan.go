@@ -22,6 +22,7 @@ type Plan struct {
 	// Steps are the plan's own workload, instead of one of the suite. Their paths are relative to the suite.
 	Steps   []Step `yaml:"steps" item:"a step"`
 	Variant string `yaml:"variant"` // a variant of the suite; empty: none
+	Build   string `yaml:"build"`   // the build of the suite with which the run begins; empty: the suite itself
 	// Pace says when a step of the workload begins; empty: as the suite says.
 	Pace    Pace     `yaml:"pace" called:"pace" words:"rest none"`
 	Actions []Action `yaml:"actions" item:"an action"`

@@ -21,6 +21,8 @@ type Suite struct {
 	Workloads   map[string]Workload `yaml:"workloads" item:"a workload"`
 	Invariants  []Invariant         `yaml:"invariants" item:"an invariant"`
 	Variants    map[string]Variant  `yaml:"variants" item:"a variant"`
+	// Builds are other versions of the controllers: what a plan begins with, or upgrades to.
+	Builds map[string]SuiteBuild `yaml:"builds" item:"a build"`
 	// History is recorded besides the objects that the plan, the workload and the invariants name.
 	History []ResourceKey `yaml:"history" item:"history"`
 	// Masks are fields that do not count when runs with faults are compared with runs without.
@@ -269,6 +271,8 @@ type Step struct {
 	// AdvanceTime lets the cluster's clock jump ahead, as the action advanceTime does.
 	AdvanceTime time.Duration `yaml:"advanceTime"`
 	Exec        *ExecStep     `yaml:"exec"`
+	// Upgrade installs another of the suite's builds, as a user would, and waits until only its controllers run.
+	Upgrade *UpgradeStep `yaml:"upgrade"`
 	// Go names the Go function that the step calls, for messages and records. Only the program that runs the plan has
 	// the function, see package trommeltest.
 	Go string `yaml:"go"`
@@ -279,7 +283,7 @@ type Step struct {
 
 // stepKinds are the fields that say what a step does, as people write them; a step may also have the field go, which
 // programs write.
-var stepKinds = []string{"apply", "delete", "patch", "wait", "sleep", "advanceTime", "exec"}
+var stepKinds = []string{"apply", "delete", "patch", "wait", "sleep", "advanceTime", "exec", "upgrade"}
 
 // everyStepKind are all fields that say what a step does.
 var everyStepKind = append(slices.Clone(stepKinds), "go")
@@ -329,6 +333,11 @@ type WaitStep struct {
 type ExecStep struct {
 	Command []string      `yaml:"command" as:"command"`
 	Timeout time.Duration `yaml:"timeout"` // default Timeouts.Step
+}
+
+// UpgradeStep installs a build. Its short form is the build's name.
+type UpgradeStep struct {
+	To string `yaml:"to"` // a build of the suite; empty: the suite itself
 }
 
 // Invariant is a CEL predicate over the recorded history. Exactly one of Never, Always and Eventually is set.

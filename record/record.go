@@ -52,6 +52,7 @@ type Meta struct {
 	PlanFile   string    `json:"planFile,omitempty"`
 	Suite      string    `json:"suite,omitempty"`
 	Variant    string    `json:"variant,omitempty"`
+	Build      string    `json:"build,omitempty"` // of the suite, with which the run began; empty: the suite itself
 	Verdict    Verdict   `json:"verdict"`
 	Reason     string    `json:"reason,omitempty"` // of an inconclusive or error verdict
 	Trommel    string    `json:"trommel"`

@@ -552,12 +552,14 @@ func (o *testOptions) inSession(
 		}
 		// The others run what the first one has built.
 		options.Binaries, options.ControlPlane = session.Built()
+		options.Builds = session.Builds()
 		sessions = append(sessions, session)
 		runners = append(runners, session)
 	}
 	config := explore.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
-		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Version: version(), Progress: console,
+		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Builds: options.Builds,
+		Version: version(), Progress: console,
 	}
 	if o.shrink > 0 {
 		config.Shrink = o.smaller(suite)

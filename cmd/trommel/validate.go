@@ -21,6 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -235,7 +236,9 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 			return "", err
 		}
 		notes, err := checkObjects(suite)
-		err = errors.Join(err, checkSkips(suite), checkResources(ctx, client, suite, suite.CheckResources))
+		more, buildsErr := checkBuilds(ctx, suite)
+		notes = append(notes, more...)
+		err = errors.Join(err, buildsErr, checkSkips(suite), checkResources(ctx, client, suite, suite.CheckResources))
 		if err != nil {
 			return "", err
 		}
@@ -310,6 +313,28 @@ func checkObjects(suite *plan.Suite) (notes []string, err error) {
 			if _, _, err := deploy.Controller(&suite.Controllers[i], list, deploy.Target{}); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", suite.File, err))
 			}
+		}
+	}
+	return notes, errors.Join(errs...)
+}
+
+// checkBuilds checks that the sources of the suite's builds are there, and what they install.
+func checkBuilds(ctx context.Context, suite *plan.Suite) (notes []string, err error) {
+	var errs []error
+	for _, name := range suite.BuildNames() {
+		of, err := builds.Of(ctx, suite, name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		more, err := checkObjects(of)
+		for _, note := range more {
+			if !slices.Contains(notes, note) {
+				notes = append(notes, "build "+name+": "+note)
+			}
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("build %q: %w", name, err))
 		}
 	}
 	return notes, errors.Join(errs...)

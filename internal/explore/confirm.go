@@ -62,6 +62,15 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	if tells, err := c.tells(ctx, t, o); err != nil || tells {
 		return err
 	}
+	if t.without != nil {
+		// What a former build has left for good comes with each of its plans.
+		if err := c.without(ctx, t, o, 1); err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if explained, err := c.explained(t, o); err != nil || explained {
+			return err
+		}
+	}
 	paces, err := c.paces(t, o)
 	if err != nil {
 		return err
@@ -408,8 +417,7 @@ func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) 
 	if len(t.plan.Actions) == 0 {
 		return nil // what it finds is what it is for
 	}
-	p := *t.plan
-	p.TestName, p.Description, p.File, p.Actions = "", "", "", nil
+	p := t.undisturbed()
 	content, err := plan.Marshal(&p)
 	if err != nil {
 		return err
@@ -420,11 +428,11 @@ func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) 
 	}
 	s := c.still[string(content)]
 	if s == nil {
-		s = &still{name: t.learned.Workload + "-without-actions"}
+		s = &still{name: t.learned.id() + "-without-actions"}
 		for n := 2; slices.ContainsFunc(slices.Collect(maps.Values(c.still)), func(o *still) bool {
 			return o.name == s.name
 		}); n++ {
-			s.name = fmt.Sprintf("%s-without-actions-%d", t.learned.Workload, n)
+			s.name = fmt.Sprintf("%s-without-actions-%d", t.learned.id(), n)
 		}
 		c.still[string(content)] = s
 	}
@@ -450,6 +458,20 @@ func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) 
 	return nil
 }
 
+// undisturbed is what is left of a task's plan without its actions, without a name. A plan that upgrades is compared
+// with what its last build does alone.
+func (t *task) undisturbed() plan.Plan {
+	if t.without != nil {
+		p := *t.without
+		p.TestName, p.Description, p.File = "", "", ""
+		return p
+	}
+	p := *t.plan
+	p.Build = t.plan.LastBuild()
+	p.TestName, p.Description, p.File, p.Actions = "", "", "", nil
+	return p
+}
+
 // still are the runs of a workload without actions.
 type still struct {
 	name string
@@ -462,7 +484,7 @@ type still struct {
 func (c *campaign) quiet(t *task, r *record.Run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := t.learned.Workload
+	w := t.learned.id()
 	c.quietly[w] = append(c.quietly[w], bugs(r.Findings)...)
 	c.widen(t, r, (*reference.Reference).Allow)
 }
@@ -527,7 +549,7 @@ func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	quietly := c.quietly[t.learned.Workload]
+	quietly := c.quietly[t.learned.id()]
 	return slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
 		same := func(d record.Finding) bool { return d.Subject == f.Subject && (f.Harm == "" || d.Same(f)) }
 		if f.Judge == record.JudgeReference && slices.ContainsFunc(before, same) {

@@ -63,6 +63,7 @@ type Config struct {
 	Binaries     []run.Binary
 	ControlPlane string
 	Version      string
+	Builds       *run.Builds  // the suite's other builds; nil: there are none
 	Anew         bool         // learn also what there is a reference of
 	Plans        []*plan.Plan // run these; nil: generate plans
 	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of
@@ -185,14 +186,28 @@ func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
 type workload struct {
 	name  string
 	steps []plan.Step // nil: the suite has it
+	build string      // of the suite, with which it is run; empty: the suite itself
 	// types are recorded besides those that the first run shows.
 	types []plan.ResourceKey
 }
 
+// id names the workload with its build, in names of files and plans, and in messages.
+func (w workload) id() string {
+	if w.build == "" {
+		return w.name
+	}
+	return w.name + "@" + w.build
+}
+
+// workloadOf is what a plan is compared with: its workload without faults. A plan that upgrades is to end as if its
+// last build had done all, unless its own steps upgrade.
 func workloadOf(p *plan.Plan) workload {
-	w := workload{name: WorkloadOf(p)}
+	w := workload{name: WorkloadOf(p), build: p.LastBuild()}
 	if len(p.Steps) > 0 {
 		w.steps = p.Steps
+		if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Upgrade != nil }) {
+			w.build = p.Build
+		}
 	}
 	return w
 }
@@ -203,7 +218,7 @@ func (c *campaign) workloads() []workload {
 	if c.Plans != nil {
 		for _, p := range c.Plans {
 			w := workloadOf(p)
-			if !slices.ContainsFunc(all, func(other workload) bool { return other.name == w.name }) {
+			if !slices.ContainsFunc(all, func(other workload) bool { return other.id() == w.id() }) {
 				all = append(all, w)
 			}
 		}
@@ -215,6 +230,13 @@ func (c *campaign) workloads() []workload {
 	}
 	for _, name := range chosen {
 		all = append(all, workload{name: name})
+	}
+	if c.upgrades(pattern.Upgrade) || c.upgrades(pattern.Rollback) {
+		for _, name := range chosen {
+			for _, build := range c.Suite.BuildNames() {
+				all = append(all, workload{name: name, build: build})
+			}
+		}
 	}
 	return all
 }

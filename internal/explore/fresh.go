@@ -20,7 +20,7 @@ type runner func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.R
 // the controllers are slow. It returns nil if it cannot be told what the workload asks for, or if the run does not
 // pass. An error of once, which runs plans, is returned.
 func (c *campaign) freshly(
-	ctx context.Context, once runner, workload string, all []plan.Step, rest plan.Pace, ref *reference.Reference,
+	ctx context.Context, once runner, w workload, all []plan.Step, rest plan.Pace, ref *reference.Reference,
 	done *record.Run, slow *pace,
 ) (*record.Run, error) {
 	objects, ok, err := reference.Asked(done, steps.FieldManager)
@@ -33,7 +33,7 @@ func (c *campaign) freshly(
 		last--
 	}
 	p := &plan.Plan{
-		TestName: workload + "-fresh", Steps: slices.Concat(create, all[last:]), Pace: rest,
+		TestName: w.id() + "-fresh", Build: w.build, Steps: slices.Concat(create, all[last:]), Pace: rest,
 		Description: "What the workload asks for in the end is created at once.",
 	}
 	if slow != nil {

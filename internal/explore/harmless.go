@@ -47,6 +47,7 @@ func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error)
 func (c *campaign) runHarmless(ctx context.Context, t *task) error {
 	c.say("%s: what does a status keep? The workload is run with harmless faults", t.learned.Workload)
 	for _, candidate := range pattern.Harmless(c.Suite, t.plan.Steps, t.learned.Reference) {
+		candidate.Plan.Build = t.plan.LastBuild()
 		r, meta, err := c.again(ctx, t, candidate.Plan, c.options(t))
 		switch {
 		case ctx.Err() != nil:
@@ -80,7 +81,7 @@ type extra struct {
 // earlier one. It waits for those that are going on. The error is errBudget if they do not end within the budget.
 func (c *campaign) runOnce(t *task, name string, run func() error) error {
 	c.mu.Lock()
-	id := t.learned.Workload + "-" + name
+	id := t.learned.id() + "-" + name
 	x := c.extra[id]
 	if x == nil {
 		x = &extra{}

@@ -23,7 +23,7 @@ import (
 
 // Learned is what is known of a workload.
 type Learned struct {
-	Workload string // its name; see WorkloadOf
+	Workload string // its name; see WorkloadOf. With a build: NAME@BUILD
 	// Reference is what the workload does without faults; nil with Err.
 	Reference *reference.Reference
 	File      string // of the reference
@@ -35,9 +35,14 @@ type Learned struct {
 	Err error
 
 	steps      []plan.Step         // nil: the suite has the workload
+	build      string              // see workload
+	scope      string              // what runs without actions show counts for plans of this scope; see id
 	source     reference.Source    // what a reference is made from now
 	candidates []pattern.Candidate // also those without a plan
 }
+
+// id tells apart what is learned of a workload from runs that plans of different kinds have in common.
+func (l *Learned) id() string { return l.Workload + l.scope }
 
 // Options are those of a run of the workload that is compared with the reference.
 func (l *Learned) Options() run.RunOptions {
@@ -64,7 +69,7 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	for i, w := range workloads {
 		all[i], why[i], errs[i] = c.take(w)
 		if errs[i] == nil && all[i].Reference == nil {
-			c.toLearn(w.name, c.Learn+1)
+			c.toLearn(w.id(), c.Learn+1)
 		}
 	}
 	var group errgroup.Group
@@ -84,8 +89,8 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 
 // take takes the reference of a workload, if there is one of what there is now. Otherwise why says why it is learned.
 func (c *campaign) take(w workload) (l Learned, why string, err error) {
-	l = Learned{Workload: w.name, File: ReferenceFile(c.References, w.name)}
-	l.Masks, l.Allowed = MaskFile(c.References, w.name), AllowedFile(c.References, w.name)
+	l = Learned{Workload: w.id(), build: w.build, File: ReferenceFile(c.References, w.id())}
+	l.Masks, l.Allowed = MaskFile(c.References, w.id()), AllowedFile(c.References, w.id())
 	if l.source, err = c.source(w); err == nil {
 		l.Reference, why, err = c.load(l.File, l.source)
 	}
@@ -95,7 +100,7 @@ func (c *campaign) take(w workload) (l Learned, why string, err error) {
 // learnOne learns a workload of which there is no reference, and says so, unless there was an error. It takes in what
 // people and campaigns have said about the reference.
 func (c *campaign) learnOne(ctx context.Context, w workload, l *Learned, why string, err error) {
-	workload := w.name
+	workload := w.id()
 	if err == nil && l.Reference == nil {
 		c.say("%s: learning what it does without faults%s", workload, why)
 		l.Anew = true
@@ -174,8 +179,8 @@ func and(words []string) string {
 // controllers have to do with; the others follow it, side by side if there are runners for that. The last of them keeps
 // the other pace: what it ends like is right, too. If two runs already differ in more than fields, it begins no others.
 func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
-	c.toLearn(w.name, c.Learn+1)
-	defer c.toLearn(w.name, 0)
+	c.toLearn(w.id(), c.Learn+1)
+	defer c.toLearn(w.id(), 0)
 	ended := c.learning(w, 1, c.Learn+1)
 	quiet, first, err := c.firstLook(ctx, w)
 	ended(first)
@@ -193,8 +198,8 @@ func (c *campaign) compareRuns(
 	if paces {
 		all++
 	}
-	c.toLearn(w.name, all-1)
-	defer c.toLearn(w.name, 0)
+	c.toLearn(w.id(), all-1)
+	defer c.toLearn(w.id(), 0)
 	runs := make([]*record.Run, number)
 	runs[0] = first
 	types := reference.Types(runs[0])
@@ -269,9 +274,9 @@ func (c *campaign) compareRuns(
 	}
 	if odd.Pace == plan.PaceRest {
 		// The workload may wait for what is there only for a moment.
-		c.say("%s: it does not pass if the controllers get time after each step: %s", w.name, meta.Reason)
+		c.say("%s: it does not pass if the controllers get time after each step: %s", w.id(), meta.Reason)
 	} else {
-		c.say("%s: it does not pass if its steps follow one another at once: %s", w.name, meta.Reason)
+		c.say("%s: it does not pass if its steps follow one another at once: %s", w.id(), meta.Reason)
 	}
 	return ref, nil
 }
@@ -291,12 +296,12 @@ func (c *campaign) allowOther(
 	steps := slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)
 	var fresh *record.Run
 	if len(ref.Compare(end.Objects())) > 0 {
-		fresh, err = c.freshly(ctx, c.once, w.name, steps, ref.Pace, ref, other, nil)
+		fresh, err = c.freshly(ctx, c.once, w, steps, ref.Pace, ref, other, nil)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			c.say("%s: %v", w.name, err)
+			c.say("%s: %v", w.id(), err)
 		}
 	}
 	return ref.AllowUnpaced(other, fresh, waits(steps))
@@ -322,7 +327,7 @@ func (c *campaign) firstLook(ctx context.Context, w workload) (*plan.Plan, *reco
 
 // withoutFaults is the plan that runs only a workload.
 func (c *campaign) withoutFaults(w workload) (*plan.Plan, error) {
-	p := &plan.Plan{TestName: w.name + "-without-faults", Steps: w.steps, Pace: plan.PaceRest}
+	p := &plan.Plan{TestName: w.id() + "-without-faults", Steps: w.steps, Build: w.build, Pace: plan.PaceRest}
 	if c.Suite.Pace == plan.PaceNone {
 		p.Pace = plan.PaceNone
 	}

@@ -33,7 +33,7 @@ func (c *campaign) toLearn(workload string, runs int) {
 func (c *campaign) learning(w workload, i, runs int) (ended func(*record.Run)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text := fmt.Sprintf("learning workload %s: run %d of %d", w.name, i, runs)
+	text := fmt.Sprintf("learning workload %s: run %d of %d", w.id(), i, runs)
 	if left := c.leftToLearn(); left > 0 {
 		text += ", about " + wording.Roughly(left) + " left"
 		if n := len(c.lessons.left); n > 1 {
@@ -44,8 +44,8 @@ func (c *campaign) learning(w workload, i, runs int) (ended func(*record.Run)) {
 	return func(r *record.Run) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.lessons.left[w.name] > 1 {
-			c.lessons.left[w.name]--
+		if c.lessons.left[w.id()] > 1 {
+			c.lessons.left[w.id()]--
 		}
 		if r != nil {
 			c.lessons.ended++

@@ -27,7 +27,8 @@ type task struct {
 	plan    *plan.Plan
 	file    string
 	learned *Learned
-	key     string // see Outcome
+	key     string     // see Outcome
+	without *plan.Plan // see pattern.Candidate
 	// Of a generated plan.
 	pattern, why string
 	// Of one that was put off: what is known so far, and what its first run says.
@@ -56,7 +57,11 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 		}
 	}
 	var all []Learned
-	for _, l := range slices.Concat(learned, later) {
+	between, err := c.between(learned)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range slices.Concat(learned, later, between) {
 		if l.Reference != nil && len(l.Reference.Unlisted) > 0 {
 			if c.result.Unrecorded == nil {
 				c.result.Unrecorded = map[string][]string{}
@@ -65,12 +70,14 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 		}
 		if l.Err != nil {
 			c.result.Unlearned = append(c.result.Unlearned, Unlearned{l.Workload, l.Err.Error()})
-		} else if c.Plans == nil {
+		} else if c.Plans == nil && l.build == "" {
 			patterns := c.Patterns
 			if l.steps != nil {
 				patterns = []string{timePattern} // what the others strike at, they do in the workload before
 			}
-			l.candidates = pattern.GenerateFor(c.Suite, l.steps, l.Reference, patterns...)
+			if l.candidates == nil {
+				l.candidates = pattern.GenerateFor(c.Suite, l.steps, l.Reference, patterns...)
+			}
 			for i := range l.candidates {
 				if p := l.candidates[i].Plan; p != nil && p.Pace == "" {
 					p.Pace = l.Reference.Pace
@@ -90,9 +97,11 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 					plans++
 				}
 			}
-			c.say("%s: %d plans", l.Workload, plans)
+			c.say("%s: %d plans", l.id(), plans)
 		}
-		all = append(all, l)
+		if l.build == "" || c.Plans != nil { // the others only say what upgrades begin with
+			all = append(all, l)
+		}
 	}
 	c.result.Unreached, c.result.Suggested = c.unreached(all), c.suggest(all)
 	return all, nil
@@ -145,6 +154,7 @@ func (c *campaign) generatedTasks(all []Learned) error {
 		used[candidate.Pattern] = true
 		if err := c.add(&task{
 			plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why,
+			without: candidate.Without,
 		}); err != nil {
 			return err
 		}
@@ -153,7 +163,7 @@ func (c *campaign) generatedTasks(all []Learned) error {
 		return nil // no pattern could have a plan
 	}
 	for _, p := range pattern.Patterns() {
-		if !used[p.Name] && p.In(c.Patterns) {
+		if !used[p.Name] && p.In(c.Patterns) && (p.Name != pattern.Upgrade || len(c.Suite.Builds) > 0) {
 			c.result.Empty = append(c.result.Empty, p.Name)
 		}
 	}
@@ -172,7 +182,7 @@ func inOrder(all []Learned) []pattern.Place {
 // planTasks makes tasks of the campaign's own plans.
 func (c *campaign) planTasks(all []Learned) error {
 	for _, p := range c.Plans {
-		l := &all[slices.IndexFunc(all, func(l Learned) bool { return l.Workload == workloadOf(p).name })]
+		l := &all[slices.IndexFunc(all, func(l Learned) bool { return l.Workload == workloadOf(p).id() })]
 		if err := c.add(&task{plan: p, file: p.File, learned: l, why: p.Description}); err != nil {
 			return err
 		}

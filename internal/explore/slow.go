@@ -100,7 +100,7 @@ func (c *campaign) slowly(ctx context.Context, t *task, how pace) error {
 
 func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 	p := *t.plan
-	p.TestName = t.learned.Workload + "-" + how.name
+	p.TestName, p.Build = t.learned.id()+"-"+how.name, t.plan.LastBuild()
 	p.Description = "The controllers are slow, and otherwise undisturbed."
 	actions, err := how.actions(t.learned.Reference.Controllers)
 	if err != nil {
@@ -119,7 +119,8 @@ func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 		once := func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
 			return c.again(ctx, t, p, o)
 		}
-		made, err := c.freshly(ctx, once, t.learned.Workload, c.stepsOf(t), t.plan.Pace, t.learned.Reference, r, also)
+		w := workload{name: t.learned.id(), build: t.plan.LastBuild()}
+		made, err := c.freshly(ctx, once, w, c.stepsOf(t), t.plan.Pace, t.learned.Reference, r, also)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

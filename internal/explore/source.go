@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,10 +30,18 @@ func (c *campaign) source(w workload) (reference.Source, error) {
 	if s.Kubernetes, err = instrumentation.ResolveKubernetesVersion(c.Suite.Cluster.KubernetesVersion); err != nil {
 		return s, err
 	}
-	if s.Suite, err = suiteHash(c.Suite, w, s.Kubernetes); err != nil {
+	suite, binaries := c.Suite, c.Binaries
+	if w.build != "" {
+		b, err := c.Builds.Get(c.life, w.build)
+		if err != nil {
+			return s, err
+		}
+		suite, binaries = b.Suite, b.Binaries
+	}
+	if s.Suite, err = suiteHash(suite, w, s.Kubernetes); err != nil {
 		return s, err
 	}
-	for i, b := range c.Binaries {
+	for i, b := range binaries {
 		if s.Controllers[c.Suite.Controllers[i].Name], err = c.executables.hash(b.Path); err != nil {
 			return s, err
 		}
@@ -100,6 +109,13 @@ func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error)
 	own.File = ""
 	own.Variants = nil // the chosen one is merged in
 	own.Generate = plan.Generate{}
+	if !slices.ContainsFunc(w.steps, func(s plan.Step) bool { return s.Upgrade != nil }) &&
+		!slices.ContainsFunc(suite.Workloads[w.name].Steps, func(s plan.Step) bool { return s.Upgrade != nil }) {
+		own.Builds = nil
+	}
+	if w.build != "" {
+		forgetPlaces(&own)
+	}
 	exercise := suite.Workloads[w.name]
 	if w.steps != nil {
 		exercise = plan.Workload{Steps: w.steps}
@@ -126,6 +142,21 @@ func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error)
 		}
 	}
 	return sum(hash.Sum(nil)), nil
+}
+
+// forgetPlaces forgets where a build's source lies; what it consists of counts.
+func forgetPlaces(s *plan.Suite) {
+	s.Manifests, s.Controllers = slices.Clone(s.Manifests), slices.Clone(s.Controllers)
+	for i := range s.Manifests {
+		s.Manifests[i].Path, s.Manifests[i].Helm, s.Manifests[i].ValuesFiles = "", "", nil
+	}
+	for i := range s.Controllers {
+		if b := s.Controllers[i].Build; b != nil {
+			own := *b
+			own.Dir = ""
+			s.Controllers[i].Build = &own
+		}
+	}
 }
 
 // addManifest adds what a manifest consists of. A kustomization can take files from anywhere, so that its objects are

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -119,6 +121,68 @@ func buildController(
 		return Binary{}, fmt.Errorf("build controller %q: %w", c.Name, err)
 	}
 	return Binary{Path: result.Binary, Manifest: &result.Manifest}, nil
+}
+
+// Build is one of a suite's builds: the suite as the build has it, and its executables.
+type Build struct {
+	Suite    *plan.Suite // with the variant
+	Binaries []Binary    // of its controllers, in order
+}
+
+// Builds are the builds of a suite that sessions share. Each is made when it is needed for the first time.
+type Builds struct {
+	mu       sync.Mutex
+	listener progress.Listener
+	known    map[string]*Build
+}
+
+// newBuilds returns the builds of a suite, of which its own, with the name "", is known.
+func newBuilds(suite *plan.Suite, own []Binary, listener progress.Listener) *Builds {
+	return &Builds{listener: listener, known: map[string]*Build{"": {Suite: suite, Binaries: own}}}
+}
+
+// Get returns a build, and makes it if it is not there yet. A mistake in the suite is a *UserError.
+func (b *Builds) Get(ctx context.Context, name string) (*Build, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if known := b.known[name]; known != nil {
+		return known, nil
+	}
+	own := b.known[""]
+	suite, err := builds.Of(ctx, own.Suite, name)
+	if err != nil {
+		if ctx.Err() == nil {
+			err = &UserError{err}
+		}
+		return nil, err
+	}
+	made := &Build{Suite: suite, Binaries: slices.Clone(own.Binaries)}
+	c := newConsole(b.listener, "")
+	c.Phase("build")
+	defer c.built()
+	var group errgroup.Group
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		if c.Build == nil || c.Build.ControlPlane != "" {
+			continue // the same in all builds
+		}
+		group.Go(func() (err error) {
+			made.Binaries[i], err = buildController(ctx, suite, c, b.listener)
+			return err
+		})
+	}
+	err = group.Wait()
+	var input *instrumentation.InputError
+	switch {
+	case ctx.Err() != nil:
+		return nil, errors.New("interrupted")
+	case errors.As(err, &input):
+		return nil, &UserError{fmt.Errorf("build %q: %w", name, err)}
+	case err != nil:
+		return nil, fmt.Errorf("build %q: %w", name, err)
+	}
+	b.known[name] = made
+	return made, nil
 }
 
 // component returns a path that runs a component of the multi-call control plane binary, which runs the component that

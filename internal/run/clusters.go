@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/record"
@@ -17,8 +15,8 @@ import (
 // clusters provides runs with clusters, one run at a time.
 type clusters interface {
 	// acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used. With realTime
-	// the cluster has no clock of its own.
-	acquire(ctx context.Context, console *console, realTime bool) (*lease, error)
+	// the cluster has no clock of its own. Build is the suite's build with which the run begins.
+	acquire(ctx context.Context, console *console, realTime bool, build string) (*lease, error)
 	// close stops what acquire has started; no lease may be in use.
 	close(ctx context.Context) error
 }
@@ -28,11 +26,11 @@ type lease struct {
 	cluster cluster.Cluster
 	state   string // see record.Meta
 	release func(ctx context.Context) error
-	// manifests are the suite's, once they have been read; the cluster's owner keeps them.
-	manifests *[]*unstructured.Unstructured
-	// prepared: the cluster has the suite's manifests already.
+	// manifests are those of the suite's builds, once they have been read; the cluster's owner keeps them.
+	manifests *readManifests
+	// prepared: the cluster has the manifests of the run's first build already.
 	prepared bool
-	// keepPrepared tells the cluster's owner that it has the suite's manifests now, and nothing else that is new;
+	// keepPrepared tells the cluster's owner that it has these manifests now, and nothing else that is new;
 	// keepCertificates, that the controllers have their certificates now. Nil: the owner does not want to know.
 	keepPrepared, keepCertificates func(ctx context.Context)
 }
@@ -44,14 +42,16 @@ type ownClusters struct {
 	fresh  bool
 	logger *slog.Logger
 
-	cluster   cluster.Cluster              // the one kept; nil: none
-	realTime  bool                         // it was started like that
-	baseline  cluster.Baseline             // of cluster; nil: it cannot be reset
-	prepared  bool                         // the baseline has the suite's manifests
-	manifests []*unstructured.Unstructured // nil: not read yet
+	cluster   cluster.Cluster             // the one kept; nil: none
+	realTime  bool                        // it was started like that
+	baseline  cluster.Baseline            // of cluster; nil: it cannot be reset
+	prepared  map[string]cluster.Baseline // with the manifests of a build, by its name
+	manifests *readManifests
 }
 
-func (o *ownClusters) acquire(ctx context.Context, console *console, realTime bool) (*lease, error) {
+func (o *ownClusters) acquire(
+	ctx context.Context, console *console, realTime bool, build string,
+) (*lease, error) {
 	if o.cluster != nil && o.realTime != realTime {
 		if err := o.close(ctx); err != nil {
 			o.logger.Warn("close a cluster with another kind of time", "error", err)
@@ -59,9 +59,9 @@ func (o *ownClusters) acquire(ctx context.Context, console *console, realTime bo
 	}
 	if o.cluster != nil {
 		hurry(o.cluster, true)
-		err := o.reset(ctx)
+		err := o.reset(ctx, build)
 		if err == nil {
-			return o.lease(record.ClusterReset), nil
+			return o.lease(record.ClusterReset, build), nil
 		}
 		if ctx.Err() != nil {
 			return nil, err
@@ -75,53 +75,61 @@ func (o *ownClusters) acquire(ctx context.Context, console *console, realTime bo
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	o.cluster, o.realTime, o.baseline, o.prepared, o.manifests = c, realTime, nil, false, nil
+	o.cluster, o.realTime, o.baseline = c, realTime, nil
+	o.prepared, o.manifests = map[string]cluster.Baseline{}, new(readManifests)
 	if resettable, ok := c.(cluster.Resettable); ok && !o.fresh {
 		// A cluster without a baseline is used for one run only.
 		if o.baseline, err = resettable.TakeBaseline(ctx); err != nil {
 			o.logger.Warn("take a baseline; the cluster is used for one run only", "error", err)
 		}
 	}
-	return o.lease(record.ClusterFresh), nil
+	return o.lease(record.ClusterFresh, build), nil
 }
 
-func (o *ownClusters) lease(state string) *lease {
+func (o *ownClusters) lease(state, build string) *lease {
 	l := &lease{
-		cluster: o.cluster, state: state, release: o.release, manifests: &o.manifests, prepared: o.prepared,
+		cluster: o.cluster, state: state, release: o.release, manifests: o.manifests,
+		prepared: o.prepared[build] != nil,
 	}
-	if o.baseline != nil && !o.prepared {
-		l.keepPrepared, l.keepCertificates = o.keepPrepared, o.keepCertificates
+	if o.baseline != nil && !l.prepared {
+		l.keepPrepared = func(ctx context.Context) { o.keepPrepared(ctx, build) }
+		l.keepCertificates = func(ctx context.Context) { o.keepCertificates(ctx, build) }
 	}
 	return l
 }
 
-// keepPrepared makes the cluster's state with the suite's manifests the baseline: applying them takes seconds, since
-// definitions have to be established again.
-func (o *ownClusters) keepPrepared(ctx context.Context) {
+// keepPrepared makes the cluster's state with the build's manifests the baseline of its runs: applying them takes
+// seconds, since definitions have to be established again.
+func (o *ownClusters) keepPrepared(ctx context.Context, build string) {
 	baseline, err := o.cluster.(cluster.Resettable).TakeBaseline(ctx)
 	if err != nil {
 		o.logger.Warn("take a baseline with the manifests; each run applies them", "error", err)
 		return
 	}
-	o.baseline, o.prepared = baseline, true
+	o.prepared[build] = baseline
 }
 
 // keepCertificates adds the certificates that controllers have created for their webhooks to the baseline: some need
 // seconds for that. They find them as after a restart.
-func (o *ownClusters) keepCertificates(ctx context.Context) {
-	if !o.prepared {
+func (o *ownClusters) keepCertificates(ctx context.Context, build string) {
+	if o.prepared[build] == nil {
 		return
 	}
-	baseline, err := o.cluster.(cluster.Resettable).WithCertificates(ctx, o.baseline)
+	baseline, err := o.cluster.(cluster.Resettable).WithCertificates(ctx, o.prepared[build])
 	if err != nil {
 		o.logger.Warn("keep the controllers' certificates; they create them for each run", "error", err)
 		return
 	}
-	o.baseline = baseline
+	o.prepared[build] = baseline
 }
 
-func (o *ownClusters) reset(ctx context.Context) error {
-	return o.cluster.(cluster.Resettable).Reset(ctx, o.baseline)
+// reset resets the cluster for a run that begins with the build.
+func (o *ownClusters) reset(ctx context.Context, build string) error {
+	to := o.baseline
+	if prepared := o.prepared[build]; prepared != nil {
+		to = prepared
+	}
+	return o.cluster.(cluster.Resettable).Reset(ctx, to)
 }
 
 // hurry lets the cluster's own clock move ahead while nothing happens, or not: between runs that would only cost CPU
@@ -149,7 +157,7 @@ func (o *ownClusters) close(ctx context.Context) error {
 		return nil
 	}
 	c := o.cluster
-	o.cluster, o.baseline, o.prepared, o.manifests = nil, nil, false, nil
+	o.cluster, o.baseline, o.prepared, o.manifests = nil, nil, nil, nil
 	return c.Close(ctx)
 }
 
@@ -159,7 +167,9 @@ type sharedCluster struct {
 	attach func(ctx context.Context) (cluster.Cluster, error)
 }
 
-func (s *sharedCluster) acquire(ctx context.Context, console *console, _ bool) (_ *lease, err error) {
+func (s *sharedCluster) acquire(
+	ctx context.Context, console *console, _ bool, _ string,
+) (_ *lease, err error) {
 	c, err := s.attach(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
@@ -211,7 +221,7 @@ func (s *sharedCluster) acquire(ctx context.Context, console *console, _ bool) (
 		return errors.Join(err, c.Close(ctx))
 	}
 	return &lease{
-		cluster: c, state: record.ClusterShared, release: release, manifests: new([]*unstructured.Unstructured),
+		cluster: c, state: record.ClusterShared, release: release, manifests: new(readManifests),
 	}, nil
 }
 

@@ -112,7 +112,7 @@ func TestOwnClusters(t *testing.T) {
 					return started[len(started)-1], nil
 				}}
 			for i, want := range tt.states {
-				l, err := o.acquire(t.Context(), newConsole(progress.Nobody, ""), false)
+				l, err := o.acquire(t.Context(), newConsole(progress.Nobody, ""), false, "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -163,7 +163,7 @@ func TestStart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l, err := o.acquire(ctx, newConsole(progress.Nobody, ""), false)
+			l, err := o.acquire(ctx, newConsole(progress.Nobody, ""), false, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +201,7 @@ func TestOwnClustersArePrepared(t *testing.T) {
 			o := &ownClusters{logger: slog.New(slog.DiscardHandler),
 				start: func(context.Context, *console, bool) (cluster.Cluster, error) { return c, nil }}
 			for i := range 2 {
-				l, err := o.acquire(ctx, newConsole(progress.Nobody, ""), false)
+				l, err := o.acquire(ctx, newConsole(progress.Nobody, ""), false, "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -249,7 +249,7 @@ func TestSharedCluster(t *testing.T) {
 				c.kept = "left"
 			}
 			s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-			l, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""), false)
+			l, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""), false, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,7 +271,7 @@ func TestSharedCluster(t *testing.T) {
 	t.Run("never at rest", func(t *testing.T) {
 		c := &scripted{noteErr: errors.New("failed")}
 		s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-		if _, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""), false); !errors.Is(err, c.noteErr) {
+		if _, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""), false, ""); !errors.Is(err, c.noteErr) {
 			t.Errorf("got %v", err)
 		}
 		if want := []string{"baseline", "unlock", "close"}; !slices.Equal(c.told, want) {

@@ -142,6 +142,9 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 		Outage: p.webhooks.outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
 		Renewing: p.course.renewing, Coming: p.work.coming, Note: r.journal.note,
 	}
+	c.Upgrade = func(ctx context.Context, to string) error {
+		return p.upgrades.Upgrade(ctx, to, plan.UpgradeRolling)
+	}
 	if p.clock != nil {
 		c.Advance = func(ctx context.Context, by time.Duration) error {
 			return clocks{p.cluster}.advance(by, func(jump func() error) error { return p.coordinator.Jump(ctx, jump) })

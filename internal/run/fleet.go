@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +18,7 @@ import (
 
 // fleet is the controllers under test. It waits for them to start.
 type fleet struct {
+	mu       sync.Mutex
 	members  []member
 	ready    time.Duration // in which each has to start
 	alive    time.Duration // for which each has to run
@@ -43,9 +45,23 @@ func membersOf(controllers []record.Controller, binaries []Binary) (all []member
 	return all
 }
 
+// all returns the members as they are now.
+func (f *fleet) all() []member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.members
+}
+
+// become replaces the members, when another build of the controllers is installed.
+func (f *fleet) become(members []member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members = members
+}
+
 // await waits until each controller runs, has connected if it is instrumented, and keeps running.
 func (f *fleet) await(ctx context.Context) error {
-	for _, m := range f.members {
+	for _, m := range f.all() {
 		if err := f.awaitStart(ctx, m.name, 0); err != nil {
 			return err
 		}
@@ -58,7 +74,7 @@ func (f *fleet) await(ctx context.Context) error {
 func (f *fleet) awaitAlive(ctx context.Context) error {
 	ctx, cancel := clock.WithTimeout(ctx, f.ready)
 	defer cancel()
-	for _, m := range f.members {
+	for _, m := range f.all() {
 		for {
 			processes, err := f.node.Status(ctx, m.name)
 			if err != nil {
@@ -101,11 +117,12 @@ func (f *fleet) exitsAtOnce(name string, processes []cluster.Process) error {
 // among the first `after` ones. If the controller keeps exiting instead, the error contains the end of its log. It does
 // not wait for one that is not in the fleet.
 func (f *fleet) awaitStart(ctx context.Context, name string, after int) error {
-	at := slices.IndexFunc(f.members, func(m member) bool { return m.name == name })
+	members := f.all()
+	at := slices.IndexFunc(members, func(m member) bool { return m.name == name })
 	if at < 0 {
 		return nil
 	}
-	m := f.members[at]
+	m := members[at]
 	ctx, cancel := clock.WithTimeout(ctx, f.ready)
 	defer cancel()
 	connected := make(chan error, 1)

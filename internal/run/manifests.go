@@ -16,13 +16,20 @@ import (
 // suiteManifests are the manifests of a suite in one run.
 type suiteManifests struct {
 	suite      *plan.Suite
-	binaries   []Binary                      // of the suite's controllers, in order
-	kubernetes string                        // the cluster's version
-	kept       *[]*unstructured.Unstructured // those that the session has read already; nil in it: none yet
+	binaries   []Binary       // of the suite's controllers, in order
+	kubernetes string         // the cluster's version
+	build      string         // of the suite
+	kept       *readManifests // what the cluster's runs have read already
 	// Address and token are those with which instrumented processes connect to the coordinator.
 	address, token string
 	info           func(text string)
 	clock          *clock.Clock
+}
+
+// readManifests are what the runs on a cluster have read. All builds have the certificates of one authority.
+type readManifests struct {
+	of     map[string][]*unstructured.Unstructured // by build
+	issuer deploy.Issuer
 }
 
 // installed says what the manifests contain that the run has to know.
@@ -70,7 +77,7 @@ func (m *suiteManifests) install(
 // read returns the manifests, with certificates. The runs of a session read them once: a cluster that is kept has the
 // certificates of the first run.
 func (m *suiteManifests) read() ([]*unstructured.Unstructured, error) {
-	if *m.kept == nil {
+	if m.kept.of[m.build] == nil {
 		all, notes, err := manifests.OfSuite(m.suite, m.kubernetes)
 		if err != nil {
 			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
@@ -78,13 +85,16 @@ func (m *suiteManifests) read() ([]*unstructured.Unstructured, error) {
 		for _, note := range notes {
 			m.info(note)
 		}
-		if all, err = deploy.Certificates(all, m.clock.Now()); err != nil {
+		if all, err = m.kept.issuer.Certificates(all, m.clock.Now()); err != nil {
 			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
 		}
-		*m.kept = all
+		if m.kept.of == nil {
+			m.kept.of = map[string][]*unstructured.Unstructured{}
+		}
+		m.kept.of[m.build] = all
 	}
 	var all []*unstructured.Unstructured
-	for _, u := range *m.kept {
+	for _, u := range m.kept.of[m.build] {
 		all = append(all, u.DeepCopy())
 	}
 	return all, nil

@@ -28,6 +28,7 @@ type parts struct {
 	fleet       *fleet
 	webhooks    *webhooks
 	cycles      *cycles
+	upgrades    *upgrades
 	tools       actions.Tools
 	course      *course
 	settling    *settling
@@ -65,7 +66,8 @@ func (r *runner) controllers() (names []string) {
 func (r *runner) newPreparation(at *site) *preparation {
 	apply := &applier{apply: at.objects.Apply, timeout: r.suite.Timeouts.Step}
 	manifests := &suiteManifests{
-		suite: r.suite, binaries: r.binaries, kubernetes: r.journal.meta.Kubernetes, kept: at.lease.manifests,
+		suite: r.suite, binaries: r.binaries, build: r.plan.Build,
+		kubernetes: r.journal.meta.Kubernetes, kept: at.lease.manifests,
 		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
 		clock: at.clock,
 	}
@@ -83,9 +85,18 @@ func (r *runner) newPreparation(at *site) *preparation {
 	return &preparation{apply, manifests, disruptions, cycles}
 }
 
+// manifestsOf are the manifests of another build that the run needs.
+func (r *runner) manifestsOf(set *preparation, build string) *suiteManifests {
+	m := *set.manifests
+	m.suite, m.binaries, m.build = r.builds[build].Suite, r.builds[build].Binaries, build
+	return &m
+}
+
 // newParts puts together what runs and judges a plan on a prepared cluster. Kept are the manifests of the plan's apply
 // actions: path in the plan to path in the record.
-func (r *runner) newParts(at *site, logs *logs, declared []plan.ResourceKey, kept map[string]string) *parts {
+func (r *runner) newParts(
+	at *site, set *preparation, logs *logs, declared []plan.ResourceKey, kept map[string]string,
+) *parts {
 	p := &parts{site: at, coordinator: new(late), logs: logs}
 	timeouts, under := r.suite.Timeouts, r.journal.meta.Controllers
 	p.fleet = &fleet{
@@ -104,7 +115,7 @@ func (r *runner) newParts(at *site, logs *logs, declared []plan.ResourceKey, kep
 		objects: at.objects, follow: followOn[nodes.CycleNodeRequest](at.objects), step: timeouts.Step,
 		clock: at.clock,
 	}
-	p.tools = r.newTools(p, kept)
+	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
 		plan: p.coordinator, cycles: p.cycles, actions: r.plan.Actions,
 		lastAction: r.events.lastAction, stuckAfter: timeouts.Stuck,
@@ -148,17 +159,32 @@ func (r *runner) newParts(at *site, logs *logs, declared []plan.ResourceKey, kep
 }
 
 // newTools gives each kind of action what it needs of the cluster.
-func (r *runner) newTools(p *parts, kept map[string]string) actions.Tools {
+func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) actions.Tools {
 	keepLeases := map[string]bool{}
 	for _, c := range r.suite.Controllers {
 		keepLeases[c.Name] = c.KeepLeases
 	}
 	killer, _ := p.cluster.(cluster.APIServerKiller)
-	return actions.Tools{
-		Controllers: &controllers{
-			node: p.node, sessions: p.coordinator, objects: p.objects, keepLeases: keepLeases,
-			await: p.fleet.awaitStart, down: p.webhooks.killed, up: p.webhooks.started,
+	processes := &controllers{
+		node: p.node, sessions: p.coordinator, objects: p.objects, keepLeases: keepLeases,
+		await: p.fleet.awaitStart, down: p.webhooks.killed, up: p.webhooks.started,
+	}
+	p.upgrades = &upgrades{
+		install: func(ctx context.Context, build string) (*installed, error) {
+			return r.manifestsOf(set, build).install(ctx, set.apply.all)
 		},
+		one: set.apply.one, objects: p.objects, controllers: processes, sessions: p.coordinator,
+		await: p.fleet.awaitStart, names: r.controllers(), ready: r.suite.Timeouts.Ready,
+		become: func(build string, found *installed) {
+			b := r.builds[build]
+			p.fleet.become(membersOf(describeControllers(b.Suite, b.Binaries, found.own), b.Binaries))
+			p.webhooks.declare(found.webhooks)
+		},
+		info: r.journal.console.Info,
+	}
+	return actions.Tools{
+		Controllers: processes,
+		Upgrades:    p.upgrades,
 		APIServers: &apiServers{
 			cluster: p.cluster.Name(), killer: killer, ready: r.suite.Timeouts.Ready, sessions: p.coordinator,
 		},

@@ -46,7 +46,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 		return nil, err
 	}
 	r.journal.meta.Controllers = describeControllers(r.suite, r.binaries, found.own)
-	p := r.newParts(at, logs, found.webhooks, kept)
+	p := r.newParts(at, set, logs, found.webhooks, kept)
 	r.teardown.later(p.cycles.close)
 	for _, line := range withoutStreamingLists(r.plan) {
 		r.journal.note(line)

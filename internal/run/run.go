@@ -33,12 +33,13 @@ func (e *UserError) Unwrap() error { return e.Err }
 
 // task is what a run has to do.
 type task struct {
-	plan      *plan.Plan  // validated against suite
-	suite     *plan.Suite // with the variant merged in, and with what the plan has of its own
-	workload  string      // its name in the suite; empty: its only one
-	binaries  []Binary    // of the suite's controllers, in order
-	recordDir string      // created; must not hold a record yet
-	session   Options     // with a Progress and a Logger
+	plan      *plan.Plan        // validated against suite
+	suite     *plan.Suite       // with the variant merged in, and with what the plan has of its own
+	workload  string            // its name in the suite; empty: its only one
+	binaries  []Binary          // of the suite's controllers, in order
+	builds    map[string]*Build // that the run begins with or upgrades to; that of plan.Build is suite and binaries
+	recordDir string            // created; must not hold a record yet
+	session   Options           // with a Progress and a Logger
 	options   RunOptions
 	clusters  clusters
 	realTime  string // why the run goes in real time; empty: the cluster may have a clock of its own
@@ -62,10 +63,10 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create run record: %w", err)
 	}
-	t.suite, t.workload = t.plan.Within(t.suite)
+	_, t.workload = t.plan.Within(t.suite)
 	began := time.Now()
 	j := &journal{console: newConsole(t.session.Progress, t.recordDir), began: began, meta: record.Meta{
-		Plan: t.plan.TestName, PlanFile: t.plan.File, Suite: t.suite.File, Variant: t.session.Variant,
+		Plan: t.plan.TestName, PlanFile: t.plan.File, Suite: t.suite.File, Variant: t.session.Variant, Build: t.plan.Build,
 		Trommel: t.session.Version, Started: began, Phases: []record.Phase{},
 		ActionsTotal: len(t.plan.Actions),
 	}}
@@ -159,7 +160,7 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 	if r.realTime != "" && r.suite.Time != plan.RealTime {
 		r.journal.console.Info("time is real: " + r.realTime)
 	}
-	l, err := r.clusters.acquire(ctx, r.journal.console, r.realTime != "")
+	l, err := r.clusters.acquire(ctx, r.journal.console, r.realTime != "", r.plan.Build)
 	if err != nil {
 		return nil, err
 	}

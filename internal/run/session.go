@@ -32,6 +32,8 @@ type Options struct {
 	Fresh bool
 	// Binaries of the suite's controllers, in order. If nil, Open builds them.
 	Binaries []Binary
+	// Builds are the suite's other builds, as another session has them; nil: they are made when they are needed.
+	Builds *Builds
 	// ControlPlane is the path of the control plane's executable. If empty, Open builds it if it is needed.
 	ControlPlane string
 	// Trace records everything that can be observed of the API servers and the controllers, not only what a plan needs.
@@ -59,6 +61,7 @@ type Session struct {
 	mu           sync.Mutex
 	closed       bool
 	binaries     []Binary
+	builds       *Builds
 	controlPlane string
 	clusters     clusters
 }
@@ -95,7 +98,10 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 			return nil, err
 		}
 	}
-	s.controlPlane = controlPlane
+	s.controlPlane, s.builds = controlPlane, options.Builds
+	if s.builds == nil {
+		s.builds = newBuilds(suite, s.binaries, options.Progress)
+	}
 	kind, err := cluster.Lookup(string(suite.Cluster.Type))
 	if err != nil {
 		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
@@ -156,7 +162,7 @@ func (s *Session) Start(ctx context.Context) error {
 	if !ok || own.fresh || own.cluster != nil {
 		return nil
 	}
-	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""), s.realTime(nil) != "")
+	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""), s.realTime(nil) != "", "")
 	if err != nil {
 		return err
 	}
@@ -172,17 +178,42 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 	if s.closed {
 		return nil, errClosed
 	}
-	if err := checkPoints(p, s.suite, s.binaries); err != nil {
-		return nil, &UserError{err}
+	needed, err := s.needed(ctx, p)
+	if err != nil {
+		return nil, err
 	}
 	if err := checkFunctions(p, s.suite, o.Functions); err != nil {
 		return nil, &UserError{err}
 	}
 	return execute(ctx, task{
 		realTime: s.realTime(p),
-		plan:     p, suite: s.suite, binaries: s.binaries, recordDir: recordDir, session: s.options, options: o,
+		plan:     p, builds: needed, suite: needed[p.Build].Suite, binaries: needed[p.Build].Binaries,
+		recordDir: recordDir, session: s.options, options: o,
 		clusters: s.clusters,
 	})
+}
+
+// needed returns the builds that a run of the plan needs, by name, each with what the plan has of its own. It refuses a
+// plan that observes a controller at a point which one of them does not have.
+func (s *Session) needed(ctx context.Context, p *plan.Plan) (map[string]*Build, error) {
+	all := map[string]*Build{}
+	suite, workload := p.Within(s.suite)
+	for _, name := range p.Builds(suite.Workloads[workload].Steps) {
+		b, err := s.builds.Get(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkPoints(p, b.Suite, b.Binaries); err != nil {
+			if name != "" {
+				err = fmt.Errorf("in the build %s: %w", name, err)
+			}
+			return nil, &UserError{err}
+		}
+		own := *b
+		own.Suite, _ = p.Within(b.Suite)
+		all[name] = &own
+	}
+	return all, nil
 }
 
 // checkFunctions refuses a workload that calls Go functions which this program does not have.
@@ -217,6 +248,9 @@ func Version() string {
 // Built returns what the session runs: the suite's controllers, in order, and the control plane's executable, which is
 // empty on a running cluster. Another session with these options runs the same.
 func (s *Session) Built() (binaries []Binary, controlPlane string) { return s.binaries, s.controlPlane }
+
+// Builds returns the suite's builds, for other sessions of the same suite and variant.
+func (s *Session) Builds() *Builds { return s.builds }
 
 // Close stops the session's cluster if the session started it. Further calls do nothing.
 func (s *Session) Close(ctx context.Context) error {

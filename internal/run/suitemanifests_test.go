@@ -25,7 +25,7 @@ func TestSuiteManifests(t *testing.T) {
 		suite: &plan.Suite{
 			File: filepath.Join(dir, "trommel.yaml"), Manifests: []plan.Manifest{{Path: "all.yaml"}},
 		},
-		kubernetes: "v1.36.0", kept: new([]*unstructured.Unstructured),
+		kubernetes: "v1.36.0", kept: new(readManifests),
 		info: func(text string) { told = append(told, text) },
 	}
 	found, err := m.install(t.Context(), func(_ context.Context, all []*unstructured.Unstructured) error {

@@ -71,6 +71,13 @@ func declaredWebhooks(manifests []*unstructured.Unstructured) (declared []plan.R
 	return declared
 }
 
+// declare says which webhooks there are from now on.
+func (w *webhooks) declare(declared []plan.ResourceKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.declared = declared
+}
+
 // killed notes that the plan has killed or frozen a controller.
 func (w *webhooks) killed(controller string) {
 	w.mu.Lock()
@@ -120,7 +127,7 @@ func (w *webhooks) await(ctx context.Context) error {
 			// Many projects declare a conversion webhook that they do not use, and leave its configuration
 			// incomplete.
 			w.info(err.Error() + ": objects of its other versions cannot be read or written")
-			w.declared = slices.DeleteFunc(w.declared, func(k plan.ResourceKey) bool { return k == key })
+			w.declare(slices.DeleteFunc(slices.Clone(w.declared), func(k plan.ResourceKey) bool { return k == key }))
 			continue
 		}
 		if strings.Contains(err.Error(), noPod) {
@@ -145,7 +152,10 @@ const definitionType = "customresourcedefinition"
 // answer returns the first reason why a declared webhook cannot be called, and the key of the object that
 // declares it.
 func (w *webhooks) answer(ctx context.Context) (plan.ResourceKey, error) {
-	for _, key := range w.declared {
+	w.mu.Lock()
+	declared := w.declared
+	w.mu.Unlock()
+	for _, key := range declared {
 		u, err := w.objects.Get(ctx, key)
 		if err != nil {
 			return key, fmt.Errorf("%s: %w", key, err)

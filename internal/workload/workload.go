@@ -78,6 +78,8 @@ type Config struct {
 	Rest func(ctx context.Context)
 	// Advance lets the cluster's clock jump ahead. Nil: it has none of its own.
 	Advance func(ctx context.Context, by time.Duration) error
+	// Upgrade installs a build of the suite, and returns when only its controllers run. Nil: it cannot be done.
+	Upgrade func(ctx context.Context, to string) error
 	// Note records remarks that are not findings. Nil: notes are dropped.
 	Note func(text string)
 }
@@ -408,6 +410,15 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 	case s.Sleep > 0:
 		return step{what: "sleep " + s.Sleep.String(), timeout: s.Sleep + time.Minute,
 			do: func(ctx context.Context) error { return clock.Sleep(ctx, s.Sleep) }}, nil
+	case s.Upgrade != nil:
+		if r.Upgrade == nil {
+			return step{}, errors.New("upgrade: this workload runs without a suite's builds")
+		}
+		what := "upgrade to the suite's own build"
+		if s.Upgrade.To != "" {
+			what = "upgrade to build " + s.Upgrade.To
+		}
+		return step{what: what, do: func(ctx context.Context) error { return r.Upgrade(ctx, s.Upgrade.To) }}, nil
 	case s.AdvanceTime > 0:
 		if r.Advance == nil {
 			return step{}, ErrRealTime

@@ -59,6 +59,9 @@ func (b *PlanBuilder) Variant(name string) *PlanBuilder { b.plan.Variant = name;
 // Pace says when a step of the workload begins. Default: as the suite says, or at once.
 func (b *PlanBuilder) Pace(p plan.Pace) *PlanBuilder { b.plan.Pace = p; return b }
 
+// From says with which of the suite's builds the run begins; default: the suite itself.
+func (b *PlanBuilder) From(build string) *PlanBuilder { b.plan.Build = build; return b }
+
 // Steps gives the plan a workload of its own, instead of one of the suite. Their paths are relative to the suite.
 func (b *PlanBuilder) Steps(steps ...plan.Step) *PlanBuilder {
 	b.plan.Steps = append(b.plan.Steps, steps...)
@@ -292,6 +295,13 @@ func AdvanceTime(by time.Duration) *Action {
 func SkewClock(name string, by time.Duration) *Action {
 	a := action(plan.SkewClock, name)
 	a.action.Own = &plan.Clocking{By: plan.Offset(by)}
+	return a
+}
+
+// Upgrade installs another of the suite's builds, "" for the suite's own, and waits until only its controllers run.
+func Upgrade(to string, how plan.UpgradeHow) *Action {
+	a := action(plan.Upgrade, "")
+	a.action.Own = &plan.Upgrading{To: to, How: how}
 	return a
 }
 

@@ -39,7 +39,7 @@ func Extra(p *plan.Plan, virtual bool) time.Duration {
 	for i := range p.Actions {
 		a := &p.Actions[i]
 		waits += a.WaitBefore + a.WaitAfter
-		if e := a.Effects(); e.Starts != "" {
+		if e := a.Effects(); e.Starts != "" || e.Upgrades != nil {
 			waits += restartTime
 			works += startTime
 		} else if e.Freezes != "" {

@@ -6,6 +6,7 @@
 package pattern
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -26,7 +27,7 @@ type Pattern struct {
 	// OnRequest: its plans are made only if the pattern is asked for by name, because what they find may be intended.
 	OnRequest bool
 
-	make func(g *generator)
+	make func(g *generator) // nil: it needs more than one reference, see Upgrades
 	// chance says how likely its plans find something, compared with those of other patterns.
 	chance float64
 }
@@ -93,6 +94,13 @@ func Patterns() []Pattern {
 			Name: "time", Finds: "work that is missed when it comes due, and timers that are lost with the process",
 			make: (*generator).timed, chance: 2,
 		},
+		{
+			Name: Upgrade, Finds: "what a former version has left, and the new one does not take up", chance: 4,
+		},
+		{
+			Name: Rollback, Finds: "what the new version has left, and the former one does not take up",
+			OnRequest: true, chance: 2,
+		},
 	}
 }
 
@@ -106,6 +114,8 @@ type Candidate struct {
 	Dropped   string     // the rule that dropped it; empty: none
 	// Skipped is by which of the suite's items of generate.skip it was left out, from 1 on; 0: by none.
 	Skipped int
+	// Without is the plan with what is left of Plan without its actions; nil: the same plan with none.
+	Without *plan.Plan
 }
 
 // Generate makes plans for the suite and the reference's workload, of the patterns with the given names, or of all
@@ -122,7 +132,7 @@ func GenerateFor(suite *plan.Suite, steps []plan.Step, ref *reference.Reference,
 		g.steps = steps
 	}
 	for _, p := range Patterns() {
-		if p.In(patterns) {
+		if p.In(patterns) && p.make != nil {
 			g.pattern = p
 			p.make(g)
 		}
@@ -145,6 +155,8 @@ type generator struct {
 	steadies  map[string]moment        // of each controller
 	duration  time.Duration            // of the workload
 	pattern   Pattern
+	build     string         // with which the plans begin
+	label     string         // in the plans' names; empty: the pattern's
 	count     map[string]int // of plans, by signature
 	all       []ranked
 }
@@ -186,8 +198,8 @@ func (g *generator) add(signature, why string, actions ...*build.Action) {
 
 // addWith adds a plan that is more or less likely than others of its pattern to find something.
 func (g *generator) addWith(chance float64, signature, why string, actions ...*build.Action) {
-	name := fmt.Sprintf("%s-%s-%d", g.ref.Workload, g.pattern.Name, len(g.all)+1)
-	b := build.Plan(name).Description(why).Steps(g.own...)
+	name := fmt.Sprintf("%s-%s-%d", g.ref.Workload, cmp.Or(g.label, g.pattern.Name), len(g.all)+1)
+	b := build.Plan(name).Description(why).From(g.build).Steps(g.own...)
 	if len(g.own) == 0 {
 		b.Workload(g.ref.Workload)
 	}

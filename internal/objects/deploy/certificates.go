@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -24,38 +25,76 @@ const (
 	injectFromSecret     = "cert-manager.io/inject-ca-from-secret"
 )
 
+// Issuer issues certificates in place of cert-manager, all signed by its own CA. Manifests that have the same
+// Certificate get the same Secret, as long as its Secret is asked for of one Issuer. The zero value has no CA yet.
+type Issuer struct {
+	ca     *pki.Authority
+	issued map[string]issued // Secrets, by namespace/name
+}
+
+type issued struct {
+	spec   any // of the Certificate
+	secret *unstructured.Unstructured
+}
+
+// Certificates is [Issuer.Certificates] of a new issuer.
+func Certificates(manifests []*unstructured.Unstructured, now time.Time) ([]*unstructured.Unstructured, error) {
+	return new(Issuer).Certificates(manifests, now)
+}
+
+// secretFor returns the Secret of a Certificate.
+func (i *Issuer) secretFor(u *unstructured.Unstructured, now time.Time) (*unstructured.Unstructured, error) {
+	if old, ok := i.issued[name(u)]; ok && reflect.DeepEqual(old.spec, u.Object["spec"]) {
+		return old.secret.DeepCopy(), nil
+	}
+	secret, err := secretFor(u, i.ca, now)
+	if err != nil {
+		return nil, err
+	}
+	if i.issued == nil {
+		i.issued = map[string]issued{}
+	}
+	i.issued[name(u)] = issued{u.Object["spec"], secret.DeepCopy()}
+	return secret, nil
+}
+
 // Certificates does cert-manager's work on the manifests: it replaces each Certificate by the Secret that it names,
 // with a key and a certificate signed by this run's own CA, whichever Issuer the Certificate names. Objects with one of
 // cert-manager's CA injection annotations get the CA as their caBundle. The Certificates and Issuers themselves are
 // left out, unless the manifests define their types. Now is the time of the processes that will use the certificates.
 // The manifests are not changed. All mistakes are reported.
-func Certificates(manifests []*unstructured.Unstructured, now time.Time) ([]*unstructured.Unstructured, error) {
+func (i *Issuer) Certificates(
+	manifests []*unstructured.Unstructured, now time.Time,
+) ([]*unstructured.Unstructured, error) {
 	if !slices.ContainsFunc(manifests, isCertManagers) {
 		// Annotations alone mean nothing: they often remain in projects that create their certificates themselves.
 		return manifests, nil
 	}
-	ca, err := pki.New("trommel: in place of cert-manager")
-	if err != nil {
-		return nil, err
+	if i.ca == nil {
+		ca, err := pki.New("trommel: in place of cert-manager")
+		if err != nil {
+			return nil, err
+		}
+		i.ca = ca
 	}
 	defined := slices.ContainsFunc(manifests, func(u *unstructured.Unstructured) bool {
 		return u.GetKind() == "CustomResourceDefinition" && u.GetName() == "certificates."+certManagerGroup
 	})
 	var all []*unstructured.Unstructured
 	var errs []error
-	issued := map[string]bool{}  // Certificates, by namespace/name
+	known := map[string]bool{}   // Certificates, by namespace/name
 	secrets := map[string]bool{} // the Secrets made from them
 	given := map[string]string{} // the ca.crt of the manifests' own Secrets, base64
 	for _, u := range manifests {
 		switch {
 		case isCertManagers(u):
 			if u.GetKind() == "Certificate" {
-				secret, err := secretFor(u, ca, now)
+				secret, err := i.secretFor(u, now)
 				if err != nil {
 					errs = append(errs, fmt.Errorf("%s %s: %w", u.GetKind(), name(u), err))
 					continue
 				}
-				issued[name(u)], secrets[name(secret)] = true, true
+				known[name(u)], secrets[name(secret)] = true, true
 				all = append(all, secret)
 			}
 			if defined {
@@ -68,20 +107,20 @@ func Certificates(manifests []*unstructured.Unstructured, now time.Time) ([]*uns
 			all = append(all, u)
 		}
 	}
-	for i, u := range all {
+	for k, u := range all {
 		caBundle := ""
 		if from := u.GetAnnotations()[injectFromAnnotation]; from != "" {
-			if !issued[from] {
+			if !known[from] {
 				errs = append(errs,
 					fmt.Errorf("%s %s: %s: no Certificate %s in the manifests (Certificates there: %s)",
-						u.GetKind(), u.GetName(), injectFromAnnotation, from, list(sortedNames(issued))))
+						u.GetKind(), u.GetName(), injectFromAnnotation, from, list(sortedNames(known))))
 				continue
 			}
-			caBundle = bundle(ca)
+			caBundle = bundle(i.ca)
 		} else if from := u.GetAnnotations()[injectFromSecret]; from != "" {
 			switch {
 			case secrets[from]:
-				caBundle = bundle(ca)
+				caBundle = bundle(i.ca)
 			case given[from] != "":
 				caBundle = given[from]
 			default:
@@ -91,7 +130,7 @@ func Certificates(manifests []*unstructured.Unstructured, now time.Time) ([]*uns
 			}
 		}
 		if caBundle != "" {
-			all[i] = inject(u, caBundle)
+			all[k] = inject(u, caBundle)
 		}
 	}
 	return all, errors.Join(errs...)

@@ -1,0 +1,143 @@
+package pattern
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+)
+
+// Names of the patterns that upgrade controllers; see Upgrades.
+const (
+	Upgrade  = "upgrade"
+	Rollback = "rollback"
+)
+
+// Upgrades makes plans that begin with one of the suite's builds and upgrade to another one, at each moment of what the
+// workload does with the former. Name is that of their pattern. Compared is what the workload does with the latter.
+//
+// The first plan upgrades at rest, when the former build has done the whole workload. How that ends differs from the
+// reference where the latter build does not take up what the former has left; all other plans have that in common, so
+// it is what is left of them without their actions.
+func Upgrades(suite *plan.Suite, name string, from, to string, former, compared *reference.Reference) []Candidate {
+	g := newGenerator(suite, former)
+	g.build = from
+	label := from
+	if name == Rollback {
+		label = to
+	}
+	g.label = name + "-" + label
+	for _, p := range Patterns() {
+		if p.Name == name {
+			g.pattern = p
+		}
+	}
+	by := g.last()
+	if by == "" {
+		return nil // the former build does nothing
+	}
+	atRest := func(how plan.UpgradeHow, words string) *ranked {
+		g.disturb(g.steady(by), by, "at rest "+string(how), fmt.Sprintf("%s when %s has done all of the workload", words,
+			g.naming(from)), build.Upgrade(to, how))
+		return &g.all[len(g.all)-1]
+	}
+	none, _ := build.Plan(g.ref.Workload + "-" + name + "-none").Workload(g.ref.Workload).From(to).Build()
+	rest := atRest(plan.UpgradeKill, fmt.Sprintf("%s is installed", g.naming(to))).Plan
+	if rest != nil {
+		g.all[len(g.all)-1].Without = none
+	}
+	without := rest
+	if without == nil {
+		without = none
+	}
+	if at := atRest(plan.UpgradeRolling, fmt.Sprintf("%s takes over in a rolling update", g.naming(to))); at.Plan != nil {
+		at.Without = without
+	}
+	first := len(g.all)
+	g.strikes(to)
+	g.rolling(to)
+	for i := first; i < len(g.all); i++ {
+		g.all[i].Without = without
+	}
+	for i := range g.all {
+		if p := g.all[i].Plan; p != nil && p.Pace == "" {
+			p.Pace = compared.Pace
+		}
+	}
+	g.skip()
+	return g.ordered()
+}
+
+// naming names a build in sentences.
+func (g *generator) naming(name string) string {
+	if name == "" {
+		return "the suite's own build"
+	}
+	return "build " + name
+}
+
+// last is the controller that has made the last write; empty: none has made any.
+func (g *generator) last() string {
+	for i := len(g.ref.Changes) - 1; i >= 0; i-- {
+		if by := g.ref.Changes[i].By; by != "" {
+			return by
+		}
+	}
+	return ""
+}
+
+// strikes upgrades after each effective write, and after each annotated call. The latter build must then do what the
+// former was about to do, if it wants it, and undo what it does not want.
+func (g *generator) strikes(to string) {
+	for i := range g.ref.Changes {
+		c := &g.ref.Changes[i]
+		if c.By == "" {
+			continue
+		}
+		why := fmt.Sprintf("%s is killed right after its own write: %s; %s goes on", c.By, g.describe(i), g.naming(to))
+		signature := g.signature(i)
+		d, rule := g.when("written", start, i, plan.AfterControllerWrite, c.By)
+		if rule != "" {
+			g.drop(signature, why, rule)
+			continue
+		}
+		chance := 0.5
+		if g.goesOn(i) {
+			chance = 1
+		}
+		g.addWith(chance, signature, why, build.Upgrade(to, plan.UpgradeKill).When(d))
+	}
+	g.calls(func(by, name string, n int) {
+		g.add("call "+by+" "+name, fmt.Sprintf("%s is killed right after its call %d of %s; %s goes on", by, n, name,
+			g.naming(to)), build.Upgrade(to, plan.UpgradeKill).When(
+			build.Called(name).Named("called").At(plan.AfterAnnotatedCall, by).Repeat(n)))
+	})
+}
+
+// rolling begins a rolling update in the middle of each controller's writes: for as long as that takes, both builds are
+// at work, unless one waits for the lease of the other.
+func (g *generator) rolling(to string) {
+	for _, by := range slices.Sorted(maps.Keys(g.writes)) {
+		writes := g.writes[by]
+		// The nearest to the middle that can be told.
+		order := slices.Clone(writes)
+		middle := len(writes) / 2
+		slices.SortStableFunc(order, func(a, b int) int {
+			far := func(i int) int { return max(i-writes[middle], writes[middle]-i) }
+			return cmp.Compare(far(a), far(b))
+		})
+		for _, i := range order {
+			d, rule := g.when("written", start, i, plan.AfterControllerWrite, by)
+			if rule != "" {
+				continue
+			}
+			g.add("rolling "+by, fmt.Sprintf("%s takes over in a rolling update, which begins when %s has written: %s",
+				g.naming(to), by, g.describe(i)), build.Upgrade(to, plan.UpgradeRolling).Async().When(d))
+			break
+		}
+	}
+}

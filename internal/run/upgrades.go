@@ -1,0 +1,239 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// upgrades installs other builds of the controllers in the course of a run. It implements actions.Upgrades.
+type upgrades struct {
+	// install applies a build's manifests, except the controllers' own objects.
+	install func(ctx context.Context, build string) (*installed, error)
+	one     func(ctx context.Context, u *unstructured.Unstructured) error // applies an object
+	objects interface {
+		Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error)
+		List(ctx context.Context, key plan.ResourceKey) ([]*unstructured.Unstructured, error)
+		Delete(ctx context.Context, key plan.ResourceKey, o objects.DeleteOptions) error
+	}
+	controllers interface {
+		Kill(ctx context.Context, name string) (running bool, err error)
+		Start(ctx context.Context, name string) (running bool, err error)
+	}
+	sessions interface {
+		Connections(ctx context.Context, identity string) (total, live int, err error)
+	}
+	await func(ctx context.Context, name string, after int) error
+	names []string      // of the controllers
+	ready time.Duration // in which a rollout must end
+	// become is told which build is installed.
+	become func(build string, found *installed)
+	info   func(text string)
+
+	mu   sync.Mutex
+	down map[string]bool // controllers that an upgrade has killed and not started again
+}
+
+// Upgrade installs a build as a user does who applies its manifests: what only the former ones have stays.
+func (u *upgrades) Upgrade(ctx context.Context, to string, how plan.UpgradeHow) error {
+	what := "the suite's own build"
+	if to != "" {
+		what = "build " + to
+	}
+	if err := u.upgrade(ctx, to, how); err != nil {
+		return fmt.Errorf("upgrade to %s: %w", what, err)
+	}
+	u.info("upgraded to " + what)
+	return nil
+}
+
+func (u *upgrades) upgrade(ctx context.Context, to string, how plan.UpgradeHow) error {
+	if how == plan.UpgradeKill {
+		for _, name := range u.names {
+			u.mark(name, true)
+			if _, err := u.controllers.Kill(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	found, err := u.install(ctx, to)
+	if err != nil {
+		return err
+	}
+	u.become(to, found)
+	for _, name := range u.names {
+		if err := u.replace(ctx, name, found.own[name], how); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace applies a controller's own objects, and returns when only their pods run.
+func (u *upgrades) replace(
+	ctx context.Context, name string, own []*unstructured.Unstructured, how plan.UpgradeHow,
+) error {
+	before, _, err := u.sessions.Connections(ctx, name)
+	if err != nil {
+		return err
+	}
+	former, err := u.pods(ctx, name)
+	if err != nil {
+		return err
+	}
+	rolled := false
+	for _, o := range own {
+		old, sets, err := u.deployed(ctx, o)
+		if err != nil {
+			return err
+		}
+		if err := u.one(ctx, o); err != nil {
+			return err
+		}
+		if old == nil {
+			continue
+		}
+		now, err := u.objects.Get(ctx, deploymentKey(o))
+		if err != nil {
+			return err
+		}
+		if reflect.DeepEqual(podTemplate(old), podTemplate(now)) {
+			continue
+		}
+		rolled = true
+		if how == plan.UpgradeKill {
+			// The killed processes must not come back, and nothing would end their pods: those of the new build cannot
+			// be ready before they may start.
+			for _, key := range sets {
+				if err := u.objects.Delete(ctx, key, objects.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+					return fmt.Errorf("delete %s: %w", key, err)
+				}
+			}
+		}
+	}
+	if rolled {
+		if err := u.gone(ctx, name, former); err != nil {
+			return err
+		}
+	}
+	if how == plan.UpgradeKill {
+		if _, err := u.controllers.Start(ctx, name); err != nil {
+			return err
+		}
+		u.mark(name, false)
+		return nil
+	}
+	if !rolled {
+		before = 0 // its present sessions count
+	}
+	return u.await(ctx, name, before)
+}
+
+// deployed returns a Deployment as it is before it is applied, and the keys of its ReplicaSets; nil if there is none.
+func (u *upgrades) deployed(
+	ctx context.Context, o *unstructured.Unstructured,
+) (*unstructured.Unstructured, []plan.ResourceKey, error) {
+	if o.GetKind() != "Deployment" {
+		return nil, nil, nil
+	}
+	key := deploymentKey(o)
+	old, err := u.objects.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := u.objects.List(ctx, plan.ResourceKey{Type: "replicaset", Group: "apps", Namespace: key.Namespace, Name: "*"})
+	if err != nil {
+		return nil, nil, err
+	}
+	var sets []plan.ResourceKey
+	for _, set := range all {
+		for _, owner := range set.GetOwnerReferences() {
+			if owner.UID == old.GetUID() {
+				sets = append(sets, plan.ResourceKey{
+					Type: "replicaset", Group: "apps", Namespace: key.Namespace, Name: set.GetName(),
+				})
+			}
+		}
+	}
+	return old, sets, nil
+}
+
+// deploymentKey is the key of a Deployment.
+func deploymentKey(o *unstructured.Unstructured) plan.ResourceKey {
+	namespace := o.GetNamespace()
+	if namespace == "" {
+		namespace = "default"
+	}
+	return plan.ResourceKey{Type: "deployment", Group: "apps", Namespace: namespace, Name: o.GetName()}
+}
+
+// pods are the UIDs of a controller's pods.
+func (u *upgrades) pods(ctx context.Context, name string) ([]types.UID, error) {
+	all, err := u.objects.List(ctx, plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"})
+	if err != nil {
+		return nil, err
+	}
+	var found []types.UID
+	for _, p := range all {
+		if p.GetAnnotations()[cluster.AnnotationController] == name {
+			found = append(found, p.GetUID())
+		}
+	}
+	return found, nil
+}
+
+// gone waits until none of these pods of a controller is there any more.
+func (u *upgrades) gone(ctx context.Context, name string, former []types.UID) error {
+	ctx, cancel := clock.WithTimeout(ctx, u.ready)
+	defer cancel()
+	for {
+		now, err := u.pods(ctx, name)
+		if err == nil && !slices.ContainsFunc(former, func(uid types.UID) bool { return slices.Contains(now, uid) }) {
+			return nil
+		}
+		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("the former pods of controller %q are still there after %s (timeouts.ready)", name, u.ready)
+		}
+	}
+}
+
+// Recover starts the controllers that an upgrade has left killed.
+func (u *upgrades) Recover(ctx context.Context) error {
+	for _, name := range u.names {
+		u.mu.Lock()
+		down := u.down[name]
+		u.mu.Unlock()
+		if !down {
+			continue
+		}
+		if _, err := u.controllers.Start(ctx, name); err != nil {
+			return err
+		}
+		u.mark(name, false)
+	}
+	return nil
+}
+
+func (u *upgrades) mark(name string, down bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.down == nil {
+		u.down = map[string]bool{}
+	}
+	u.down[name] = down
+}
