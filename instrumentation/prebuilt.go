@@ -243,10 +243,7 @@ func pack(to io.Writer, result *Result, binary string) error {
 	if err != nil {
 		return err
 	}
-	z, err := gzip.NewWriterLevel(to, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
+	z := gzip.NewWriter(to)
 	archive := tar.NewWriter(z)
 	for _, file := range []struct {
 		header  tar.Header
