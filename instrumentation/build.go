@@ -598,6 +598,22 @@ func (b *build) writeOverlay(files map[string]*source, names map[string]string) 
 	return nil
 }
 
+// shared returns flags with which the build cache has a package once for all controllers that use it. Without trimmed
+// paths it knows packages by their directories: those of another checkout, a vendor directory or another cache of ours
+// would be compiled again, as would all packages for a controller whose user trims paths. A profile of the controller
+// would make all packages its own; it shows only in the time that the controller takes.
+func (b *build) shared() []string {
+	var flags []string
+	if _, ok := b.repo.goFlags.flag("trimpath"); !ok {
+		flags = append(flags, "-trimpath")
+	}
+	_, err := os.Stat(filepath.Join(b.main.Dir, "default.pgo"))
+	if _, ok := b.repo.goFlags.flag("pgo"); (ok || err == nil) && b.goRoot.known() {
+		flags = append(flags, "-pgo=off")
+	}
+	return flags
+}
+
 func (b *build) compile(ctx context.Context) (*Result, error) {
 	output := b.config.Output
 	if output == "" {
@@ -617,6 +633,7 @@ func (b *build) compile(ctx context.Context) (*Result, error) {
 		ldflags, _ = b.repo.goFlags.flag("ldflags")
 	}
 	args := append(b.flags(), "-o", output, "-ldflags", strings.TrimSpace(ldflags+" "+stamp))
+	args = append(args, b.shared()...)
 	if len(b.overlay) > 0 {
 		data, err := json.Marshal(map[string]any{"Replace": b.overlay})
 		if err != nil {

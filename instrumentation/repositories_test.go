@@ -864,6 +864,50 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
+// TestSharedPackages checks that a second controller compiles only its own packages, whatever its directory and flags.
+func TestSharedPackages(t *testing.T) {
+	r := newRepositories(t)
+	t.Setenv("GOFLAGS", "")
+	const anotherCache = "another cache of ours"
+	first := r.changing(t)
+	r.mustPrint(t, first, instrumentation.BuildConfig{Dir: first}, "first other")
+	for _, tt := range []struct {
+		name, flags string
+		config      instrumentation.BuildConfig
+		files       map[string]string
+	}{
+		{"another directory", "", instrumentation.BuildConfig{}, nil},
+		{"trimmed paths", "-trimpath", instrumentation.BuildConfig{}, nil},
+		{"tags and flags for the linker", "", instrumentation.BuildConfig{Tags: []string{"own"},
+			LDFlags: "-X main.version=1"}, nil},
+		{"tags in GOFLAGS", "-tags=own -buildvcs=false", instrumentation.BuildConfig{}, nil},
+		{"a profile", "", instrumentation.BuildConfig{}, map[string]string{"default.pgo": "not read"}},
+		{anotherCache, "", instrumentation.BuildConfig{}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("GOFLAGS", tt.flags)
+			if tt.name == anotherCache {
+				r.cache = filepath.Join(t.TempDir(), "cache")
+			}
+			dir := r.changing(t)
+			write(t, dir, tt.files)
+			config := tt.config
+			config.Dir = dir
+			var compiled []string
+			config.Progress = func(line string) {
+				if f := strings.Fields(line); f[0] == "compile" {
+					compiled = append(compiled, f[len(f)-1])
+				}
+			}
+			r.mustPrint(t, dir, config, "first other")
+			slices.Sort(compiled)
+			if want := []string{"example.com/changed", "example.com/changed/lib"}; !slices.Equal(compiled, want) {
+				t.Errorf("compiled %d packages, want %v: %v", len(compiled), want, compiled[:min(len(compiled), 20)])
+			}
+		})
+	}
+}
+
 func TestTwoBuildsAtOnce(t *testing.T) {
 	r := newRepositories(t)
 	dir := r.changing(t)
