@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +35,7 @@ type shrinkOptions struct {
 	reference string
 
 	progress progressOptions
+	written  *plan.Plan    // the plan as its author has written it; nil: nobody knows
 	took     time.Duration // by the recorded run; 0: there is none
 }
 
@@ -123,7 +126,39 @@ func (o *shrinkOptions) load(s streams, args []string) (*loaded, record.Finding,
 		fmt.Fprintf(s.err, "the suite %s has changed since the run\n", as.suite)
 	}
 	l, err := as.load(filepath.Join(args[0], record.PlanFile))
+	if err != nil {
+		return nil, f, err
+	}
+	o.written, err = writtenAs(l, r.Meta.PlanFile)
 	return l, f, err
+}
+
+// writtenAs is a recorded plan as its author has written it: the record has its meaning only. It is nil if the file is
+// not there any more, or has become another plan.
+func writtenAs(l *loaded, file string) (*plan.Plan, error) {
+	p, err := plan.LoadWith(file, l.suite)
+	if err != nil {
+		return nil, nil
+	}
+	// A record refers to copies of what its plan refers to.
+	meaning := func(p *plan.Plan) ([]byte, error) {
+		q := *p
+		q.Suite, q.Variant = "", ""
+		q.Actions = slices.Clone(p.Actions)
+		for i := range q.Actions {
+			q.Actions[i].ManifestFile = ""
+		}
+		return plan.Marshal(&q)
+	}
+	now, err := meaning(p)
+	if err != nil {
+		return nil, err
+	}
+	then, err := meaning(l.plan)
+	if err != nil || !bytes.Equal(now, then) {
+		return nil, err
+	}
+	return p, nil
 }
 
 // choose returns the finding of a record that is to be kept.
@@ -189,7 +224,8 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 		return &exitError{codeOf(err), errors.Join(err, session.Close(context.WithoutCancel(ctx)))}
 	}
 	result, err := shrink.Shrink(ctx, shrink.Config{
-		Session: session, Suite: suite, Plan: l.plan, Finding: finding, Dir: o.dir, Runs: o.runs, Budget: o.budget,
+		Session: session, Suite: suite, Plan: l.plan, Written: o.written, Finding: finding,
+		Dir: o.dir, Runs: o.runs, Budget: o.budget,
 		Reference: how.Reference, History: how.History, Took: o.took,
 		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
 	})
@@ -197,7 +233,7 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 		err = closeErr
 	}
 	if result != nil {
-		if writeErr := writePlan(result.Plan, l.suite, o.out); writeErr != nil {
+		if writeErr := writePlan(result.Plan, cmp.Or(o.written, l.plan), suite, o.out); writeErr != nil {
 			return &exitError{exitCannotRun, errors.Join(err, writeErr)}
 		}
 		describeShrunk(s, result, o.out)
@@ -212,8 +248,9 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 	return nil
 }
 
-// writePlan writes a plan to a file from which its suite and its manifests are found.
-func writePlan(p *plan.Plan, suite *plan.Suite, file string) error {
+// writePlan writes a plan to a file from which its suite and its manifests are found, like the plan that it was made
+// from.
+func writePlan(p, from *plan.Plan, suite *plan.Suite, file string) error {
 	q := *p
 	q.Suite = ""
 	q.Actions = append([]plan.Action(nil), p.Actions...)
@@ -239,11 +276,14 @@ func writePlan(p *plan.Plan, suite *plan.Suite, file string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	data, err := plan.Marshal(&q)
+	data, err := plan.MarshalLike(&q, from, suite)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, append([]byte(plan.EditorLine("TestPlan", version())), data...), record.FileMode)
+	if own, err := plan.Marshal(&q); err == nil && bytes.Equal(own, data) { // it has no style of its author's
+		data = append([]byte(plan.EditorLine("TestPlan", version())), data...)
+	}
+	return os.WriteFile(file, data, record.FileMode)
 }
 
 func sameFile(a, b string) bool {

@@ -583,6 +583,6 @@ func (o *testOptions) smaller(
 			return false, err
 		}
 		result.Plan.Variant = o.Variant
-		return result.Alone, writePlan(result.Plan, suite, s.File)
+		return result.Alone, writePlan(result.Plan, s.Plan, suite, s.File)
 	}
 }

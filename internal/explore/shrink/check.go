@@ -52,6 +52,9 @@ func newChecker(config Config) *checker {
 	if c.Learn == 0 {
 		c.Learn = 2
 	}
+	if c.Written == nil {
+		c.Written = c.Plan
+	}
 	if c.Progress == nil {
 		c.Progress = func(string, ...any) {}
 	}
@@ -415,7 +418,7 @@ func (c *checker) conclude(ctx context.Context, r *Result) error {
 		if !strings.HasSuffix(p.TestName, "-small") && len(p.TestName) < 90 {
 			p.TestName += "-small"
 		}
-		p.Description = strings.TrimSpace(p.Description + "\nThe smallest plan that shows: " + r.Finding.Title)
+		p.Description = described(p.Description, "The smallest plan that shows: "+r.Finding.Title)
 	})
 	if err != nil {
 		return err
@@ -500,6 +503,20 @@ func (c *checker) showsAlone(ctx context.Context, p *plan.Plan, invariant string
 		}
 	}
 	return true, nil
+}
+
+// described adds a sentence to a description: a line of its own if there are several already.
+func described(text, more string) string {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return more
+	case strings.Contains(text, "\n"):
+		return text + "\n" + more
+	case !strings.HasSuffix(text, "."):
+		text += "."
+	}
+	return text + " " + more
 }
 
 type derived struct {

@@ -1,9 +1,9 @@
 package shrink
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -165,10 +165,16 @@ func clone(p *plan.Plan) (*plan.Plan, error) {
 	return plan.Parse(data, p.File)
 }
 
-func size(suite *plan.Suite, p *plan.Plan) Size {
+// size is that of a plan, which is written like another one.
+func size(suite *plan.Suite, p, written *plan.Plan) Size {
 	q := *p
 	q.Description = ""
-	return Size{
-		Actions: len(p.Actions), Steps: len(stepsOf(suite, p)), Lines: strings.Count(textOf(&q), "\n"),
+	if all := stepsOf(suite, p); len(all) > 0 {
+		q.Workload, q.Steps = "", all
 	}
+	text, err := plan.MarshalLike(&q, written, suite)
+	if err != nil {
+		text = nil // it was read from YAML, so this cannot be
+	}
+	return Size{Actions: len(p.Actions), Steps: len(q.Steps), Lines: bytes.Count(text, []byte("\n"))}
 }

@@ -19,6 +19,8 @@ type Config struct {
 	Session *run.Session
 	Suite   *plan.Suite // as the session has it, with the variant
 	Plan    *plan.Plan  // complete and valid; it is not changed
+	// Written is the plan as its author has written it, if Plan was read from a copy; nil: Plan is that.
+	Written *plan.Plan
 	// Finding must come in every run of the result. Zero: the first bug that the plan's first run finds.
 	Finding record.Finding
 	// Reference is what the plan's workload does without faults, and History are the types that it was learned with. If
@@ -59,7 +61,8 @@ type Result struct {
 	Took          time.Duration
 }
 
-// Size is what a plan consists of. Lines are those of its YAML without the description.
+// Size is what a plan consists of. Lines are those of its YAML with its workload, also if that is the suite's, and
+// without the description.
 type Size struct{ Actions, Steps, Lines int }
 
 // String says it in words.
@@ -107,7 +110,7 @@ func Shrink(ctx context.Context, config Config) (*Result, error) {
 	if err == nil {
 		err = c.conclude(ctx, r)
 	}
-	r.Before, r.After = size(c.Suite, config.Plan), size(c.Suite, r.Plan)
+	r.Before, r.After = size(c.Suite, config.Plan, c.Written), size(c.Suite, r.Plan, c.Written)
 	r.Tried, r.Runs, r.Took = s.tries, c.runs, time.Since(c.began)
 	return r, err
 }

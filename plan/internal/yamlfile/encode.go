@@ -20,10 +20,15 @@ func (format *Format) Marshal(v reflect.Value) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Text(root)
+}
+
+// Text writes a node, with its comments and in its style.
+func Text(n *yaml.Node) ([]byte, error) {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	if err := enc.Encode(root); err != nil {
+	if err := enc.Encode(n); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), enc.Close()
