@@ -98,7 +98,8 @@ type Skip struct {
 	// about. The type is type[.group], without a group of any; the name is a pattern as of path.Match.
 	Type string `yaml:"type"`
 	Name string `yaml:"name"`
-	// Field is one that the plan writes, or that its moments are about: a path as in a [Mask].
+	// Field is one that the plan writes, or that its moments are about: a path as in a [Mask]. Who deletes an object
+	// writes metadata.deletionTimestamp.
 	Field  string `yaml:"field"`
 	Reason string `yaml:"reason"` // for people
 }

@@ -38,8 +38,12 @@ func aboutOf(p *plan.Plan) []about {
 	var written, moments []about
 	for i := range p.Actions {
 		a := &p.Actions[i]
-		if a.Effects().Writes && !a.ResourceKey.IsZero() {
-			written = append(written, about{a.ResourceKey, patched(a.Patch)})
+		if effects := a.Effects(); effects.Writes && !a.ResourceKey.IsZero() {
+			fields := patched(a.Patch)
+			if !effects.Deletes.IsZero() {
+				fields = [][]string{{"metadata", "deletionTimestamp"}} // what a client sets by that
+			}
+			written = append(written, about{a.ResourceKey, fields})
 		}
 		for _, d := range a.Trigger.Definitions {
 			if c := &d.Condition; !c.ResourceKey.IsZero() {

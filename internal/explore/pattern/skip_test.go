@@ -32,6 +32,10 @@ func TestPlansThatTheSuiteLeavesOut(t *testing.T) {
 			"{pattern: drift, type: deployment.apps, field: spec.replicas}",
 			map[string]int{"drift": 4, "intermediate": 3},
 		},
+		{
+			"{pattern: drift, type: deployment.apps, field: metadata.deletionTimestamp}",
+			map[string]int{"drift": 6, "intermediate": 3},
+		},
 		{"{pattern: drift, type: deployment.other}", map[string]int{"drift": 8, "intermediate": 3}},
 		{"{field: spec.*}", map[string]int{"drift": 4, "intermediate": 2}},
 		{"{type: service}", map[string]int{"drift": 6, "intermediate": 2}},
