@@ -56,9 +56,10 @@ func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 	return findings
 }
 
-// notesOf returns a note about the conditions that only have another message than without faults, and one about the
-// objects that others than the controllers under test have created more or less often, and that hold no data: what the
-// controllers did may have led to that. Of a run whose plan writes objects itself, it does not say that.
+// notesOf returns a note about the conditions that only have another message than without faults; one about random
+// values that were replaced more or less often, where that need not be a mistake; and one about the objects that others
+// than the controllers under test have created more or less often, and that hold no data: what the controllers did may
+// have led to that. Of a run whose plan writes objects itself, it says only the first.
 func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
 	var messages, counts, renewals []reference.Difference
 	for _, d := range e.Reference.Compare(f.Objects()) {

@@ -1,11 +1,13 @@
 package judge
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // Regression: what others than the controllers under test deleted and made again was no difference, even if it held
@@ -65,6 +67,26 @@ func TestOtherMessages(t *testing.T) {
 	e.Reference = usual(t, tale(t, run("it is ready")))
 	expect(t, judged(t, faultFree{}, e), `note database/default/db: status.conditions[type=Ready].message is `+
 		`"it was slow"; without faults: "it is ready", which says the same`)
+}
+
+// Of most fields it is not known whether their random values may be replaced.
+func TestRenewalsThatAreNotes(t *testing.T) {
+	run := func(first string, others ...string) *record.Run {
+		lines := []string{`1 op: created db.example.com/default/a {"spec": {"cluster": "` + first + `"}}`}
+		for i, value := range others {
+			lines = append(lines, fmt.Sprintf(`%d op: updated db.example.com/default/a {"spec": {"cluster": %q}}`,
+				i+2, value))
+		}
+		r := tale(t, lines...)
+		r.Meta.Rested = true
+		return r
+	}
+	e := evidence(run("7hirdOneX", "f0urthOne"))
+	e.Reference = usual(t, run("s3cr3tOne"), run("pAssw0rd2"))
+	expect(t, judged(t, faultFree{}, e),
+		"note db.example.com/default/a: spec.cluster was replaced once; without faults: never")
+	e.Plan = patches
+	expect(t, judged(t, faultFree{}, e))
 }
 
 // Regression: a run that passed only because slow controllers end like that did not say so.
