@@ -252,19 +252,22 @@ func isToken(at Place, value string) bool {
 }
 
 // mustStay reports whether it is a mistake that a random value was replaced: secrets, also where they are in the data
-// of a ConfigMap or in a container's environment. There others have what is computed from something, whose name need
-// not say so; what looks like a hash is taken for one. Elsewhere nearly everything may be computed.
+// of a ConfigMap or in a container's environment. There others have what is computed from something, or who is the
+// leader, and the name need not say so: what looks like a hash or like the name of an object is taken for one.
+// Elsewhere nearly everything may be computed.
 func mustStay(at Place, value string) bool {
 	if isSecret(at, value) {
 		return true
 	}
 	inData := at.Object.Type() == "configmap" && strings.HasPrefix(at.Field, wholeData+".")
-	return (inData || environment.MatchString(at.Field)) && isToken(at, value) && !digest.MatchString(value)
+	return (inData || environment.MatchString(at.Field)) && isToken(at, value) && !digest.MatchString(value) &&
+		!nameOfObject.MatchString(value)
 }
 
 var (
 	// environment is a variable of a container, in a pod or the template of one.
 	environment = regexp.MustCompile(`^spec\..*ontainers\[[^\]]*\]\.env\[name=([^\]]*)\]\.value$`)
+	nameOfObject = regexp.MustCompile(`^[a-z0-9]+(?:[-.][a-z0-9]+)+$`)
 	// digest is as long as MD5, SHA-1, SHA-2 and SHA-3 make them.
 	digest = regexp.MustCompile(`^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{56}|(?:[0-9a-fA-F]{32}){2,4})$`)
 )

@@ -133,7 +133,12 @@ func TestRenewalsOutsideOfSecrets(t *testing.T) {
 		{"an annotation", `db.example.com/default/a {"metadata": {"annotations": {"cluster": %q}}}`,
 			"metadata.annotations.cluster", notes, nil},
 		{"what looks like a hash", `configmap/default/db {"data": {"x": %q}}`, "data.x", notes, []string{
-			strings.Repeat("a8b7", 8), strings.Repeat("b9c8", 8), strings.Repeat("1c2d", 8), strings.Repeat("9f8e", 8)}},
+			strings.Repeat("a8b7", 8), strings.Repeat("b9c8", 8), strings.Repeat("1c2d", 8),
+			strings.Repeat("9f8e", 8),
+		}},
+		{"a name", `configmap/default/db {"data": {"leader": %q}}`, "data.leader", notes, []string{
+			"web-7d9f8c-x7k2p", "web-8c6b5d-q9w8r", "web-9f7d6b-l5k6j", "web-6b8c4f-n4m2p",
+		}},
 		{"a generated name", `configmap/default/db-bcdfg {"metadata": {"generateName": "db-", "uid": "x"},
 			"data": {"cookie": %q}}`, "data.cookie", !notes, nil},
 	} {
@@ -152,8 +157,8 @@ func TestRenewalsOutsideOfSecrets(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := ref.Compare(f.Objects())
-			if len(all) != 1 || !strings.HasSuffix(all[0].String(), tt.field+" was replaced once; without faults: never") ||
-				all[0].Note != tt.note {
+			want := tt.field + " was replaced once; without faults: never"
+			if len(all) != 1 || !strings.HasSuffix(all[0].String(), want) || all[0].Note != tt.note {
 				t.Errorf("got %v", all)
 			}
 		})
@@ -171,7 +176,8 @@ func TestRenewalsThatAreNotesExplainNothing(t *testing.T) {
 	if err := ref.Allow(story(t, line("created", "7hirdOneX", 2))); err != nil {
 		t.Fatal(err)
 	}
-	if got := compare(t, ref, story(t, line("created", "7hirdOneX", 2), line("updated", "f0urthOne", 2))); len(got) > 0 {
+	again := story(t, line("created", "7hirdOneX", 2), line("updated", "f0urthOne", 2))
+	if got := compare(t, ref, again); len(got) > 0 {
 		t.Errorf("got %q", got)
 	}
 }
