@@ -266,7 +266,7 @@ func mustStay(at Place, value string) bool {
 
 var (
 	// environment is a variable of a container, in a pod or the template of one.
-	environment = regexp.MustCompile(`^spec\..*ontainers\[[^\]]*\]\.env\[name=([^\]]*)\]\.value$`)
+	environment  = regexp.MustCompile(`^spec\..*ontainers\[[^\]]*\]\.env\[name=([^\]]*)\]\.value$`)
 	nameOfObject = regexp.MustCompile(`^[a-z0-9]+(?:[-.][a-z0-9]+)+$`)
 	// digest is as long as MD5, SHA-1, SHA-2 and SHA-3 make them.
 	digest = regexp.MustCompile(`^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{56}|(?:[0-9a-fA-F]{32}){2,4})$`)
