@@ -199,6 +199,13 @@ func CleanersOf(ctx context.Context, env *Env, key types.NamespacedName) ([]core
 	return listPods(ctx, env, client.MatchingFields{indexCleans: key.String()})
 }
 
+// PodReady reports whether a pod is ready: for a chaos pod, whether its fault is in effect.
+func PodReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // Failing reports whether the container of a pod has failed and been started again.
 func Failing(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {

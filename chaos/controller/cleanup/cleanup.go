@@ -242,6 +242,18 @@ func failedBeforeItBegan(pod *corev1.Pod) bool {
 	})
 }
 
+// hasBegun reports whether the injector of a chaos pod has removed what another one with the same fault had left, or
+// what is left is removed after this one.
+func hasBegun(pod *corev1.Pod) bool {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded:
+		return true
+	case corev1.PodFailed:
+		return !failedBeforeItBegan(pod)
+	}
+	return controller.PodReady(pod)
+}
+
 // cleanable reports whether something that a chaos pod left in its target could still be removed.
 func (r *Reconciler) cleanable(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if inject.InAPI(controller.KindOf(pod)) {

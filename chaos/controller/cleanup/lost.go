@@ -106,13 +106,18 @@ func (r *Reconciler) cleanAfterLost(
 		return nil, next, err
 	}
 	there := map[string]bool{}
-	// The injector of a pod that takes the place of the one that has gone cleans first, or is cleaned after. The one
-	// that has gone may be among the pods, too: they were listed a moment ago.
-	replaced := func(cleaner *corev1.Pod) bool {
-		return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
-			return injectionID(&p) == cleaner.Annotations[controller.AnnotationInjection] &&
-				string(p.UID) != cleaner.Labels[controller.LabelCleans]
-		})
+	// The injector of a pod that takes the place of the one that has gone cleans first, or is cleaned after, if it
+	// begins: so the cleaner is not forgotten before. The one that has gone may be among the pods, too: they were listed
+	// a moment ago.
+	replaced := func(cleaner *corev1.Pod) (yes, begun bool) {
+		for i := range pods {
+			p := &pods[i]
+			if injectionID(p) == cleaner.Annotations[controller.AnnotationInjection] &&
+				string(p.UID) != cleaner.Labels[controller.LabelCleans] {
+				yes, begun = true, begun || hasBegun(p)
+			}
+		}
+		return yes, begun
 	}
 	var errs []error
 	for i := range cleaners {
@@ -123,16 +128,19 @@ func (r *Reconciler) cleanAfterLost(
 		}
 		late := cleaner.CreationTimestamp.Add(cleanerTime)
 		failing := controller.Failing(cleaner) || !r.Env.Clock.Now().Before(late)
+		succeeded := cleaner.Status.Phase == corev1.PodSucceeded
+		replaced, begun := replaced(cleaner)
 		switch {
-		case cleaner.DeletionTimestamp != nil && failing && cleaner.Status.Phase != corev1.PodSucceeded:
+		case cleaner.DeletionTimestamp != nil && failing && !succeeded && !replaced:
 			r.lost.forget(cleaner) // a person has cleaned, and deletes it
 		case cleaner.DeletionTimestamp != nil:
 		case cleaner.Status.Phase == corev1.PodFailed: // it was evicted, or its node did not take it
 			r.lost.add(again(cleaner))
 			errs = append(errs, controllers.Delete(ctx, r.Env.Client, cleaner))
-		case cleaner.Status.Phase == corev1.PodSucceeded, replaced(cleaner):
+		case succeeded, begun:
 			r.lost.forget(cleaner)
 			errs = append(errs, controllers.Delete(ctx, r.Env.Client, cleaner))
+		case replaced: // it may fail as long as the other one runs, whose change wakes the controller
 		case failing:
 			stuck = append(stuck, cleaner)
 		case next.IsZero() || late.Before(next):
@@ -141,7 +149,13 @@ func (r *Reconciler) cleanAfterLost(
 	}
 	for _, cleaner := range r.lost.of(key) {
 		if !there[cleaner.Name] { // the end of one that did not succeed wakes the controller
-			errs = append(errs, r.cleanLost(ctx, cleaner, replaced(cleaner)))
+			replaced, begun := replaced(cleaner)
+			switch {
+			case begun:
+				r.lost.forget(cleaner)
+			case !replaced:
+				errs = append(errs, r.cleanLost(ctx, cleaner))
+			}
 		}
 	}
 	return stuck, next, errors.Join(errs...)
@@ -149,11 +163,7 @@ func (r *Reconciler) cleanAfterLost(
 
 // cleanLost creates a cleaner, unless nothing can be left where it would clean. It is remembered until it has
 // succeeded: somebody may remove it, too.
-func (r *Reconciler) cleanLost(ctx context.Context, cleaner *corev1.Pod, replaced bool) error {
-	if replaced {
-		r.lost.forget(cleaner)
-		return nil
-	}
+func (r *Reconciler) cleanLost(ctx context.Context, cleaner *corev1.Pod) error {
 	err := r.Env.Reader.Get(ctx, client.ObjectKey{Name: cleaner.Spec.NodeName}, &corev1.Node{})
 	if apierrors.IsNotFound(err) {
 		r.lost.forget(cleaner)

@@ -220,7 +220,7 @@ func injection(old chaos.Injection, pod *corev1.Pod, expected bool) chaos.Inject
 		next.Error = "the chaos pod has failed: " + reason(pod)
 	case pod.Status.Phase == corev1.PodSucceeded:
 		next.State = chaos.InjectionRemoved
-	case ready(pod):
+	case controller.PodReady(pod):
 		next.State = chaos.InjectionInjected
 	case pod.DeletionTimestamp == nil:
 		next.State = chaos.InjectionPending
@@ -230,12 +230,6 @@ func injection(old chaos.Injection, pod *corev1.Pod, expected bool) chaos.Inject
 		next.State = chaos.InjectionPending
 	}
 	return next
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 func reason(pod *corev1.Pod) string {

@@ -19,8 +19,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
-// TestWhoIsDisrupted: what matches the selectors and the filter, and of that the percentage, rounded up. Each target
-// has an event at its beginning and at its end; nothing else has.
+// TestWhoIsDisrupted: what matches the selectors and the filter in the namespace, and of that the percentage, rounded
+// up. Each target has an event at its beginning and at its end; nothing else has.
 func TestWhoIsDisrupted(t *testing.T) {
 	start(t, account.Config(t), options())
 	f := newFixture(t)
@@ -28,6 +28,16 @@ func TestWhoIsDisrupted(t *testing.T) {
 		"a": {"team": "red"}, "b": {"team": "red", "other": "x"}, "c": {"team": "red"},
 		"blue": {"team": "blue"}, "none": nil, "ignored": {"team": "red", controller.AnnotationIgnore: "true"},
 		"excluded": {"team": "red"},
+	}
+	elsewhere := newFixture(t)
+	for _, name := range []string{"a", "d"} { // as the others, but of another namespace
+		p := elsewhere.pod(name, shared.Processes().NodeName())
+		patch := client.MergeFrom(p.DeepCopy())
+		p.Annotations = annotated["a"]
+		if err := elsewhere.Patch(t.Context(), p, patch); err != nil {
+			t.Fatal(err)
+		}
+		elsewhere.running(p)
 	}
 	pods := map[string]*corev1.Pod{}
 	for name, annotations := range annotated {
@@ -61,7 +71,7 @@ func TestWhoIsDisrupted(t *testing.T) {
 	var chosen []string
 	for _, target := range d.Status.Targets {
 		chosen = append(chosen, target.Name)
-		if !slices.Contains([]string{"a", "b", "c"}, target.Name) {
+		if !slices.Contains([]string{"a", "b", "c"}, target.Name) || target.UID != pods[target.Name].UID {
 			t.Errorf("%s is a target", target.Name)
 		}
 		e := f.event(pods[target.Name], "Disrupted")

@@ -13,12 +13,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
@@ -407,6 +409,146 @@ func TestChaosPodGone(t *testing.T) {
 		return err
 	})
 	f.gone(d)
+}
+
+// TestSuccessorThatNeverBegan: a chaos pod has gone before its time, another one takes its place, and the disruption ends
+// before that one has begun. What the first one left is cleaned all the same.
+func TestSuccessorThatNeverBegan(t *testing.T) {
+	f := newFixture(t)
+	// Nobody runs the pods of this node, so that the second one cannot begin.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	if err := f.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Delete(context.WithoutCancel(t.Context()), node); err != nil {
+			t.Error(err)
+		}
+	})
+	o := options()
+	o.Config.Simulated = node.Name
+	start(t, account.Config(t), o)
+	f.running(f.pod("target", "node-1"))
+	d := f.disrupt("short", hangs(func(s *chaos.DisruptionSpec) { s.Duration = duration(time.Hour) }))
+	chaosPod := func(unlike types.UID) (found *corev1.Pod) {
+		t.Helper()
+		clustertest.Eventually(t, func(ctx context.Context) error {
+			pods, err := podsOf(ctx, f, d)
+			if err == nil && (len(pods) != 1 || pods[0].UID == unlike) {
+				err = fmt.Errorf("%d chaos pods", len(pods))
+			}
+			if err == nil {
+				found = &pods[0]
+			}
+			return err
+		})
+		return found
+	}
+	first := chaosPod("")
+	first.Status.Phase = corev1.PodRunning
+	first.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "injector", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
+	if err := f.Status().Update(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	strip := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := errors.Join(f.Patch(t.Context(), first, strip),
+		f.Delete(t.Context(), first, client.GracePeriodSeconds(0))); err != nil {
+		t.Fatal(err)
+	}
+	second := chaosPod(first.UID)
+	// Its finalizer keeps it; for the rest nobody waits, as a kubelet would do.
+	if err := errors.Join(f.Delete(t.Context(), d),
+		f.Delete(t.Context(), second, client.GracePeriodSeconds(0))); err != nil {
+		t.Fatal(err)
+	}
+	f.gone(d)
+	var cleaners corev1.PodList
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		err := f.List(ctx, &cleaners, client.InNamespace("trommel-chaos"),
+			client.MatchingLabels{controller.LabelCleans: string(first.UID)})
+		if err == nil && (len(cleaners.Items) != 1 || cleaners.Items[0].DeletionTimestamp != nil) {
+			err = fmt.Errorf("cleaners: %v", cleaners.Items)
+		}
+		return err
+	})
+	// It goes when it has succeeded.
+	cleaner := &cleaners.Items[0]
+	cleaner.Status.Phase = corev1.PodSucceeded
+	if err := f.Status().Update(t.Context(), cleaner); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		err := f.Get(ctx, client.ObjectKeyFromObject(cleaner), cleaner)
+		if err == nil {
+			err = errors.New("the cleaner is still there")
+			// Nobody ends its processes, as a kubelet would do.
+			if cleaner.DeletionTimestamp != nil {
+				err = errors.Join(err, f.Delete(ctx, cleaner, client.GracePeriodSeconds(0)))
+			}
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// TestFailedNodeThatNobodyKnows: a chaos pod of nodeFailure is removed by force while no controllers run. The next
+// injector with such a fault, at another node, repairs the node when the time of the first is over.
+func TestFailedNodeThatNobodyKnows(t *testing.T) {
+	stop := start(t, account.Config(t), options())
+	f := newFixture(t)
+	fail := func(name, node string, change func(*chaos.DisruptionSpec)) *chaos.Disruption {
+		return f.disrupt(name, nodeLevel(func(s *chaos.DisruptionSpec) {
+			s.Selector, s.Kinds = map[string]string{corev1.LabelHostname: node}, chaos.Kinds{
+				NodeFailure: &chaos.NodeFailure{},
+			}
+			change(s)
+		}))
+	}
+	const lasts = 10 * time.Second
+	d := fail("forgotten", "node-1", func(s *chaos.DisruptionSpec) { s.Duration = duration(lasts) })
+	f.phase(d, chaos.Injected)
+	const overtime = 3 * time.Second // with which an injector is over; rounded up
+	over := metav1.NewTime(d.Status.Schedule.StartedAt.Add(lasts + overtime))
+	pods, err := podsOf(t.Context(), f, d)
+	if err != nil || len(pods) != 1 {
+		t.Fatal(pods, err)
+	}
+	pid := injectorOf(t, d)
+	stop()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	strip := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	for _, o := range []client.Object{&pods[0], d} {
+		if err := errors.Join(f.Patch(t.Context(), o, strip),
+			f.Delete(t.Context(), o, client.GracePeriodSeconds(0))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start(t, account.Config(t), options())
+	left := func() []string { return must(filepath.Glob(filepath.Join(journal, string(d.UID)+"*"))) }
+	if len(left()) == 0 {
+		t.Fatal("nothing is left")
+	}
+	// The node itself is no target: it is not ready.
+	same := fail("same", "node-1", func(*chaos.DisruptionSpec) {})
+	f.await(same, "told why", func(d *chaos.Disruption) bool {
+		return d.Status.Message == "none of the 1 matches is running"
+	})
+	f.end(same)
+	another := fail("another", "node-2", func(s *chaos.DisruptionSpec) {
+		s.Triggers = &chaos.Triggers{Inject: chaos.Trigger{NotBefore: &over}}
+	})
+	f.phase(another, chaos.Injected)
+	node := &corev1.Node{}
+	if err := f.Get(t.Context(), client.ObjectKey{Name: "node-1"}, node); err != nil {
+		t.Fatal(err)
+	}
+	if node.Annotations[fault.AnnotationSimulated] == "" || len(left()) > 0 {
+		t.Errorf("left: %q, annotations of the node: %v", left(), node.Annotations)
+	}
+	f.end(another)
 }
 
 // TestPaused: a person pauses a disruption, and lets it go on. One that is paused ends at its time all the same.
