@@ -62,6 +62,7 @@ type run struct {
 	message  string           // what it said in the end; guarded by Node.mu
 	frozen   bool             // guarded by Node.mu
 	failed   bool             // ended by a fault; guarded by Node.mu
+	short    bool             // a fault may have let it run out of memory; guarded by Node.mu
 	recorded chan struct{}    // closed when the end is in record
 }
 
@@ -282,8 +283,12 @@ func (c *container) supervise(ctx context.Context, r *run) {
 	}
 	stopProbing()
 	<-probed
-	met, message := "", readLastWords(c.lastWords)
+	met, message, ranOut := "", readLastWords(c.lastWords), false
 	if r.process.ExitCode() != 0 {
+		n.mu.Lock()
+		short := r.short
+		n.mu.Unlock()
+		ranOut = short && c.ranOutOfMemory(r.record.LogStart)
 		log := c.logEnd(r.record.LogStart)
 		met = c.metMachine(log)
 		if message == "" && c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
@@ -295,6 +300,9 @@ func (c *container) supervise(ctx context.Context, r *run) {
 	r.record.Ended = n.now()
 	r.record.ExitCode = r.process.ExitCode()
 	r.message = message
+	if ranOut && !r.record.Planned {
+		r.failed, r.record.Planned = true, true
+	}
 	if !r.record.Planned {
 		r.record.MetMachine = met
 	}

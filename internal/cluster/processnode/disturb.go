@@ -103,6 +103,27 @@ func (d disturbed) End(signal syscall.Signal) {
 	}
 }
 
+func (d disturbed) MemoryLimit() int64 {
+	limit := d.spec.Resources.Limits.Memory().Value()
+	if whole := d.pod.spec.Resources; whole != nil {
+		if all := whole.Limits.Memory().Value(); all > 0 && (limit == 0 || all < limit) {
+			limit = all
+		}
+	}
+	return limit
+}
+
+func (d disturbed) ShortOfMemory() (pid int) {
+	d.pod.node.mu.Lock()
+	defer d.pod.node.mu.Unlock()
+	r := d.current
+	if r == nil {
+		return 0
+	}
+	r.short = true
+	return r.process.PID()
+}
+
 func (d disturbed) Forgive() {
 	d.pod.node.mu.Lock()
 	defer d.pod.node.mu.Unlock()

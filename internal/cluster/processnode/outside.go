@@ -1,6 +1,7 @@
 package processnode
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +50,42 @@ func (c *container) logEnd(start int64) string {
 		return ""
 	}
 	return string(text)
+}
+
+// noMemory is what Go's runtime says at the beginning of its end when the system gives it no more memory, and no more
+// threads, whose stacks are memory. The stacks of all goroutines follow, so it need not be at the log's end. Programs
+// without hooks may be in any language.
+var (
+	noMemory = regexp.MustCompile(`^(fatal error|runtime(/cgo)?): .*(out of memory|cannot allocate memory|newosproc|` +
+		`failed to create new OS thread|pthread_create failed)`)
+	noMemoryAnywhere = regexp.MustCompile(`(?i)out ?of ?memory|cannot allocate memory|memoryerror|bad_alloc`)
+)
+
+// ranOutOfMemory reports whether the process whose log begins at start says that it ended for want of memory.
+func (c *container) ranOutOfMemory(start int64) bool {
+	f, err := os.Open(c.logFile)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if _, err := f.Seek(start, io.SeekStart); err != nil {
+		return false
+	}
+	says := noMemoryAnywhere
+	if c.hooked {
+		says = noMemory
+	}
+	lines := bufio.NewReader(f)
+	for {
+		// Of a line that is longer than the buffer each part is looked at by itself.
+		line, err := lines.ReadSlice('\n')
+		if says.Match(line) {
+			return true
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return false
+		}
+	}
 }
 
 // readLastWords reads a termination message, of which a kubelet takes 4096 bytes. There may be none.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -115,6 +116,29 @@ var questions = map[string]func(ctx context.Context, subject string) (string, er
 		list, err := healthpb.NewHealthClient(client).List(ctx, &healthpb.HealthListRequest{})
 		return fmt.Sprint(len(list.GetStatuses())), err
 	},
+	// Keeps so many more MiB of memory, beside many goroutines, whose stacks a program writes that runs out of it.
+	"allocate": func(_ context.Context, size string) (string, error) {
+		n, err := strconv.Atoi(size)
+		if err != nil {
+			return "", err
+		}
+		for range 500 {
+			go func() { select {} }()
+		}
+		memory := make([]byte, n<<20)
+		for i := 0; i < len(memory); i += os.Getpagesize() {
+			memory[i] = 1
+		}
+		kept.Lock()
+		defer kept.Unlock()
+		kept.memory = append(kept.memory, memory)
+		return "", nil
+	},
+	// What a program sees that it starts.
+	"memory-limit-of-child": func(ctx context.Context, _ string) (string, error) {
+		out, err := exec.CommandContext(ctx, "/bin/sh", "-c", "ulimit -S -d").CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	},
 	"host": func(context.Context, string) (string, error) { return os.Hostname() },
 	"env":  func(_ context.Context, name string) (string, error) { return os.Getenv(name), nil },
 	// Answers with the events since the last question.
@@ -136,9 +160,10 @@ func request(ctx context.Context, method, url string, dials bool) (string, error
 	return string(text), err
 }
 
-// kept are connections that stay open.
+// kept are connections that stay open, and memory.
 var kept = struct {
 	sync.Mutex
+	memory [][]byte
 	health map[string]*grpc.ClientConn
 }{health: map[string]*grpc.ClientConn{}}
 

@@ -331,9 +331,9 @@ func TestAPIFault(t *testing.T) {
 		}
 	})
 	t.Run("unsupported", func(t *testing.T) {
-		i := newInjection(t, socket, ns, target, "memoryPressure", `{"target":90}`)
+		i := newInjection(t, socket, ns, target, "diskFailure", `{"paths":["/a"]}`)
 		for _, err := range []error{i.Check(ctx), i.Inject(ctx)} {
-			if !errors.Is(err, inject.ErrUnsupported) || !strings.Contains(err.Error(), "memory limits") {
+			if !errors.Is(err, inject.ErrUnsupported) || !strings.Contains(err.Error(), "no hooks for faults") {
 				t.Errorf("got %v", err)
 			}
 		}

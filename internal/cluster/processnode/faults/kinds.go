@@ -58,7 +58,6 @@ func refuse(k v1alpha1.Kind, reason string) v1alpha1.Kind {
 }
 
 var (
-	_ = refuse(v1alpha1.KindMemoryPressure, "processes on it have no memory limits: it puts them into no cgroup")
 	_ = refuse(v1alpha1.KindNodeFailure, "it runs the pods of this run and cannot fail; choose a simulated node")
 	_ = refuse(v1alpha1.KindPodReplacement, "there is no other node for a pod that runs as a process")
 )

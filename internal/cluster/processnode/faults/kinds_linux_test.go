@@ -9,10 +9,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -169,6 +172,165 @@ func TestCPUPressure(t *testing.T) {
 		end()
 		if s := processState(t, pods.AwaitRunning(t, pressed, 1)[0].PID); s == "T" {
 			t.Error("the process is stopped after the end")
+		}
+	})
+}
+
+// dataLimit is the soft limit of what a process may map to write into.
+func dataLimit(t *testing.T, pid int) uint64 {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &limit); err != nil {
+		t.Fatal(err)
+	}
+	return limit.Cur
+}
+
+// memoryUse returns how much memory a process uses, and how much it has mapped to write into, in bytes.
+func memoryUse(t *testing.T, pid int) (used, data uint64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var n uint64
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &n); err == nil {
+			used = n << 10
+		}
+		if _, err := fmt.Sscanf(line, "VmData: %d kB", &n); err == nil {
+			data = n << 10
+		}
+	}
+	return used, data
+}
+
+func TestMemoryPressure(t *testing.T) {
+	ns, ctx := pods.Namespace(t), t.Context()
+	socket := socketOf(t, ns)
+	const limit = 200 << 20
+	limited := func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("200Mi")}
+	}
+	start := func(name string, with ...func(*corev1.Pod)) (*clustertest.Tenant, int) {
+		p := pods.StartTenant(t, ns, name, append(with, limited, clustertest.Controller(name+"-"+ns))...)
+		return p, pods.AwaitRunning(t, name+"-"+ns, 1)[0].PID
+	}
+	one, at := start("one")
+	two, beside := start("two", pods.WithoutClientGo(t))
+	before := dataLimit(t, at)
+	allocates := func(p *clustertest.Tenant, size string) {
+		t.Helper()
+		if _, err := p.Ask(ctx, "allocate", size); err != nil {
+			t.Errorf("%s: %s MiB: %v", p.Name, size, err)
+		}
+	}
+	end := begin(t, socket, ns, victimOf(t, one), "memoryPressure", `{"target":70}`)
+	_, data := memoryUse(t, at)
+	if got := dataLimit(t, at); got > data+limit*3/10 || got < data+limit*3/10-8<<20 {
+		t.Errorf("limit of %d bytes of a process that has %d: it may get %d", got, data, int64(got-data))
+	}
+	if got := dataLimit(t, beside); got != before {
+		t.Errorf("beside the target the limit is %d", got)
+	}
+	allocates(one, "20") // of 60
+	allocates(two, "100")
+	if _, err := one.Ask(ctx, "allocate", "100"); err == nil {
+		t.Error("it gets more memory than there is")
+	}
+	// Its end is the fault's, although the stacks of its goroutines follow the reason.
+	controller := "one-" + ns
+	clustertest.Eventually(t, func(context.Context) error {
+		all := pods.Processes(t, controller)
+		if len(all) < 2 || all[0].Running() {
+			return fmt.Errorf("processes: %+v", all)
+		}
+		return nil
+	})
+	first := pods.Processes(t, controller)[0]
+	if !first.Planned || first.ExitCode != 2 {
+		t.Errorf("it ended with %+v", first)
+	}
+	log, err := os.ReadFile(pods.LogFile(ns, "one"))
+	_, stacks, says := strings.Cut(string(log), "cannot allocate memory")
+	if err != nil || !says || len(stacks) < 16<<10 {
+		t.Errorf("it says why: %t, and then %d of %d bytes (%v)", says, len(stacks), len(log), err)
+	}
+	// The next process is under pressure from its beginning.
+	pods.Await(t, ns, "one", "ready", clustertest.IsReady)
+	next := pods.AwaitRunning(t, controller, 1)[0].PID
+	clustertest.Eventually(t, func(context.Context) error {
+		if got := dataLimit(t, next); got == before {
+			return errors.New("the next process has no limit")
+		}
+		return nil
+	})
+	if child, err := one.Ask(ctx, "memory-limit-of-child", ""); err != nil || child == "unlimited" {
+		t.Errorf("limit of a program that it starts: %s, %v", child, err)
+	}
+	end()
+	if got := dataLimit(t, next); got != before {
+		t.Errorf("after the end the limit is %d", got)
+	}
+	allocates(one, "100")
+	t.Run("a crash", func(t *testing.T) {
+		// It ends for another reason, which is no fault's.
+		p, pid := start("crash")
+		end := begin(t, socket, ns, victimOf(t, p), "memoryPressure", `{"target":50}`)
+		defer end()
+		if err := syscall.Kill(pid, syscall.SIGQUIT); err != nil {
+			t.Fatal(err)
+		}
+		clustertest.Eventually(t, func(context.Context) error {
+			if all := pods.Processes(t, "crash-"+ns); all[0].Running() {
+				return errors.New("it runs")
+			}
+			return nil
+		})
+		if end := pods.Processes(t, "crash-"+ns)[0]; end.Planned || end.ExitCode != 2 {
+			t.Errorf("it ended with %+v", end)
+		}
+	})
+	t.Run("ramp", func(t *testing.T) {
+		p, pid := start("ramp")
+		end := begin(t, socket, ns, victimOf(t, p), "memoryPressure", `{"target":90,"ramp":"2s"}`)
+		var seen []uint64
+		clustertest.Eventually(t, func(context.Context) error {
+			now := dataLimit(t, pid)
+			if len(seen) == 0 || seen[len(seen)-1] != now {
+				seen = append(seen, now)
+			}
+			if _, data := memoryUse(t, pid); now > data+limit/10 {
+				return fmt.Errorf("it may still get %d bytes", now-data)
+			}
+			return nil
+		})
+		if len(seen) < 3 || seen[0] < seen[len(seen)-1]+limit/4 {
+			t.Errorf("limits: %v", seen)
+		}
+		end()
+		if got := dataLimit(t, pid); got != before {
+			t.Errorf("after the end the limit is %d", got)
+		}
+	})
+	t.Run("killed injector", func(t *testing.T) {
+		journal, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready")
+		cmd := runInjector(t, socket, injectorArgs(ns, victimOf(t, two), journal, ready, "memoryPressure",
+			`{"target":90}`))
+		clustertest.Eventually(t, func(context.Context) error {
+			_, err := os.Stat(ready)
+			return err
+		})
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if got := dataLimit(t, beside); got == before {
+			t.Error("the fault has ended with its injector")
+		}
+		if err := runInjector(t, socket, []string{"clean", "--journal", journal}).Wait(); err != nil {
+			t.Error(err)
+		}
+		if got := dataLimit(t, beside); got != before {
+			t.Errorf("after the clean-up the limit is %d", got)
 		}
 	})
 }

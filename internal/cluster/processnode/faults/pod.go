@@ -51,6 +51,12 @@ type Container interface {
 	End(syscall.Signal)
 	// Forgive ends the back-off; ends of before count no longer.
 	Forgive()
+	// MemoryLimit is the limit that the pod's spec gives the container, in bytes; 0: none. The node does not enforce
+	// it.
+	MemoryLimit() int64
+	// ShortOfMemory says that from now on a fault may let the process run out of memory. If that ends it, the exit
+	// counts as planned, and is followed by a back-off all the same. It returns the process's ID; 0 if none is running.
+	ShortOfMemory() (pid int)
 	// Suspend stops the process and returns when it is stopped. Resume lets it go on, unless somebody else has stopped
 	// it meanwhile. If no process runs, or somebody else has stopped it, resume is nil.
 	Suspend() (resume func())

@@ -43,6 +43,8 @@ func (p *program) Hooked() bool               { return p.hooked }
 func (p *program) Heeds() (bool, error)       { return p.heeds, nil }
 func (p *program) Paths(path string) []string { return []string{path, "/real" + path} }
 func (p *program) PID() int                   { return 0 }
+func (p *program) MemoryLimit() int64         { return 0 }
+func (p *program) ShortOfMemory() (pid int)   { return 0 }
 func (p *program) Suspend() (resume func())   { return nil }
 
 func (p *program) End(signal syscall.Signal) {
@@ -202,7 +204,7 @@ func TestAnswersToInjectors(t *testing.T) {
 		{"fine", fault.Fault{Kind: "dns", Pod: "web", Spec: []byte(`{"records":[{"name":"a","fault":"nxdomain"}]}`)},
 			204, ""},
 		{"unknown kind", fault.Fault{Kind: "earthquake", Pod: "web"}, 501, `kind "earthquake" is unknown`},
-		{"impossible kind", fault.Fault{Kind: "memoryPressure", Pod: "web"}, 501, "no memory limits"},
+		{"impossible kind", fault.Fault{Kind: "podReplacement", Pod: "web"}, 501, "there is no other node"},
 		{"another node", fault.Fault{Kind: "dns", Pod: "web", Node: "node-1"}, 501, "the simulated node node-1"},
 		{"another pod", fault.Fault{Kind: "dns", Pod: "nobody"}, 404, "no such pod on this node: nobody"},
 		{"unknown field", fault.Fault{Kind: "dns", Pod: "web", Spec: []byte(`{"record":[]}`)}, 400,

@@ -1,0 +1,129 @@
+package faults
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// machineMemory is the memory of this machine in bytes.
+func machineMemory() (int64, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, fmt.Errorf("ask for this machine's memory: %w", err)
+	}
+	return int64(info.Totalram) * int64(info.Unit), nil
+}
+
+// processMemory is the limit of a process's data (RLIMIT_DATA): what it has mapped to write into, and no file.
+// Processes that it starts inherit the limit.
+type processMemory struct {
+	pid  int
+	own  *unix.Rlimit // that it had; nil: it has not been changed
+	sets []uint64     // limits that were set
+}
+
+// leave limits how much more memory the process may map: left, in bytes, of what it uses.
+func (m *processMemory) leave(left func(used int64) int64) error {
+	used, data, err := usedMemory(m.pid)
+	if err == nil {
+		err = m.set(uint64(data + left(used)))
+	}
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil // it has ended
+	}
+	return err
+}
+
+func (m *processMemory) set(soft uint64) error {
+	var own unix.Rlimit
+	if err := unix.Prlimit(m.pid, unix.RLIMIT_DATA, nil, &own); err != nil {
+		return fmt.Errorf("read the memory limit of process %d: %w", m.pid, err)
+	}
+	if m.own == nil {
+		m.own = &own
+	}
+	// Not more than it had. Its hard limit stays, or nobody could set the soft one back.
+	soft = min(soft, m.own.Cur)
+	m.sets = append(m.sets, soft)
+	if err := unix.Prlimit(m.pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: soft, Max: m.own.Max}, nil); err != nil {
+		return fmt.Errorf("limit the memory of process %d: %w", m.pid, err)
+	}
+	return nil
+}
+
+// restore sets the limits of the process and of those in its group back that have one of ours.
+func (m *processMemory) restore() {
+	if m.own == nil {
+		return
+	}
+	// One that is started meanwhile by another of them inherits what that one has.
+	for again := true; again; {
+		again = false
+		for _, pid := range group(m.pid) {
+			var now unix.Rlimit
+			if unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &now) != nil || now.Max != m.own.Max || now.Cur == m.own.Cur {
+				continue // it has ended, or is not ours
+			}
+			for _, set := range m.sets {
+				if now.Cur == set {
+					again = unix.Prlimit(pid, unix.RLIMIT_DATA, m.own, nil) == nil || again
+					break
+				}
+			}
+		}
+	}
+}
+
+// usedMemory returns how much memory a process uses, and how much it has mapped to write into, in bytes.
+func usedMemory(pid int) (used, data int64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		into := map[string]*int64{"VmRSS": &used, "VmData": &data}[name]
+		if into == nil {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("memory of process %d: %w", pid, err)
+		}
+		*into = n << 10
+	}
+	if data == 0 {
+		return 0, 0, fmt.Errorf("process %d: %w", pid, os.ErrNotExist) // it is a zombie
+	}
+	return used, data, nil
+}
+
+// group lists the processes of a process group.
+func group(leader int) (pids []int) {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// PID (name) state parent group
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(fields) < 3 || fields[2] != strconv.Itoa(leader) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
