@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/trommel-dev/trommel/plan/internal/yamlfile"
+import (
+	"slices"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
+)
 
 // Upgrade is the type of actions that install another build of the controllers.
 const Upgrade ActionType = "upgrade"
@@ -71,6 +75,12 @@ func checkBuildName(at *yamlfile.Place, s *Suite, name string) {
 	}
 }
 
+// Upgrades reports whether an action of the plan, or one of its own steps, installs another build.
+func (p *Plan) Upgrades() bool {
+	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Effects().Upgrades != nil }) ||
+		slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Upgrade != nil })
+}
+
 // LastBuild is the build that is installed when all actions have been carried out; empty: the suite itself.
 func (p *Plan) LastBuild() string {
 	last := p.Build
@@ -87,12 +97,9 @@ func (p *Plan) LastBuild() string {
 func (p *Plan) Builds(steps []Step) []string {
 	all := []string{p.Build}
 	add := func(name string) {
-		for _, have := range all {
-			if have == name {
-				return
-			}
+		if !slices.Contains(all, name) {
+			all = append(all, name)
 		}
-		all = append(all, name)
 	}
 	for i := range p.Actions {
 		if u := p.Actions[i].Effects().Upgrades; u != nil {

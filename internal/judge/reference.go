@@ -115,15 +115,23 @@ func Comparison(
 	ref *reference.Reference, p *plan.Plan,
 ) func(run *reference.Follower) []reference.Difference {
 	comparer, undue := ref.Comparer(), &inTime{ref: ref, atRest: p.Pace == plan.PaceRest}
+	upgraded := p.Upgrades()
 	return func(run *reference.Follower) []reference.Difference {
 		objects := run.Objects()
 		by := touched(p, objects)
 		undue.run = run
 		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
 			return d.Note || d.Count && (by.explains(d) || undue.explains(d)) || d.OfRenewals() && by.writes ||
-				d.OfVersions() && by.any || races(p, ref) && !harmsData(d, ref, objects)
+				d.OfVersions() && by.any || upgraded && onlyFormers(d, ref) || races(p, ref) && !harmsData(d, ref, objects)
 		})
 	}
+}
+
+// onlyFormers reports whether a difference is only that an object was created which the build that the run ends with
+// never creates, and that is gone: a former build has made it.
+func onlyFormers(d reference.Difference, ref *reference.Reference) bool {
+	want := ref.Objects[d.Key]
+	return d.Count && (want == nil || want.MostMade == 0)
 }
 
 // races reports whether a plan's workload does not wait for the controllers before its steps, other than the runs

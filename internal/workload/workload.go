@@ -426,7 +426,7 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 		return step{what: "advance the clock by " + plan.FormatDuration(s.AdvanceTime),
 			do: func(ctx context.Context) error { return r.Advance(ctx, s.AdvanceTime) }}, nil
 	}
-	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, advanceTime, exec)")
+	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, advanceTime, exec, upgrade)")
 }
 
 // dir is the suite's directory.

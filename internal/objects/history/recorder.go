@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -44,6 +45,7 @@ type Recorder struct {
 	client *objects.Client
 	tracks []*track
 	clock  *clock.Clock
+	ctx    context.Context // ends with cancel
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
@@ -81,7 +83,7 @@ func Start(ctx context.Context, c Config) (*Recorder, error) {
 		return nil, err
 	}
 	follow, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r.cancel = cancel
+	r.ctx, r.cancel = follow, cancel
 	for _, t := range r.tracks {
 		r.done.Add(1)
 		go func() {
@@ -228,9 +230,15 @@ func (t *track) wanted(u *unstructured.Unstructured) bool {
 func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) bool {
 	r := t.recorder
 	r.mu.Lock()
+	began := t.began
+	r.mu.Unlock()
+	if began {
+		t.fill(metadata.ParseVersion(listVersion))
+	}
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.broken = nil
-	if !t.began {
+	if !began {
 		t.began = true
 		for _, u := range all {
 			t.take(record.Existing, u)
@@ -239,8 +247,47 @@ func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) boo
 		close(t.listed)
 		return false
 	}
-	r.gaps = append(r.gaps, fmt.Sprintf("%s: states between the resource versions %s and %s", t.typ.Resource.Resource,
-		t.version, listVersion))
+	if next := metadata.ParseVersion(t.version) + 1; next < metadata.ParseVersion(listVersion) {
+		r.gaps = append(r.gaps, fmt.Sprintf("%s: states between the resource versions %s and %s", t.typ.Resource.Resource,
+			t.version, listVersion))
+	}
+	t.relisted(all, listVersion)
+	return false
+}
+
+// fillMost is how many versions are listed one by one, at most: each takes a millisecond or two.
+const fillMost = 2000
+
+// fill lists the objects as they were at each version between the newest event and a list: an API server whose watch
+// cache begins anew, as when a definition changes, does not deliver what happened before, but its storage still has it.
+// It stops at the first version that the storage does not have any more.
+func (t *track) fill(to uint64) {
+	r := t.recorder
+	defer r.clock.Hold()()
+	next := metadata.ParseVersion(t.version) + 1 // only the caller's goroutine changes it
+	if to-next > fillMost {
+		return
+	}
+	for ; next < to; next++ {
+		version := strconv.FormatUint(next, 10)
+		list, err := r.client.Resource(t.typ, t.namespace).List(r.ctx, metav1.ListOptions{
+			ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		})
+		if err != nil {
+			return
+		}
+		all := make([]*unstructured.Unstructured, len(list.Items))
+		for i := range list.Items {
+			all[i] = &list.Items[i]
+		}
+		r.mu.Lock()
+		t.relisted(all, version)
+		r.mu.Unlock()
+	}
+}
+
+// relisted records what is different in a list. The caller holds the lock.
+func (t *track) relisted(all []*unstructured.Unstructured, listVersion string) {
 	t.version = listVersion
 	seen := map[string]bool{}
 	for _, u := range all {
@@ -268,7 +315,6 @@ func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) boo
 			t.take(record.Updated, u)
 		}
 	}
-	return false
 }
 
 // Changed implements objects.Follower.
