@@ -75,6 +75,11 @@ func (j *journal) Skew(c string, by time.Duration) (time.Duration, error) {
 	return time.Second, err
 }
 
+func (j *journal) Upgrade(_ context.Context, to string, how plan.UpgradeHow) error {
+	return j.note("upgrade %s %s", to, how)
+}
+func (j *journal) Recover(context.Context) error { return j.note("recover") }
+
 func TestActions(t *testing.T) {
 	pod := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}
 	for _, test := range []struct {
@@ -136,12 +141,20 @@ func TestActions(t *testing.T) {
 			failAt: "skew db 1m0s", do: "skew db 1m0s: told to fail", undo: "skew db 0s",
 		},
 		{action: plan.Action{Type: plan.EndSkew, Target: "db"}, do: "skew db 0s"},
+		{
+			action: plan.Action{Type: plan.Upgrade, Own: &plan.Upgrading{To: "v2", How: plan.UpgradeKill}},
+			do:     "upgrade v2 kill", undo: "recover",
+		},
+		{
+			action: plan.Action{Type: plan.Upgrade, Own: &plan.Upgrading{How: plan.UpgradeRolling}}, failAt: "upgrade  rolling",
+			do: "upgrade  rolling: told to fail", undo: "recover",
+		},
 		{action: plan.Action{Type: plan.DeleteObject,
 			Writing: plan.Writing{ResourceKey: pod}}, do: "delete pod/default/a"},
 	} {
 		t.Run(string(test.action.Type), func(t *testing.T) {
 			j := &journal{failAt: test.failAt}
-			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j, Clocks: j})
+			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j, Clocks: j, Upgrades: j})
 			if err != nil {
 				t.Fatal(err)
 			}

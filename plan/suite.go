@@ -341,6 +341,9 @@ type UpgradeStep struct {
 	To string `yaml:"to"` // a build of the suite; empty: the suite itself
 }
 
+// Name names the build in sentences.
+func (u *UpgradeStep) Name() string { return buildName(u.To) }
+
 // Invariant is a CEL predicate over the recorded history. Exactly one of Never, Always and Eventually is set.
 //
 // Never and Always are evaluated on every recorded event of an object that matches On, with the variables object (the

@@ -64,6 +64,7 @@ const (
 	JudgeLease          = "lease"           // a controller wrote after it had lost its lease
 	JudgeOrphan         = "orphan"          // an object whose owner is gone is still there
 	JudgeFinalizer      = "finalizer"       // an object waits for its finalizers without end
+	JudgeUpgrade        = "upgrade"         // an upgrade changes objects at rest
 	JudgeErrors         = "errors"          // a controller logs an error without end
 )
 

@@ -463,7 +463,7 @@ func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) 
 func (t *task) undisturbed() plan.Plan {
 	if t.without != nil {
 		p := *t.without
-		p.TestName, p.Description, p.File = "", "", ""
+		p.TestName, p.Description, p.File, p.Pace = "", "", "", t.plan.Pace
 		return p
 	}
 	p := *t.plan

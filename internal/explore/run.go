@@ -407,6 +407,11 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		return o, err
 	}
 	o.Record = r.Dir
+	for _, f := range r.Findings {
+		if f.Judge == record.JudgeUpgrade {
+			c.say("%s: %s", o.Plan, f.Title)
+		}
+	}
 	switch meta.Verdict {
 	case record.Pass:
 		o.Status, o.Reason = Passed, judge.Excused(r.Findings)

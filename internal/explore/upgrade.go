@@ -78,7 +78,7 @@ func (c *campaign) oneWay(name string, from, to *Learned, build string) (*Learne
 			l.source.Controllers[controller+s.suffix] = hash + " " + s.of.source.Suite
 		}
 	}
-	l.candidates = pattern.Upgrades(c.Suite, name, from.build, to.build, from.Reference, to.Reference)
+	l.candidates = pattern.Upgrades(c.Suite, name, from.build, to.build, from.Reference)
 	if l.candidates == nil {
 		c.say("%s: no plans of the pattern %s: the former build changes nothing", l.Workload, name)
 		l.candidates = []pattern.Candidate{}

@@ -50,7 +50,7 @@ func Judges() []Judge {
 	return []Judge{
 		eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{},
 		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, unrest{}, leases{},
-		loggedErrors{},
+		rewrites{}, loggedErrors{},
 	}
 }
 

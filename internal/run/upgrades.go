@@ -48,10 +48,7 @@ type upgrades struct {
 
 // Upgrade installs a build as a user does who applies its manifests: what only the former ones have stays.
 func (u *upgrades) Upgrade(ctx context.Context, to string, how plan.UpgradeHow) error {
-	what := "the suite's own build"
-	if to != "" {
-		what = "build " + to
-	}
+	what := (&plan.Upgrading{To: to}).Name()
 	if err := u.upgrade(ctx, to, how); err != nil {
 		return fmt.Errorf("upgrade to %s: %w", what, err)
 	}

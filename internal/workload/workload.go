@@ -414,11 +414,7 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 		if r.Upgrade == nil {
 			return step{}, errors.New("upgrade: this workload runs without a suite's builds")
 		}
-		what := "upgrade to the suite's own build"
-		if s.Upgrade.To != "" {
-			what = "upgrade to build " + s.Upgrade.To
-		}
-		return step{what: what, do: func(ctx context.Context) error { return r.Upgrade(ctx, s.Upgrade.To) }}, nil
+		return step{what: plan.UpgradeWords + s.Upgrade.Name(), do: func(ctx context.Context) error { return r.Upgrade(ctx, s.Upgrade.To) }}, nil
 	case s.AdvanceTime > 0:
 		if r.Advance == nil {
 			return step{}, ErrRealTime

@@ -18,12 +18,12 @@ const (
 )
 
 // Upgrades makes plans that begin with one of the suite's builds and upgrade to another one, at each moment of what the
-// workload does with the former. Name is that of their pattern. Compared is what the workload does with the latter.
+// workload does with the former. Name is that of their pattern.
 //
 // The first plan upgrades at rest, when the former build has done the whole workload. How that ends differs from the
 // reference where the latter build does not take up what the former has left; all other plans have that in common, so
 // it is what is left of them without their actions.
-func Upgrades(suite *plan.Suite, name string, from, to string, former, compared *reference.Reference) []Candidate {
+func Upgrades(suite *plan.Suite, name string, from, to string, former *reference.Reference) []Candidate {
 	g := newGenerator(suite, former)
 	g.build = from
 	label := from
@@ -42,11 +42,11 @@ func Upgrades(suite *plan.Suite, name string, from, to string, former, compared 
 	}
 	atRest := func(how plan.UpgradeHow, words string) *ranked {
 		g.disturb(g.steady(by), by, "at rest "+string(how), fmt.Sprintf("%s when %s has done all of the workload", words,
-			g.naming(from)), build.Upgrade(to, how))
+			naming(from)), build.Upgrade(to, how))
 		return &g.all[len(g.all)-1]
 	}
 	none, _ := build.Plan(g.ref.Workload + "-" + name + "-none").Workload(g.ref.Workload).From(to).Build()
-	rest := atRest(plan.UpgradeKill, fmt.Sprintf("%s is installed", g.naming(to))).Plan
+	rest := atRest(plan.UpgradeKill, fmt.Sprintf("%s is installed", naming(to))).Plan
 	if rest != nil {
 		g.all[len(g.all)-1].Without = none
 	}
@@ -54,7 +54,7 @@ func Upgrades(suite *plan.Suite, name string, from, to string, former, compared 
 	if without == nil {
 		without = none
 	}
-	if at := atRest(plan.UpgradeRolling, fmt.Sprintf("%s takes over in a rolling update", g.naming(to))); at.Plan != nil {
+	if at := atRest(plan.UpgradeRolling, fmt.Sprintf("%s takes over in a rolling update", naming(to))); at.Plan != nil {
 		at.Without = without
 	}
 	first := len(g.all)
@@ -63,22 +63,12 @@ func Upgrades(suite *plan.Suite, name string, from, to string, former, compared 
 	for i := first; i < len(g.all); i++ {
 		g.all[i].Without = without
 	}
-	for i := range g.all {
-		if p := g.all[i].Plan; p != nil && p.Pace == "" {
-			p.Pace = compared.Pace
-		}
-	}
 	g.skip()
 	return g.ordered()
 }
 
 // naming names a build in sentences.
-func (g *generator) naming(name string) string {
-	if name == "" {
-		return "the suite's own build"
-	}
-	return "build " + name
-}
+func naming(name string) string { return (&plan.Upgrading{To: name}).Name() }
 
 // last is the controller that has made the last write; empty: none has made any.
 func (g *generator) last() string {
@@ -98,7 +88,7 @@ func (g *generator) strikes(to string) {
 		if c.By == "" {
 			continue
 		}
-		why := fmt.Sprintf("%s is killed right after its own write: %s; %s goes on", c.By, g.describe(i), g.naming(to))
+		why := fmt.Sprintf("%s is killed right after its own write: %s; %s goes on", c.By, g.describe(i), naming(to))
 		signature := g.signature(i)
 		d, rule := g.when("written", start, i, plan.AfterControllerWrite, c.By)
 		if rule != "" {
@@ -113,7 +103,7 @@ func (g *generator) strikes(to string) {
 	}
 	g.calls(func(by, name string, n int) {
 		g.add("call "+by+" "+name, fmt.Sprintf("%s is killed right after its call %d of %s; %s goes on", by, n, name,
-			g.naming(to)), build.Upgrade(to, plan.UpgradeKill).When(
+			naming(to)), build.Upgrade(to, plan.UpgradeKill).When(
 			build.Called(name).Named("called").At(plan.AfterAnnotatedCall, by).Repeat(n)))
 	})
 }
@@ -136,7 +126,7 @@ func (g *generator) rolling(to string) {
 				continue
 			}
 			g.add("rolling "+by, fmt.Sprintf("%s takes over in a rolling update, which begins when %s has written: %s",
-				g.naming(to), by, g.describe(i)), build.Upgrade(to, plan.UpgradeRolling).Async().When(d))
+				naming(to), by, g.describe(i)), build.Upgrade(to, plan.UpgradeRolling).Async().When(d))
 			break
 		}
 	}
