@@ -29,6 +29,7 @@ const (
 	tokens      = "token-operator"
 	ports       = "port-operator"
 	queues      = "queue-operator"
+	upgrades    = "upgrade-operator"
 	statefulset = "statefulset-controller"
 	disruptions = "disruptions"
 	nodeCycling = "node-cycling"
@@ -96,6 +97,12 @@ var plans = []examplePlan{
 	{example: queues, plan: "absent", variant: "fixed", want: pass},
 	{example: queues, plan: "another-one", want: bug, findings: []string{"invariant a-ready-queue-has-accounts:"}},
 	{example: queues, plan: "another-one", variant: "fixed", want: pass},
+
+	{example: upgrades, plan: "between-writes", want: bug,
+		findings: []string{"invariant nothing-of-version-1-is-left:"}},
+	{example: upgrades, plan: "between-writes", variant: "fixed", want: pass},
+	{example: upgrades, plan: "after-writes", want: pass, long: true},
+	{example: upgrades, plan: "there-and-back", want: pass},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
 	{example: nodeCycling, plan: "killed-at-terminate", want: pass, long: true},

@@ -63,7 +63,7 @@ type Config struct {
 	Binaries     []run.Binary
 	ControlPlane string
 	Version      string
-	Builds       *run.Builds  // the suite's other builds; nil: there are none
+	Builds       Builds       // the suite's other builds; nil: there are none
 	Anew         bool         // learn also what there is a reference of
 	Plans        []*plan.Plan // run these; nil: generate plans
 	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of
@@ -71,6 +71,11 @@ type Config struct {
 	Shrink func(ctx context.Context, r run.Runner, s Shrinking) (alone bool, err error)
 	// Progress receives how the campaign goes; default: nobody. The runners report their runs themselves.
 	Progress progress.Listener
+}
+
+// Builds are those of a suite; a *run.Builds is one.
+type Builds interface {
+	Get(ctx context.Context, name string) (*run.Build, error)
 }
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.

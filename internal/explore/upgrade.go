@@ -38,29 +38,54 @@ func (c *campaign) between(learned []Learned) ([]Learned, error) {
 			if !c.upgrades(way.pattern) {
 				continue
 			}
-			l, err := c.oneWay(way.pattern, way.from, way.to, old.build)
+			both, err := c.oneWay(way.pattern, way.from, way.to, old.build)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, *l)
+			all = append(all, both...)
 		}
 	}
 	return all, nil
 }
 
-// oneWay makes the plans that upgrade, or roll back, from one build to another one.
-func (c *campaign) oneWay(name string, from, to *Learned, build string) (*Learned, error) {
+// oneWay makes the plans that upgrade, or roll back, from one build to another one. The upgrade at rest is apart from
+// the others: it is what is left of them without their actions, and must not excuse itself.
+func (c *campaign) oneWay(name string, from, to *Learned, build string) (both []Learned, err error) {
+	candidates := pattern.Upgrades(c.Suite, name, from.build, to.build, from.Reference)
+	if len(candidates) == 0 {
+		c.say("%s: no plans of the pattern %s: the former build changes nothing", to.Reference.Workload, name)
+		return nil, nil
+	}
+	atRest := func(c pattern.Candidate) bool { return c.Without != nil && len(c.Without.Actions) == 0 }
+	for _, part := range []struct {
+		suffix  string
+		without func(pattern.Candidate) bool
+	}{{"", atRest}, {"-at-rest", func(c pattern.Candidate) bool { return !atRest(c) }}} {
+		l, err := apart(from, to, fmt.Sprintf("%s-%s%s", name, build, part.suffix))
+		if err != nil {
+			return nil, err
+		}
+		l.candidates = slices.DeleteFunc(slices.Clone(candidates), part.without)
+		both = append(both, *l)
+	}
+	return both, nil
+}
+
+// apart is what is known of a workload with a build, for plans that begin with another one. What runs without their
+// actions show is in a file of its own.
+func apart(from, to *Learned, scope string) (*Learned, error) {
 	l := *to
-	l.Workload, l.scope = to.Reference.Workload, fmt.Sprintf("-%s-%s", name, build)
+	l.Workload, l.scope, l.build = to.Reference.Workload, "-"+scope, ""
 	ref := *to.Reference
-	ref.Alternatives, ref.Kept, ref.Tried = slices.Clone(ref.Alternatives), slices.Clone(ref.Kept), slices.Clone(ref.Tried)
+	ref.Alternatives, ref.Kept = slices.Clone(ref.Alternatives), slices.Clone(ref.Kept)
+	ref.Tried = slices.Clone(ref.Tried)
 	for _, t := range from.Reference.Types {
 		if !slices.Contains(ref.Types, t) {
 			ref.Types = append(slices.Clip(ref.Types), t)
 		}
 	}
 	l.Reference = &ref
-	l.Allowed = filepath.Join(filepath.Dir(to.Allowed), fmt.Sprintf("allowed-%s-%s.json", name, build))
+	l.Allowed = filepath.Join(filepath.Dir(to.Allowed), "allowed-"+scope+".json")
 	if from.Anew || to.Anew {
 		if err := forget(l.Allowed); err != nil {
 			return nil, err
@@ -73,16 +98,10 @@ func (c *campaign) oneWay(name string, from, to *Learned, build string) (*Learne
 	for _, s := range []struct {
 		suffix string
 		of     *Learned
-	}{{"", to}, {"@" + from.build + " before", from}} {
+	}{{"", to}, {" before", from}} {
 		for controller, hash := range s.of.source.Controllers {
 			l.source.Controllers[controller+s.suffix] = hash + " " + s.of.source.Suite
 		}
 	}
-	l.candidates = pattern.Upgrades(c.Suite, name, from.build, to.build, from.Reference)
-	if l.candidates == nil {
-		c.say("%s: no plans of the pattern %s: the former build changes nothing", l.Workload, name)
-		l.candidates = []pattern.Candidate{}
-	}
-	l.build = ""
 	return &l, nil
 }
