@@ -410,6 +410,8 @@ func stepText(s *plan.Step) string {
 		return "sleep " + s.Sleep.String()
 	case s.AdvanceTime > 0:
 		return "advance time " + s.AdvanceTime.String()
+	case s.Upgrade != nil:
+		return plan.UpgradeWords + s.Upgrade.Name()
 	}
 	return "call " + s.Go
 }

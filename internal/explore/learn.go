@@ -35,8 +35,8 @@ type Learned struct {
 	Err error
 
 	steps      []plan.Step         // nil: the suite has the workload
-	build      string              // see workload
-	scope      string              // what runs without actions show counts for plans of this scope; see id
+	build      string              // with which it was learned; see workload
+	scope      string              // of plans that upgrade; what runs without their actions show counts for them only
 	source     reference.Source    // what a reference is made from now
 	candidates []pattern.Candidate // also those without a plan
 }

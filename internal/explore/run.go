@@ -70,7 +70,7 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 		}
 		if l.Err != nil {
 			c.result.Unlearned = append(c.result.Unlearned, Unlearned{l.Workload, l.Err.Error()})
-		} else if c.Plans == nil && l.build == "" {
+		} else if c.Plans == nil && (l.build == "" || l.scope != "") {
 			patterns := c.Patterns
 			if l.steps != nil {
 				patterns = []string{timePattern} // what the others strike at, they do in the workload before
@@ -99,7 +99,7 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 			}
 			c.say("%s: %d plans", l.id(), plans)
 		}
-		if l.build == "" || c.Plans != nil { // the others only say what upgrades begin with
+		if l.build == "" || l.scope != "" || c.Plans != nil { // the others only say what upgrades begin with
 			all = append(all, l)
 		}
 	}

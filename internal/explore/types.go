@@ -19,7 +19,7 @@ type newest struct {
 	learned *Learned   // nil: nothing was
 }
 
-// newestOf returns the newest of a workload.
+// newestOf returns the newest of what is learned of a workload; see Learned.id.
 func (c *campaign) newestOf(workload string) *newest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +36,7 @@ func (c *campaign) newestOf(workload string) *newest {
 
 // uptodate lets a task use what was learned for others.
 func (c *campaign) uptodate(t *task) {
-	n := c.newestOf(t.learned.Workload)
+	n := c.newestOf(t.learned.id())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.learned != nil {
@@ -52,7 +52,7 @@ func (c *campaign) learnMore(ctx context.Context, t *task, run *record.Meta) (ag
 	if t.learned.Reference == nil || len(run.Unrecorded) == 0 {
 		return false, nil
 	}
-	n := c.newestOf(t.learned.Workload)
+	n := c.newestOf(t.learned.id())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l := t.learned
@@ -94,9 +94,9 @@ func (c *campaign) learnMore(ctx context.Context, t *task, run *record.Meta) (ag
 
 // studyMore learns a workload again, with further types.
 func (c *campaign) studyMore(ctx context.Context, l *Learned, types []plan.ResourceKey) (*Learned, error) {
-	w := workload{name: l.Workload, types: slices.Concat(l.Reference.Types, types), steps: l.steps}
+	w := workload{name: l.Reference.Workload, build: l.build, types: slices.Concat(l.Reference.Types, types), steps: l.steps}
 	if w.steps == nil && c.Plans != nil {
-		i := slices.IndexFunc(c.Plans, func(p *plan.Plan) bool { return workloadOf(p).name == l.Workload })
+		i := slices.IndexFunc(c.Plans, func(p *plan.Plan) bool { return workloadOf(p).id() == l.Workload })
 		w.steps = workloadOf(c.Plans[i]).steps
 	}
 	all := c.Learn

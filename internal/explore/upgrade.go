@@ -75,7 +75,7 @@ func (c *campaign) oneWay(name string, from, to *Learned, build string) (both []
 // actions show is in a file of its own.
 func apart(from, to *Learned, scope string) (*Learned, error) {
 	l := *to
-	l.Workload, l.scope, l.build = to.Reference.Workload, "-"+scope, ""
+	l.Workload, l.scope = to.Reference.Workload, "-"+scope
 	ref := *to.Reference
 	ref.Alternatives, ref.Kept = slices.Clone(ref.Alternatives), slices.Clone(ref.Kept)
 	ref.Tried = slices.Clone(ref.Tried)
@@ -83,16 +83,6 @@ func apart(from, to *Learned, scope string) (*Learned, error) {
 		if !slices.Contains(ref.Types, t) {
 			ref.Types = append(slices.Clip(ref.Types), t)
 		}
-	}
-	l.Reference = &ref
-	l.Allowed = filepath.Join(filepath.Dir(to.Allowed), "allowed-"+scope+".json")
-	if from.Anew || to.Anew {
-		if err := forget(l.Allowed); err != nil {
-			return nil, err
-		}
-	}
-	if err := ref.ReadAllowed(l.Allowed); err != nil {
-		return nil, err
 	}
 	l.source.Controllers = map[string]string{}
 	for _, s := range []struct {
@@ -102,6 +92,18 @@ func apart(from, to *Learned, scope string) (*Learned, error) {
 		for controller, hash := range s.of.source.Controllers {
 			l.source.Controllers[controller+s.suffix] = hash + " " + s.of.source.Suite
 		}
+	}
+	ref.Source = l.source // what is allowed depends on both builds
+	l.Reference = &ref
+	dir := filepath.Dir(to.Allowed)
+	l.File, l.Allowed = filepath.Join(dir, "reference-"+scope+".json"), filepath.Join(dir, "allowed-"+scope+".json")
+	if from.Anew || to.Anew {
+		if err := forget(l.Allowed); err != nil {
+			return nil, err
+		}
+	}
+	if err := ref.ReadAllowed(l.Allowed); err != nil {
+		return nil, err
 	}
 	return &l, nil
 }

@@ -134,6 +134,7 @@ func settings(a, b *record.Run) []string {
 		lines = append(lines, "the suite is not the same")
 	}
 	note("variant", a.Meta.Variant, b.Meta.Variant)
+	note("build", a.Meta.Build, b.Meta.Build)
 	note("Trommel", a.Meta.Trommel, b.Meta.Trommel)
 	note("Kubernetes", a.Meta.Kubernetes, b.Meta.Kubernetes)
 	note("seed", fmt.Sprint(a.Meta.Seed), fmt.Sprint(b.Meta.Seed))

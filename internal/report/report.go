@@ -18,13 +18,20 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// name returns the plan's name with its variant, or the directory of a run that was killed before it recorded them.
+// name returns the plan's name with its variant and its build, or the directory of a run that was killed before it recorded them.
 func name(r *record.Run) string {
 	if r.Meta.Plan == "" {
 		return r.Dir
 	}
+	var of []string
 	if r.Meta.Variant != "" {
-		return r.Meta.Plan + " (" + r.Meta.Variant + ")"
+		of = append(of, r.Meta.Variant)
+	}
+	if r.Meta.Build != "" {
+		of = append(of, "from build "+r.Meta.Build)
+	}
+	if len(of) > 0 {
+		return r.Meta.Plan + " (" + strings.Join(of, ", ") + ")"
 	}
 	return r.Meta.Plan
 }
