@@ -125,6 +125,46 @@ func TestTimeWithoutPlans(t *testing.T) {
 	}
 }
 
+// TestUpgradesWithoutPlans finds what a new version does not take up if the former one was interrupted at that write,
+// and only there.
+func TestUpgradesWithoutPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	trommel := buildTrommel(t)
+	for _, tt := range []struct {
+		name, variant string
+		want          int
+		finds         []string
+	}{
+		{"a leftover", "", bug, []string{
+			"ConfigMap default/web-config of site default/web should never have been created: exists at the end",
+			"is killed right after its own write: configmap/default/web-config is created; the suite's own build goes on",
+			"7 passed, 1 with bugs",
+			"the upgrade to the suite's own build changes",
+		}},
+		{"a leftover, fixed", "fixed", pass, []string{"8 passed"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			args := []string{"test", "-c", upgrades, "--pattern", "upgrade",
+				"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references")}
+			if tt.variant != "" {
+				args = append(args, "--variant", tt.variant)
+			}
+			got, out := runTrommel(t, trommel, ".", 30*time.Minute, args...)
+			if got != tt.want {
+				t.Errorf("exit code %d, want %d\n%s", got, tt.want, out)
+			}
+			for _, finds := range tt.finds {
+				if !strings.Contains(string(out), finds) {
+					t.Errorf("no %q in\n%s", finds, out)
+				}
+			}
+		})
+	}
+}
+
 // TestOwnControllers looks for bugs in Trommel's own controllers of disruptions and of node cycling, in all workloads
 // of their suites.
 func TestOwnControllers(t *testing.T) {

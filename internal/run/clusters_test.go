@@ -228,6 +228,34 @@ func TestOwnClustersArePrepared(t *testing.T) {
 	}
 }
 
+// A cluster that is prepared for runs with one build is not for those with another one.
+func TestOwnClustersArePreparedForEachBuild(t *testing.T) {
+	c := &scripted{}
+	o := &ownClusters{logger: slog.New(slog.DiscardHandler),
+		start: func(context.Context, *console, bool) (cluster.Cluster, error) { return c, nil }}
+	for i, run := range []struct {
+		build    string
+		prepared bool
+	}{{"", false}, {"old", false}, {"old", true}, {"", true}} {
+		l, err := o.acquire(t.Context(), newConsole(progress.Nobody, ""), false, run.build)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.prepared != run.prepared {
+			t.Errorf("run %d: prepared: %t", i+1, l.prepared)
+		}
+		if l.keepPrepared != nil {
+			l.keepPrepared(t.Context())
+		}
+		if err := l.release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(o.prepared) != 2 {
+		t.Errorf("baselines: %v", o.prepared)
+	}
+}
+
 func TestSharedCluster(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
