@@ -143,7 +143,7 @@ func TestUpgradesWithoutPlans(t *testing.T) {
 			"7 passed, 1 with bugs",
 			"the upgrade to the suite's own build changes",
 		}},
-		{"a leftover, fixed", "fixed", pass, []string{"8 passed"}},
+		{"a leftover, fixed", "fixed", pass, []string{"8 plans", "8 passed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -52,6 +52,19 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	if explained, err := c.explained(t, o); err != nil || explained {
 		return err
 	}
+	if t.without != nil {
+		// What a former build has left for good comes with each of its plans.
+		err := c.without(ctx, t, o, 1)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errBudget):
+			return err
+		}
+		if explained, err := c.explained(t, o); err != nil || explained {
+			return err
+		}
+	}
 	if c.wait(t, o, first) {
 		return errPutOff
 	}
@@ -61,15 +74,6 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	}
 	if tells, err := c.tells(ctx, t, o); err != nil || tells {
 		return err
-	}
-	if t.without != nil {
-		// What a former build has left for good comes with each of its plans.
-		if err := c.without(ctx, t, o, 1); err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if explained, err := c.explained(t, o); err != nil || explained {
-			return err
-		}
 	}
 	paces, err := c.paces(t, o)
 	if err != nil {

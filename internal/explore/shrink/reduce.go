@@ -38,8 +38,9 @@ func actions() parts {
 			return all
 		},
 		drop: func(p *plan.Plan, gone func(int) bool) bool {
+			build := p.LastBuild()
 			p.Actions = without(p.Actions, gone)
-			return true
+			return p.LastBuild() == build // another build ends differently
 		},
 	}
 }

@@ -112,6 +112,8 @@ func sureFirst(a, b One) int {
 // Causes of what is found: what a plan does to the controllers.
 const (
 	Stale       = "when the past is shown" // API servers or deliveries were held, or a process was frozen
+	Upgraded    = "when the suite's own build takes over"
+	RolledBack  = "when another build takes over"
 	Interrupted = "when work is interrupted"
 	Disturbed   = "when others write"
 	Undisturbed = "when nothing is done"
@@ -127,6 +129,10 @@ func CauseOf(actions []plan.Action) string {
 			return Stale
 		case e.Writes:
 			cause = Disturbed
+		case e.Upgrades != nil && cause != Disturbed:
+			if cause = Upgraded; e.Upgrades.To != "" {
+				cause = RolledBack
+			}
 		case cause == Undisturbed:
 			cause = Interrupted
 		}

@@ -78,6 +78,8 @@ func TestCauseOf(t *testing.T) {
 		{Interrupted, []plan.ActionType{plan.KillController, plan.StartController}},
 		{Stale, []plan.ActionType{plan.KillController, plan.PauseAPIServer, plan.ResumeAPIServer}},
 		{Disturbed, []plan.ActionType{plan.DeleteObject, plan.KillController}},
+		{Upgraded, []plan.ActionType{plan.KillController, plan.Upgrade}},
+		{Disturbed, []plan.ActionType{plan.Upgrade, plan.DeleteObject}},
 	} {
 		var actions []plan.Action
 		for _, a := range tt.actions {
