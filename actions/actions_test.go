@@ -146,8 +146,8 @@ func TestActions(t *testing.T) {
 			do:     "upgrade v2 kill", undo: "recover",
 		},
 		{
-			action: plan.Action{Type: plan.Upgrade, Own: &plan.Upgrading{How: plan.UpgradeRolling}}, failAt: "upgrade  rolling",
-			do: "upgrade  rolling: told to fail", undo: "recover",
+			action: plan.Action{Type: plan.Upgrade, Own: &plan.Upgrading{How: plan.UpgradeRolling}},
+			failAt: "upgrade  rolling", do: "upgrade  rolling: told to fail", undo: "recover",
 		},
 		{action: plan.Action{Type: plan.DeleteObject,
 			Writing: plan.Writing{ResourceKey: pod}}, do: "delete pod/default/a"},

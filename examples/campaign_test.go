@@ -139,7 +139,8 @@ func TestUpgradesWithoutPlans(t *testing.T) {
 	}{
 		{"a leftover", "", bug, []string{
 			"ConfigMap default/web-config of site default/web should never have been created: exists at the end",
-			"is killed right after its own write: configmap/default/web-config is created; the suite's own build goes on",
+			"is killed right after its own write: configmap/default/web-config is created; " +
+				"the suite's own build goes on",
 			"7 passed, 1 with bugs",
 			"the upgrade to the suite's own build changes",
 		}},

@@ -63,7 +63,8 @@ func (s *Suite) checkBuilds(at *yamlfile.Place) {
 				at.Name().Errorf("unknown controller %q (%s)", controller, suiteHas(known))
 				continue
 			}
-			if build := s.Controllers[i].Build; at.Field("package").Given() && (build == nil || build.ControlPlane != "") {
+			build := s.Controllers[i].Build
+			if at.Field("package").Given() && (build == nil || build.ControlPlane != "") {
 				at.Field("package").Errorf("controller %q is not built from a package", controller)
 			}
 		}
@@ -71,8 +72,8 @@ func (s *Suite) checkBuilds(at *yamlfile.Place) {
 }
 
 // WithBuild returns a copy of the suite that runs the controllers of one of its builds; an empty name returns the suite
-// as it is. Locate returns where in the build's source a path of the suite is; own: the build itself names the path. The
-// error is Errors: what locate says, at the place of what names the path.
+// as it is. Locate returns where in the build's source a path of the suite is; own: the build itself names the path.
+// The error is Errors: what locate says, at the place of what names the path.
 func (s *Suite) WithBuild(name string, locate func(path string, own bool) (string, error)) (*Suite, error) {
 	if name == "" {
 		return s, nil

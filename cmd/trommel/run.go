@@ -414,7 +414,8 @@ func (o *runOptions) howToRun(
 	learned, err := explore.Learn(ctx, explore.Config{
 		Settings: explore.Settings{SuiteFile: suite.File, Variant: l.variant, References: o.reference},
 		Plans:    []*plan.Plan{l.plan},
-		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane, Builds: session.Builds(),
+		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
+		Builds:  session.Builds(),
 		Dir:     filepath.Join(runsDir, "learn-"+time.Now().Format("20060102-150405.000")),
 		Version: version(), Progress: console,
 	})

@@ -49,7 +49,10 @@ type later struct {
 func (c *campaign) laterOf(l *Learned) []later {
 	ref := l.Reference
 	steps := c.Suite.Workloads[l.Workload].Steps
-	if ref == nil || l.build != "" || !ref.Virtual || ref.Pace != plan.PaceRest || slices.ContainsFunc(steps, func(s plan.Step) bool {
+	if ref == nil || l.build != "" {
+		return nil
+	}
+	if !ref.Virtual || ref.Pace != plan.PaceRest || slices.ContainsFunc(steps, func(s plan.Step) bool {
 		return s.Go != "" || s.AdvanceTime > 0 // no file can have the first, and the second lets time pass already
 	}) {
 		return nil

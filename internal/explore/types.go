@@ -94,7 +94,9 @@ func (c *campaign) learnMore(ctx context.Context, t *task, run *record.Meta) (ag
 
 // studyMore learns a workload again, with further types.
 func (c *campaign) studyMore(ctx context.Context, l *Learned, types []plan.ResourceKey) (*Learned, error) {
-	w := workload{name: l.Reference.Workload, build: l.build, types: slices.Concat(l.Reference.Types, types), steps: l.steps}
+	w := workload{
+		name: l.Reference.Workload, build: l.build, types: slices.Concat(l.Reference.Types, types), steps: l.steps,
+	}
 	if w.steps == nil && c.Plans != nil {
 		i := slices.IndexFunc(c.Plans, func(p *plan.Plan) bool { return workloadOf(p).id() == l.Workload })
 		w.steps = workloadOf(c.Plans[i]).steps

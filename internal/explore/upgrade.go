@@ -11,7 +11,7 @@ import (
 // upgrades reports whether plans of a pattern that upgrades are made.
 func (c *campaign) upgrades(name string) bool {
 	return c.Plans == nil && len(c.Suite.Builds) > 0 && c.Builds != nil &&
-		slices.ContainsFunc(pattern.Patterns(), func(p pattern.Pattern) bool { return p.Name == name && p.In(c.Patterns) })
+		c.chosen(name)
 }
 
 // between makes the plans that upgrade from one build to another one. What they are compared with is the reference of

@@ -122,7 +122,8 @@ func Comparison(
 		undue.run = run
 		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
 			return d.Note || d.Count && (by.explains(d) || undue.explains(d)) || d.OfRenewals() && by.writes ||
-				d.OfVersions() && by.any || upgraded && onlyFormers(d, ref) || races(p, ref) && !harmsData(d, ref, objects)
+				d.OfVersions() && by.any || upgraded && onlyFormers(d, ref) ||
+				races(p, ref) && !harmsData(d, ref, objects)
 		})
 	}
 }

@@ -89,7 +89,9 @@ func changedSince(changes []reference.Change, u upgraded) (lines []string, repla
 		if c.Time.Before(u.began) || c.Time.After(u.end) || ownPods(c) {
 			continue
 		}
-		names := slices.DeleteFunc(reference.Fields(c), func(name string) bool { return strings.HasPrefix(name, "status") })
+		names := slices.DeleteFunc(reference.Fields(c), func(name string) bool {
+			return strings.HasPrefix(name, "status")
+		})
 		if c.Event == record.Updated && len(names) == 0 {
 			continue
 		}
@@ -107,7 +109,8 @@ func changedSince(changes []reference.Change, u upgraded) (lines []string, repla
 		line := fmt.Sprintf("%s is %s", key, what[key])
 		if names := fields[key]; what[key] == record.Updated {
 			line += " (" + strings.Join(names, ", ")
-			if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "spec.template.") }) &&
+			template := func(name string) bool { return strings.HasPrefix(name, "spec.template.") }
+			if slices.ContainsFunc(names, template) &&
 				slices.Contains([]string{"deployment.apps", "statefulset.apps", "daemonset.apps"}, key.Type()) {
 				line += ": its pods are replaced"
 				replaced++

@@ -18,7 +18,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// name returns the plan's name with its variant and its build, or the directory of a run that was killed before it recorded them.
+// name returns the plan's name with its variant and its build, or the directory of a run that was killed before it
+// recorded them.
 func name(r *record.Run) string {
 	if r.Meta.Plan == "" {
 		return r.Dir

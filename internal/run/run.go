@@ -66,7 +66,8 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 	_, t.workload = t.plan.Within(t.suite)
 	began := time.Now()
 	j := &journal{console: newConsole(t.session.Progress, t.recordDir), began: began, meta: record.Meta{
-		Plan: t.plan.TestName, PlanFile: t.plan.File, Suite: t.suite.File, Variant: t.session.Variant, Build: t.plan.Build,
+		Plan: t.plan.TestName, PlanFile: t.plan.File, Suite: t.suite.File, Variant: t.session.Variant,
+		Build:   t.plan.Build,
 		Trommel: t.session.Version, Started: began, Phases: []record.Phase{},
 		ActionsTotal: len(t.plan.Actions),
 	}}

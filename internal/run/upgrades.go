@@ -114,7 +114,8 @@ func (u *upgrades) replace(
 			// The killed processes must not come back, and nothing would end their pods: those of the new build cannot
 			// be ready before they may start.
 			for _, key := range sets {
-				if err := u.objects.Delete(ctx, key, objects.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				err := u.objects.Delete(ctx, key, objects.DeleteOptions{})
+				if err != nil && !apierrors.IsNotFound(err) {
 					return fmt.Errorf("delete %s: %w", key, err)
 				}
 			}
@@ -153,7 +154,9 @@ func (u *upgrades) deployed(
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := u.objects.List(ctx, plan.ResourceKey{Type: "replicaset", Group: "apps", Namespace: key.Namespace, Name: "*"})
+	all, err := u.objects.List(ctx, plan.ResourceKey{
+		Type: "replicaset", Group: "apps", Namespace: key.Namespace, Name: "*",
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -204,7 +207,8 @@ func (u *upgrades) gone(ctx context.Context, name string, former []types.UID) er
 			return nil
 		}
 		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
-			return fmt.Errorf("the former pods of controller %q are still there after %s (timeouts.ready)", name, u.ready)
+			return fmt.Errorf("the former pods of controller %q are still there after %s (timeouts.ready)", name,
+				u.ready)
 		}
 	}
 }

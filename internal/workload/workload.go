@@ -414,7 +414,8 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 		if r.Upgrade == nil {
 			return step{}, errors.New("upgrade: this workload runs without a suite's builds")
 		}
-		return step{what: plan.UpgradeWords + s.Upgrade.Name(), do: func(ctx context.Context) error { return r.Upgrade(ctx, s.Upgrade.To) }}, nil
+		return step{what: plan.UpgradeWords + s.Upgrade.Name(),
+			do: func(ctx context.Context) error { return r.Upgrade(ctx, s.Upgrade.To) }}, nil
 	case s.AdvanceTime > 0:
 		if r.Advance == nil {
 			return step{}, ErrRealTime
@@ -422,7 +423,8 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 		return step{what: "advance the clock by " + plan.FormatDuration(s.AdvanceTime),
 			do: func(ctx context.Context) error { return r.Advance(ctx, s.AdvanceTime) }}, nil
 	}
-	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, advanceTime, exec, upgrade)")
+	return step{}, errors.New("the step does nothing (known: apply, delete, patch, wait, sleep, advanceTime, exec, " +
+		"upgrade)")
 }
 
 // dir is the suite's directory.

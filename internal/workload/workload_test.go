@@ -220,7 +220,8 @@ func TestSteps(t *testing.T) {
 			},
 			err: "step 2: stat DIR/missing.yaml: no such file or directory\n" +
 				"step 3 \"syntax\": condition: Syntax error: no viable alternative at input '.'\n" +
-				"step 4: the step does nothing (known: apply, delete, patch, wait, sleep, advanceTime, exec, upgrade)\n" +
+				"step 4: the step does nothing (known: apply, delete, patch, wait, sleep, advanceTime, exec, " +
+				"upgrade)\n" +
 				"step 5: delete: pod/default/* does not name one object",
 		},
 	} {

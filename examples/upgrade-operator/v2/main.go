@@ -1,5 +1,5 @@
-// Command v2 is the second version of an example's operator: the ConfigMap of a Site has another name than in version 1,
-// and its Service has one more label.
+// Command v2 is the second version of an example's operator: the ConfigMap of a Site has another name than in version
+// 1, and its Service has one more label.
 package main
 
 import (

@@ -41,8 +41,8 @@ func Upgrades(suite *plan.Suite, name string, from, to string, former *reference
 		return nil // the former build does nothing
 	}
 	atRest := func(how plan.UpgradeHow, words string) *ranked {
-		g.disturb(g.steady(by), by, "at rest "+string(how), fmt.Sprintf("%s when %s has done all of the workload", words,
-			naming(from)), build.Upgrade(to, how))
+		why := fmt.Sprintf("%s when %s has done all of the workload", words, naming(from))
+		g.disturb(g.steady(by), by, "at rest "+string(how), why, build.Upgrade(to, how))
 		return &g.all[len(g.all)-1]
 	}
 	none, _ := build.Plan(g.ref.Workload + "-" + name + "-none").Workload(g.ref.Workload).From(to).Build()

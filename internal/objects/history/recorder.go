@@ -248,8 +248,8 @@ func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) boo
 		return false
 	}
 	if next := metadata.ParseVersion(t.version) + 1; next < metadata.ParseVersion(listVersion) {
-		r.gaps = append(r.gaps, fmt.Sprintf("%s: states between the resource versions %s and %s", t.typ.Resource.Resource,
-			t.version, listVersion))
+		r.gaps = append(r.gaps, fmt.Sprintf("%s: states between the resource versions %s and %s",
+			t.typ.Resource.Resource, t.version, listVersion))
 	}
 	t.relisted(all, listVersion)
 	return false

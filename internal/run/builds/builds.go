@@ -38,7 +38,9 @@ func Of(ctx context.Context, suite *plan.Suite, name string) (*plan.Suite, error
 		}
 		return nil, suite.BuildError(name, field(b), err)
 	}
-	return suite.WithBuild(name, func(path string, own bool) (string, error) { return from.locate(suite.File, path, own) })
+	return suite.WithBuild(name, func(path string, own bool) (string, error) {
+		return from.locate(suite.File, path, own)
+	})
 }
 
 // field is the one that says where a build's source is.
@@ -120,8 +122,8 @@ func ofRef(ctx context.Context, suiteFile, ref string) (source, error) {
 	}
 	commit, err := git(ctx, root, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", ref+"^{commit}")
 	if err != nil {
-		return source{}, fmt.Errorf("the repository %s has no commit %q (git fetch --tags gets those of its remote)", root,
-			ref)
+		return source{}, fmt.Errorf("the repository %s has no commit %q (git fetch --tags gets those of its remote)",
+			root, ref)
 	}
 	dir, err := instrumentation.CachedSource(ctx, commit, func(dir string) error {
 		return export(ctx, root, commit, dir)
@@ -154,7 +156,8 @@ func export(ctx context.Context, repository, commit, dir string) error {
 	if _, err := git(ctx, repository, env, append(plain, "read-tree", commit)...); err != nil {
 		return err
 	}
-	if _, err := git(ctx, repository, env, append(plain, "checkout-index", "--all", "--prefix="+dir+"/")...); err != nil {
+	plain = append(plain, "checkout-index", "--all", "--prefix="+dir+"/")
+	if _, err := git(ctx, repository, env, plain...); err != nil {
 		return err
 	}
 	return os.Remove(index)
@@ -191,8 +194,8 @@ func ofDir(ctx context.Context, suiteFile, name string) (s source, err error) {
 	case exists(filepath.Join(s.dir, "go.mod")) == nil:
 		s.root, err = module(suiteFile)
 	default:
-		err = fmt.Errorf("%s is neither the top of a git checkout nor the directory of a Go module; without ref, dir and "+
-			"module a build is made from the suite's own source", name)
+		err = fmt.Errorf("%s is neither the top of a git checkout nor the directory of a Go module; without ref, "+
+			"dir and module a build is made from the suite's own source", name)
 	}
 	return s, err
 }

@@ -138,7 +138,8 @@ func TestDir(t *testing.T) {
 	write(t, other, map[string]string{"config/crd.yaml": "other: 1\n"})
 	module := t.TempDir()
 	write(t, module, map[string]string{"go.mod": "module example.com/op\n", "config/crd.yaml": "module: 1\n"})
-	s := suite(t, dir, controllers+"manifests: [../config]\nbuilds:\n  other: {dir: "+other+"}\n  module: {dir: "+module+"}\n")
+	s := suite(t, dir, controllers+"manifests: [../config]\nbuilds:\n"+
+		"  other: {dir: "+other+"}\n  module: {dir: "+module+"}\n")
 	for name, want := range map[string]string{"other": "other: 1", "module": "module: 1"} {
 		b, err := Of(t.Context(), s, name)
 		if err != nil {
@@ -170,7 +171,8 @@ func TestMistakes(t *testing.T) {
 	alone := t.TempDir()
 	write(t, alone, map[string]string{"new/x": ""})
 	s = suite(t, alone, controllers+"builds: {old: {ref: v1}}\n")
-	if _, err := Of(t.Context(), s, "old"); err == nil || !strings.Contains(err.Error(), "the suite is in no git repository") {
+	_, err := Of(t.Context(), s, "old")
+	if err == nil || !strings.Contains(err.Error(), "the suite is in no git repository") {
 		t.Errorf("without a repository: %v", err)
 	}
 }
