@@ -13,8 +13,8 @@ func lasts(d time.Duration) *chaos.Duration {
 	return &duration
 }
 
-// TestNets has a row for each safety net that the controllers check by the spec: it refuses by default, and lets through
-// what its flag allows.
+// TestNets has a row for each safety net that the controllers check by the spec: it refuses by default, and lets
+// through what its flag allows.
 func TestNets(t *testing.T) {
 	drop := chaos.Percentage(10)
 	for _, tt := range []struct {
@@ -86,7 +86,8 @@ func TestShares(t *testing.T) {
 		{"nine of ten together", chaos.LevelPod, 1, 10, 100, 8, 8, "1 targets would disrupt more than 80%"},
 		{"too many of the cluster", chaos.LevelPod, 7, 10, 10, 0, 0,
 			"7 targets would disrupt more than 66% of the cluster's 10 pods"},
-		{"too many of the cluster together", chaos.LevelPod, 1, 100, 100, 0, 66, "more than 66% of the cluster's 100 pods"},
+		{"too many of the cluster together", chaos.LevelPod, 1, 100, 100, 0, 66,
+			"more than 66% of the cluster's 100 pods"},
 		{"the only one", chaos.LevelPod, 1, 1, 1, 0, 0, ""},
 		{"one of two, whose other is hit", chaos.LevelPod, 1, 2, 100, 1, 1, "more than 80% of the 2 pods"},
 		{"nodes", chaos.LevelNode, 2, 0, 3, 0, 0, "2 targets would disrupt more than 66% of the cluster's 3 nodes"},

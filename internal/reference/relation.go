@@ -422,9 +422,9 @@ func looksRandom(s string) bool {
 	return letters > 0 && (digits > 0 || turns*3 > len(s))
 }
 
-// unrelated lists the relations that do not hold in a run. Of an object that the runs without faults do not end with, it
-// says nothing: that it is there is the difference. Nor of one of a group that has finished: what it was made from may
-// be another one since, and nobody makes it again for that.
+// unrelated lists the relations that do not hold in a run. Of an object that the runs without faults do not end with,
+// it says nothing: that it is there is the difference. Nor of one of a group that has finished: what it was made from
+// may be another one since, and nobody makes it again for that.
 func (f *filter) unrelated(objects map[Key]*Object) []Difference {
 	if len(f.ref.Relations) == 0 {
 		return nil

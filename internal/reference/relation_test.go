@@ -80,8 +80,8 @@ func TestRelations(t *testing.T) {
 // Regression: of objects with generated names, nothing was learned: a pod could have the password of yesterday.
 func TestRelationsOfGeneratedNames(t *testing.T) {
 	generate := func(typ, beginning, letter, more string) string {
-		return fmt.Sprintf(`db: created %s/default/%s%s {"metadata": {"generateName": %q, "uid": %q}, %s}`, typ, beginning,
-			generated(letter), beginning, beginning+letter, more)
+		return fmt.Sprintf(`db: created %s/default/%s%s {"metadata": {"generateName": %q, "uid": %q}, %s}`, typ,
+			beginning, generated(letter), beginning, beginning+letter, more)
 	}
 	pod := func(letter, password, more string) string {
 		return generate("pod", "web-", letter, `"spec": {"containers": [{"name": "web", "env": [

@@ -107,8 +107,8 @@ func (r *Reconciler) cleanAfterLost(
 	}
 	there := map[string]bool{}
 	// The injector of a pod that takes the place of the one that has gone cleans first, or is cleaned after, if it
-	// begins: so the cleaner is not forgotten before. The one that has gone may be among the pods, too: they were listed
-	// a moment ago.
+	// begins: so the cleaner is not forgotten before. The one that has gone may be among the pods, too: they were
+	// listed a moment ago.
 	replaced := func(cleaner *corev1.Pod) (yes, begun bool) {
 		for i := range pods {
 			p := &pods[i]

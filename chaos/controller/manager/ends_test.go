@@ -411,8 +411,8 @@ func TestChaosPodGone(t *testing.T) {
 	f.gone(d)
 }
 
-// TestSuccessorThatNeverBegan: a chaos pod has gone before its time, another one takes its place, and the disruption ends
-// before that one has begun. What the first one left is cleaned all the same.
+// TestSuccessorThatNeverBegan: a chaos pod has gone before its time, another one takes its place, and the disruption
+// ends before that one has begun. What the first one left is cleaned all the same.
 func TestSuccessorThatNeverBegan(t *testing.T) {
 	f := newFixture(t)
 	// Nobody runs the pods of this node, so that the second one cannot begin.
