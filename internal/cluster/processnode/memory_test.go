@@ -23,6 +23,15 @@ func TestRanOutOfMemory(t *testing.T) {
 			"fatal error: newosproc" + stacks, true, true},
 		{"Go, thread with C", "runtime/cgo: pthread_create failed: Resource temporarily unavailable\n" +
 			"SIGABRT: abort" + stacks, true, true},
+		{"Go, garbage collection", "SIGSEGV: segmentation violation\nPC=0x43497d m=4 sigcode=1 addr=0x0\n\n" +
+			"goroutine 0 gp=0x36fde8555860 m=4 mp=0x36fde858f808 [idle]:\n" +
+			"runtime.(*spanQueue).tryDrain(0x7f0800000400?, 0x435286?, 0xe8686000?)" + stacks, true, true},
+		{"Go, C code", "SIGSEGV: segmentation violation\nPC=0x7f23 m=0 sigcode=1 addr=0x0\n" +
+			"signal arrived during cgo execution\n\ngoroutine 1 gp=0xc000002380 m=0 mp=0x5 [syscall]:\n" +
+			"runtime.cgocall(0x4a1b60, 0xc000058e90)\nmain._Cfunc_f()" + stacks, true, false},
+		{"Go, nil", "panic: runtime error: invalid memory address or nil pointer dereference\n" +
+			"[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x4a]\n\n" +
+			"goroutine 1 [running]:\nmain.main()" + stacks, true, false},
 		{"Go, another end", "fatal error: concurrent map writes" + stacks, true, false},
 		{"Go, panic", "panic: out of memory" + stacks, true, false},
 		{"Go, what it heard", `{"level":"error","error":"fork/exec /bin/sh: cannot allocate memory"}` + "\npanic: nil" +

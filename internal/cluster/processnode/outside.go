@@ -2,6 +2,7 @@ package processnode
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +59,10 @@ func (c *container) logEnd(start int64) string {
 var (
 	noMemory = regexp.MustCompile(`^(fatal error|runtime(/cgo)?): .*(out of memory|cannot allocate memory|newosproc|` +
 		`failed to create new OS thread|pthread_create failed)`)
+	// In its garbage collection the runtime uses memory that it did not get. In Go's code that would be a panic; in C's
+	// code, runtime.cgocall is on top.
+	runtimeFault     = regexp.MustCompile(`^SIGSEGV: segmentation violation`)
+	runtimeOnTop     = regexp.MustCompile(`^runtime\.(\(\*|[^c]|c[^g])`)
 	noMemoryAnywhere = regexp.MustCompile(`(?i)out ?of ?memory|cannot allocate memory|memoryerror|bad_alloc`)
 )
 
@@ -76,11 +81,23 @@ func (c *container) ranOutOfMemory(start int64) bool {
 		says = noMemory
 	}
 	lines := bufio.NewReader(f)
+	// After a fault of the runtime, the line after the first goroutine's is the function on top.
+	fault, top := false, false
 	for {
 		// Of a line that is longer than the buffer each part is looked at by itself.
 		line, err := lines.ReadSlice('\n')
-		if says.Match(line) {
+		switch {
+		case says.Match(line):
 			return true
+		case c.hooked && runtimeFault.Match(line):
+			fault, top = true, false
+		case fault && top:
+			if runtimeOnTop.Match(line) {
+				return true
+			}
+			fault = false
+		case fault:
+			top = bytes.HasPrefix(line, []byte("goroutine "))
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return false
