@@ -238,7 +238,8 @@ func (r *Result) notTested() []string {
 	}
 	if dropped > 0 {
 		// Most of them are as it should be, and there is nothing to do about the others.
-		lines = append(lines, wording.Count(dropped, "candidate")+" without a plan; trommel generate --explain says why")
+		lines = append(lines, fmt.Sprintf("%s without a plan; trommel generate --explain says why",
+			wording.Count(dropped, "candidate")))
 	}
 	return lines
 }
