@@ -93,22 +93,17 @@ func TestTimeWithoutPlans(t *testing.T) {
 			"is killed 3s before it is due", "1 passed, 2 with bugs",
 		}},
 		{"work that is done later than it is waited for if it begins anew", "testdata/later-operator", "slow", "", pass,
-			[]string{"would not be waited for that long"}},
+			[]string{"there is no plan of the pattern time", "trommel generate --explain says why"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			args := []string{"test", "-c", tt.suite, "--workload", tt.workload, "--pattern", "time",
-				"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references")}
-			if tt.variant != "" {
-				args = append(args, "--variant", tt.variant)
-			}
-			got, out := runTrommel(t, trommel, ".", 30*time.Minute, args...)
-			if got != tt.want {
-				t.Errorf("exit code %d, want %d\n%s", got, tt.want, out)
-			}
-			for _, finds := range tt.finds {
-				if !strings.Contains(string(out), finds) {
-					t.Errorf("no %q in\n%s", finds, out)
+			out := checkCampaign(t, trommel, dir, tt.variant, tt.want, tt.finds,
+				"-c", tt.suite, "--workload", tt.workload, "--pattern", "time")
+			if tt.workload == "slow" {
+				_, out := runTrommel(t, trommel, ".", 10*time.Minute, "generate", "--explain", "-c", tt.suite,
+					"--workload", tt.workload, "--pattern", "time", "--reference", filepath.Join(dir, "references"))
+				if !strings.Contains(string(out), "would not be waited for that long") {
+					t.Errorf("generate --explain does not say why there is no plan\n%s", out)
 				}
 			}
 			command := regexp.MustCompile(`(?m)^ +trommel (-p .*)$`).FindStringSubmatch(string(out))
@@ -116,13 +111,36 @@ func TestTimeWithoutPlans(t *testing.T) {
 				return
 			}
 			// The command that the summary prints shows the finding again, with the same reference.
-			got, out = runTrommel(t, trommel, ".", 10*time.Minute, append(strings.Fields(command[1]),
+			got, out := runTrommel(t, trommel, ".", 10*time.Minute, append(strings.Fields(command[1]),
 				"--record", filepath.Join(dir, "again"))...)
 			if got != bug || !strings.Contains(string(out), tt.finds[0]) || strings.Contains(string(out), "learning") {
 				t.Errorf("%s: exit code %d, want %d, and %q\n%s", command[0], got, bug, tt.finds[0], out)
 			}
 		})
 	}
+}
+
+// checkCampaign runs trommel test with its records in a directory, and checks its exit code and what it prints, which
+// it returns.
+func checkCampaign(
+	t *testing.T, trommel, dir, variant string, want int, finds []string, args ...string,
+) (out []byte) {
+	t.Helper()
+	args = append([]string{"test", "--dir", filepath.Join(dir, "campaign"),
+		"--reference", filepath.Join(dir, "references")}, args...)
+	if variant != "" {
+		args = append(args, "--variant", variant)
+	}
+	got, out := runTrommel(t, trommel, ".", 30*time.Minute, args...)
+	if got != want {
+		t.Errorf("exit code %d, want %d\n%s", got, want, out)
+	}
+	for _, text := range finds {
+		if !strings.Contains(string(out), text) {
+			t.Errorf("no %q in\n%s", text, out)
+		}
+	}
+	return out
 }
 
 // TestUpgradesWithoutPlans finds what a new version does not take up if the former one was interrupted at that write,
@@ -147,21 +165,8 @@ func TestUpgradesWithoutPlans(t *testing.T) {
 		{"a leftover, fixed", "fixed", pass, []string{"8 plans", "8 passed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
-			args := []string{"test", "-c", upgrades, "--pattern", "upgrade",
-				"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references")}
-			if tt.variant != "" {
-				args = append(args, "--variant", tt.variant)
-			}
-			got, out := runTrommel(t, trommel, ".", 30*time.Minute, args...)
-			if got != tt.want {
-				t.Errorf("exit code %d, want %d\n%s", got, tt.want, out)
-			}
-			for _, finds := range tt.finds {
-				if !strings.Contains(string(out), finds) {
-					t.Errorf("no %q in\n%s", finds, out)
-				}
-			}
+			checkCampaign(t, trommel, t.TempDir(), tt.variant, tt.want, tt.finds,
+				"-c", upgrades, "--pattern", "upgrade")
 		})
 	}
 }
