@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/mod/semver"
 
+	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/download"
 )
 
@@ -217,15 +218,11 @@ func PackControlPlane(ctx context.Context, config ControlPlaneConfig, dir string
 		return "", err
 	}
 	to := filepath.Join(dir, b.archiveName())
-	f, err := os.CreateTemp(dir, ".pack-*")
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(f.Name())
-	if err := errors.Join(pack(f, &result, built.Binary), f.Chmod(0o644), f.Close()); err != nil {
+	var archive bytes.Buffer // some 40 MB
+	if err := pack(&archive, &result, built.Binary); err != nil {
 		return "", fmt.Errorf("pack %s: %w", to, err)
 	}
-	return to, os.Rename(f.Name(), to)
+	return to, atomicfile.Write(to, archive.Bytes(), 0o644)
 }
 
 // pack writes an archive. The same control plane gives the same archive.

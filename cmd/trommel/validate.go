@@ -329,9 +329,7 @@ func checkBuilds(ctx context.Context, suite *plan.Suite) (notes []string, err er
 		}
 		more, err := checkObjects(of)
 		for _, note := range more {
-			if !slices.Contains(notes, note) {
-				notes = append(notes, "build "+name+": "+note)
-			}
+			notes = append(notes, "build "+name+": "+note)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("build %q: %w", name, err))

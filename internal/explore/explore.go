@@ -210,7 +210,7 @@ func workloadOf(p *plan.Plan) workload {
 	w := workload{name: WorkloadOf(p), build: p.LastBuild()}
 	if len(p.Steps) > 0 {
 		w.steps = p.Steps
-		if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Upgrade != nil }) {
+		if upgradeIn(p.Steps) {
 			w.build = p.Build
 		}
 	}

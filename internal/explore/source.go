@@ -109,8 +109,7 @@ func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error)
 	own.File = ""
 	own.Variants = nil // the chosen one is merged in
 	own.Generate = plan.Generate{}
-	if !slices.ContainsFunc(w.steps, func(s plan.Step) bool { return s.Upgrade != nil }) &&
-		!slices.ContainsFunc(suite.Workloads[w.name].Steps, func(s plan.Step) bool { return s.Upgrade != nil }) {
+	if !upgradeIn(w.steps) && !upgradeIn(suite.Workloads[w.name].Steps) {
 		own.Builds = nil
 	}
 	if w.build != "" {

@@ -6,7 +6,13 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/plan"
 )
+
+// upgradeIn reports whether one of the steps installs another build.
+func upgradeIn(steps []plan.Step) bool {
+	return slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Upgrade != nil })
+}
 
 // upgrades reports whether plans of a pattern that upgrades are made.
 func (c *campaign) upgrades(name string) bool {

@@ -2,7 +2,6 @@ package judge
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,10 +12,6 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
-
-// ownAnnotation is on the pods of controllers under test, and on what makes them: their Deployment is what an upgrade
-// changes.
-const ownAnnotation = `"trommel.dev/controller"`
 
 // rewrites notes what an upgrade changes in objects at rest, although nobody has asked for it. Another template of pods
 // replaces all of them.
@@ -79,14 +74,14 @@ func (e Evidence) upgradesAtRest() (all []upgraded) {
 }
 
 // changedSince says, a line for each object, what was changed in the course of an upgrade, and of how many objects the
-// pods are replaced.
+// pods are replaced. The controllers' own Deployments, which an upgrade is meant to change, are not among the changes.
 func changedSince(changes []reference.Change, u upgraded) (lines []string, replaced int) {
 	fields := map[reference.Key][]string{}
 	what := map[reference.Key]string{}
 	var keys []reference.Key
 	for i := range changes {
 		c := &changes[i]
-		if c.Time.Before(u.began) || c.Time.After(u.end) || ownPods(c) {
+		if c.Time.Before(u.began) || c.Time.After(u.end) {
 			continue
 		}
 		names := slices.DeleteFunc(reference.Fields(c), func(name string) bool {
@@ -120,14 +115,4 @@ func changedSince(changes []reference.Change, u upgraded) (lines []string, repla
 		lines = append(lines, line)
 	}
 	return lines, replaced
-}
-
-// ownPods reports whether a change is one of a controller's own Deployment, or of what that makes.
-func ownPods(c *reference.Change) bool {
-	for _, state := range []map[string]any{c.Prev, c.Cur} {
-		if data, err := json.Marshal(state); err == nil && strings.Contains(string(data), ownAnnotation) {
-			return true
-		}
-	}
-	return false
 }

@@ -28,19 +28,30 @@ type Binary struct {
 // build builds the controllers and, if the session needs it, the control plane binary; both may be in the cache
 // already. A session on a running cluster needs the binary only for controllers that are control plane components. It
 // does not build what options provide.
-func build(ctx context.Context, suite *plan.Suite, options Options) ([]Binary, string, error) {
-	c := newConsole(options.Progress, "")
+func build(
+	ctx context.Context, suite *plan.Suite, options Options,
+) (binaries []Binary, controlPlane string, err error) {
+	err = phaseOfBuild(ctx, options.Progress, func() (err error) {
+		binaries, controlPlane, err = buildAll(ctx, suite, options)
+		return err
+	})
+	return binaries, controlPlane, err
+}
+
+// phaseOfBuild shows that something is being built. A mistake of the user is a *UserError.
+func phaseOfBuild(ctx context.Context, listener progress.Listener, do func() error) error {
+	c := newConsole(listener, "")
 	c.Phase("build")
 	defer c.built()
-	binaries, controlPlane, err := buildAll(ctx, suite, options)
+	err := do()
 	var input *instrumentation.InputError
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, "", errors.New("interrupted")
+		return errors.New("interrupted")
 	case errors.As(err, &input):
-		return nil, "", &UserError{err}
+		return &UserError{err}
 	}
-	return binaries, controlPlane, err
+	return err
 }
 
 func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary, string, error) {
@@ -157,29 +168,24 @@ func (b *Builds) Get(ctx context.Context, name string) (*Build, error) {
 		return nil, err
 	}
 	made := &Build{Suite: suite, Binaries: slices.Clone(own.Binaries)}
-	c := newConsole(b.listener, "")
-	c.Phase("build")
-	defer c.built()
-	var group errgroup.Group
-	for i := range suite.Controllers {
-		c := &suite.Controllers[i]
-		if c.Build == nil || c.Build.ControlPlane != "" {
-			continue // the same in all builds
+	if err := phaseOfBuild(ctx, b.listener, func() error {
+		var group errgroup.Group
+		for i := range suite.Controllers {
+			c := &suite.Controllers[i]
+			if c.Build == nil || c.Build.ControlPlane != "" {
+				continue // the same in all builds
+			}
+			group.Go(func() (err error) {
+				made.Binaries[i], err = buildController(ctx, suite, c, b.listener)
+				return err
+			})
 		}
-		group.Go(func() (err error) {
-			made.Binaries[i], err = buildController(ctx, suite, c, b.listener)
-			return err
-		})
-	}
-	err = group.Wait()
-	var input *instrumentation.InputError
-	switch {
-	case ctx.Err() != nil:
-		return nil, errors.New("interrupted")
-	case errors.As(err, &input):
-		return nil, &UserError{fmt.Errorf("build %q: %w", name, err)}
-	case err != nil:
-		return nil, fmt.Errorf("build %q: %w", name, err)
+		if err := group.Wait(); err != nil {
+			return fmt.Errorf("build %q: %w", name, err)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
 	}
 	b.known[name] = made
 	return made, nil

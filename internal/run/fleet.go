@@ -173,19 +173,24 @@ func (f *fleet) notConnected(ctx context.Context, name string) error {
 		name, state, f.ready, f.tail(p))
 }
 
+// podsOf lists a controller's pods.
+func (f *fleet) podsOf(ctx context.Context, name string) ([]*unstructured.Unstructured, error) {
+	all, err := f.pods(ctx)
+	return slices.DeleteFunc(all, func(p *unstructured.Unstructured) bool {
+		return p.GetAnnotations()[cluster.AnnotationController] != name
+	}), err
+}
+
 // describePods lists a controller's pods with their status, for a controller that did not start.
 func (f *fleet) describePods(ctx context.Context, name string) string {
 	ctx, cancel := clock.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	pods, err := f.pods(ctx)
+	pods, err := f.podsOf(ctx, name)
 	if err != nil {
 		return err.Error()
 	}
 	var lines []string
 	for _, p := range pods {
-		if p.GetAnnotations()[cluster.AnnotationController] != name {
-			continue
-		}
 		phase, _, _ := unstructured.NestedString(p.Object, "status", "phase")
 		message, _, _ := unstructured.NestedString(p.Object, "status", "message")
 		lines = append(lines, fmt.Sprintf("  %s/%s: %s %s", p.GetNamespace(), p.GetName(), phase, message))

@@ -174,7 +174,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 			return r.manifestsOf(set, build).install(ctx, set.apply.all)
 		},
 		one: set.apply.one, objects: p.objects, controllers: processes, sessions: p.coordinator,
-		await: p.fleet.awaitStart, names: r.controllers(), ready: r.suite.Timeouts.Ready,
+		await: p.fleet.awaitStart, pods: p.fleet.podsOf, names: r.controllers(), ready: r.suite.Timeouts.Ready,
 		become: func(build string, found *installed) {
 			b := r.builds[build]
 			p.fleet.become(membersOf(describeControllers(b.Suite, b.Binaries, found.own), b.Binaries))

@@ -9,11 +9,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/internal/clock"
-	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -36,8 +35,9 @@ type upgrades struct {
 		Connections(ctx context.Context, identity string) (total, live int, err error)
 	}
 	await func(ctx context.Context, name string, after int) error
-	names []string      // of the controllers
-	ready time.Duration // in which a rollout must end
+	pods  func(ctx context.Context, name string) ([]*unstructured.Unstructured, error) // of a controller
+	names []string                                                                     // of the controllers
+	ready time.Duration                                                                // in which a rollout must end
 	// become is told which build is installed.
 	become func(build string, found *installed)
 	info   func(text string)
@@ -162,12 +162,10 @@ func (u *upgrades) deployed(
 	}
 	var sets []plan.ResourceKey
 	for _, set := range all {
-		for _, owner := range set.GetOwnerReferences() {
-			if owner.UID == old.GetUID() {
-				sets = append(sets, plan.ResourceKey{
-					Type: "replicaset", Group: "apps", Namespace: key.Namespace, Name: set.GetName(),
-				})
-			}
+		if metav1.IsControlledBy(set, old) {
+			sets = append(sets, plan.ResourceKey{
+				Type: "replicaset", Group: "apps", Namespace: key.Namespace, Name: set.GetName(),
+			})
 		}
 	}
 	return old, sets, nil
@@ -182,28 +180,17 @@ func deploymentKey(o *unstructured.Unstructured) plan.ResourceKey {
 	return plan.ResourceKey{Type: "deployment", Group: "apps", Namespace: namespace, Name: o.GetName()}
 }
 
-// pods are the UIDs of a controller's pods.
-func (u *upgrades) pods(ctx context.Context, name string) ([]types.UID, error) {
-	all, err := u.objects.List(ctx, plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"})
-	if err != nil {
-		return nil, err
-	}
-	var found []types.UID
-	for _, p := range all {
-		if p.GetAnnotations()[cluster.AnnotationController] == name {
-			found = append(found, p.GetUID())
-		}
-	}
-	return found, nil
-}
-
 // gone waits until none of these pods of a controller is there any more.
-func (u *upgrades) gone(ctx context.Context, name string, former []types.UID) error {
+func (u *upgrades) gone(ctx context.Context, name string, former []*unstructured.Unstructured) error {
 	ctx, cancel := clock.WithTimeout(ctx, u.ready)
 	defer cancel()
 	for {
 		now, err := u.pods(ctx, name)
-		if err == nil && !slices.ContainsFunc(former, func(uid types.UID) bool { return slices.Contains(now, uid) }) {
+		if err == nil && !slices.ContainsFunc(now, func(p *unstructured.Unstructured) bool {
+			return slices.ContainsFunc(former, func(f *unstructured.Unstructured) bool {
+				return f.GetUID() == p.GetUID()
+			})
+		}) {
 			return nil
 		}
 		if clock.Sleep(ctx, 20*time.Millisecond) != nil {

@@ -11,13 +11,17 @@ import (
 
 // intermediate restarts the controller after each of its effective writes, and after each annotated call. It must then
 // do what it was about to do.
-func (g *generator) intermediate() {
+func (g *generator) intermediate() { g.killed("", build.RestartController) }
+
+// killed kills the controller by an action after each of its effective writes, and after each annotated call. Then says
+// what happens after that.
+func (g *generator) killed(then string, by func(controller string) *build.Action) {
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
 		if c.By == "" {
 			continue
 		}
-		why := fmt.Sprintf("%s is killed right after its own write: %s", c.By, g.describe(i))
+		why := fmt.Sprintf("%s is killed right after its own write: %s%s", c.By, g.describe(i), then)
 		signature := g.signature(i)
 		d, rule := g.when("written", start, i, plan.AfterControllerWrite, c.By)
 		if rule != "" {
@@ -28,12 +32,12 @@ func (g *generator) intermediate() {
 		if g.goesOn(i) {
 			chance = 1
 		}
-		g.addWith(chance, signature, why, build.RestartController(c.By).When(d))
+		g.addWith(chance, signature, why, by(c.By).When(d))
 	}
-	g.calls(func(by, name string, n int) {
-		g.add("call "+by+" "+name, fmt.Sprintf("%s is killed right after its call %d of %s", by, n, name),
-			build.RestartController(by).When(
-				build.Called(name).Named("called").At(plan.AfterAnnotatedCall, by).Repeat(n)))
+	g.calls(func(caller, name string, n int) {
+		g.add("call "+caller+" "+name,
+			fmt.Sprintf("%s is killed right after its call %d of %s%s", caller, n, name, then),
+			by(caller).When(build.Called(name).Named("called").At(plan.AfterAnnotatedCall, caller).Repeat(n)))
 	})
 }
 

@@ -46,19 +46,18 @@ func Upgrades(suite *plan.Suite, name string, from, to string, former *reference
 		return &g.all[len(g.all)-1]
 	}
 	none, _ := build.Plan(g.ref.Workload + "-" + name + "-none").Workload(g.ref.Workload).From(to).Build()
-	rest := atRest(plan.UpgradeKill, fmt.Sprintf("%s is installed", naming(to))).Plan
-	if rest != nil {
-		g.all[len(g.all)-1].Without = none
-	}
-	without := rest
-	if without == nil {
-		without = none
+	without := none
+	if at := atRest(plan.UpgradeKill, fmt.Sprintf("%s is installed", naming(to))); at.Plan != nil {
+		at.Without, without = none, at.Plan
 	}
 	if at := atRest(plan.UpgradeRolling, fmt.Sprintf("%s takes over in a rolling update", naming(to))); at.Plan != nil {
 		at.Without = without
 	}
 	first := len(g.all)
-	g.strikes(to)
+	// The latter build must do what the former was about to do, if it wants it, and undo what it does not want.
+	g.killed(fmt.Sprintf("; %s goes on", naming(to)), func(string) *build.Action {
+		return build.Upgrade(to, plan.UpgradeKill)
+	})
 	g.rolling(to)
 	for i := first; i < len(g.all); i++ {
 		g.all[i].Without = without
@@ -78,34 +77,6 @@ func (g *generator) last() string {
 		}
 	}
 	return ""
-}
-
-// strikes upgrades after each effective write, and after each annotated call. The latter build must then do what the
-// former was about to do, if it wants it, and undo what it does not want.
-func (g *generator) strikes(to string) {
-	for i := range g.ref.Changes {
-		c := &g.ref.Changes[i]
-		if c.By == "" {
-			continue
-		}
-		why := fmt.Sprintf("%s is killed right after its own write: %s; %s goes on", c.By, g.describe(i), naming(to))
-		signature := g.signature(i)
-		d, rule := g.when("written", start, i, plan.AfterControllerWrite, c.By)
-		if rule != "" {
-			g.drop(signature, why, rule)
-			continue
-		}
-		chance := 0.5
-		if g.goesOn(i) {
-			chance = 1
-		}
-		g.addWith(chance, signature, why, build.Upgrade(to, plan.UpgradeKill).When(d))
-	}
-	g.calls(func(by, name string, n int) {
-		g.add("call "+by+" "+name, fmt.Sprintf("%s is killed right after its call %d of %s; %s goes on", by, n, name,
-			naming(to)), build.Upgrade(to, plan.UpgradeKill).When(
-			build.Called(name).Named("called").At(plan.AfterAnnotatedCall, by).Repeat(n)))
-	})
 }
 
 // rolling begins a rolling update in the middle of each controller's writes: for as long as that takes, both builds are

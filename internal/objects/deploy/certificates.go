@@ -37,11 +37,6 @@ type issued struct {
 	secret *unstructured.Unstructured
 }
 
-// Certificates is [Issuer.Certificates] of a new issuer.
-func Certificates(manifests []*unstructured.Unstructured, now time.Time) ([]*unstructured.Unstructured, error) {
-	return new(Issuer).Certificates(manifests, now)
-}
-
 // secretFor returns the Secret of a Certificate.
 func (i *Issuer) secretFor(u *unstructured.Unstructured, now time.Time) (*unstructured.Unstructured, error) {
 	if old, ok := i.issued[name(u)]; ok && reflect.DeepEqual(old.spec, u.Object["spec"]) {

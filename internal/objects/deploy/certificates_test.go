@@ -46,7 +46,7 @@ spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {name: 
 
 func TestCertificates(t *testing.T) {
 	hook := object(t, validating)
-	all, err := Certificates([]*unstructured.Unstructured{object(t, issuer), hook, object(t, definition),
+	all, err := new(Issuer).Certificates([]*unstructured.Unstructured{object(t, issuer), hook, object(t, definition),
 		object(t, certificate)}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestCertificatesOfOthers(t *testing.T) {
 			for _, m := range tt.manifests {
 				manifests = append(manifests, object(t, m))
 			}
-			all, err := Certificates(manifests, time.Now())
+			all, err := new(Issuer).Certificates(manifests, time.Now())
 			if tt.err != "" {
 				if err == nil || err.Error() != tt.err {
 					t.Errorf("got %v\nwant %s", err, tt.err)
