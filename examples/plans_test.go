@@ -271,6 +271,9 @@ func TestPlans(t *testing.T) {
 					if err == nil {
 						err = p.check(code, records[0])
 					}
+					if err == nil && s.example == disruptions {
+						err = livesByItsClock(records[0])
+					}
 					if err != nil {
 						t.Errorf("%v\n%s", err, out)
 					}
@@ -278,6 +281,27 @@ func TestPlans(t *testing.T) {
 			}
 		})
 	}
+}
+
+// livesByItsClock checks that no program without the run's clock kept time real.
+func livesByItsClock(recordDir string) error {
+	data, err := os.ReadFile(filepath.Join(recordDir, "meta.json"))
+	if err != nil {
+		return err
+	}
+	var meta struct {
+		Clock struct{ Virtual bool }
+		Notes []string
+	}
+	if err := json.Unmarshal(data, &meta); err != nil {
+		return err
+	}
+	if kept := slices.IndexFunc(meta.Notes, func(note string) bool {
+		return strings.Contains(note, "does not have the run's clock")
+	}); kept >= 0 && meta.Clock.Virtual {
+		return errors.New(meta.Notes[kept])
+	}
+	return nil
 }
 
 // recordedCode is the exit code of the recorded run's verdict.

@@ -2,6 +2,8 @@ package processnode
 
 import (
 	"context"
+	"errors"
+	"os/exec"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
+	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
 
 // atClock runs a test of a container of a node with a clock that only the test moves. Nothing else is there.
@@ -68,6 +72,31 @@ func TestProbeByClock(t *testing.T) {
 			t.Errorf("a timer is left, due in %s", next)
 		}
 	})
+}
+
+// TestTimeless: `sleep` does not have the clock, so time is real while it runs, unless its pod says that it does not
+// matter.
+func TestTimeless(t *testing.T) {
+	k, err := keeper.Start(t.TempDir())
+	if errors.Is(err, keeper.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	for _, timeless := range []bool{false, true} {
+		c := &container{pod: &pod{node: &Node{config: Config{Keeper: k}}}, timeless: timeless}
+		p, err := c.adopt(func() (*child.Process, error) { return child.Start(exec.Command("sleep", "100000")) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held := k.Clock().Held(); held == timeless {
+			t.Errorf("timeless %t: the clock is held: %t", timeless, held)
+		}
+		p.Kill()
+		<-p.Done()
+	}
 }
 
 func TestBackoffByClock(t *testing.T) {

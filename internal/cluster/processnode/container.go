@@ -40,6 +40,8 @@ type container struct {
 	tmp     string // directory of its /tmp; empty if the pod's spec mounts something there
 	hooked  bool   // its executable has hooks in the standard library
 
+	timeless bool // what it does does not depend on the time
+
 	readyFile string // on this machine; empty unless it is an injector that names one
 	lastWords string // file on this machine in which a process without hooks may write its termination message
 
@@ -219,7 +221,7 @@ func (c *container) start() (*run, error) {
 		return nil, errNotNow
 	}
 	now := n.now()
-	process, err := keeper.Adopt(n.config.Keeper, func() (*child.Process, error) { return child.Start(cmd) })
+	process, err := c.adopt(func() (*child.Process, error) { return child.Start(cmd) })
 	if err != nil {
 		return nil, c.failLocked(err)
 	}
@@ -240,6 +242,16 @@ func (c *container) start() (*run, error) {
 	c.ready = c.spec.ReadinessProbe == nil
 	n.broadcastLocked()
 	return r, nil
+}
+
+// adopt starts a process that has the run's clock, or for which time is real, unless it is said not to care for time.
+func (c *container) adopt(start func() (*child.Process, error)) (*child.Process, error) {
+	k := c.pod.node.config.Keeper
+	if !c.timeless {
+		return keeper.Adopt(k, start)
+	}
+	defer k.Clock().Hold()()
+	return start()
 }
 
 func (c *container) fail(err error) error {
@@ -321,6 +333,7 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 	annotations := p.annotations()
 	// All starts of the container append to one log, and so do those of the next pod with the same name.
 	c.logFile = filepath.Join(p.node.config.LogDir, fmt.Sprintf("%s_%s_%s.log", p.namespace, p.name, c.spec.Name))
+	c.timeless = annotations[cluster.AnnotationTimeless] == "true"
 	c.workDir = annotations[cluster.AnnotationWorkDirPrefix+c.spec.Name]
 	binary := annotations[cluster.AnnotationBinaryPrefix+c.spec.Name]
 	home := filepath.Join(p.dir, "work", c.spec.Name)
@@ -367,13 +380,14 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 		}
 		env.set(envPodFaults, page)
 	}
+	// Components of the control plane have the clock and the queues, too, and others do not look. An injector that is the
+	// executable of a controller that was built for it has the clock.
+	for _, variable := range c.pod.node.config.Keeper.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		env.set(name, value)
+	}
 	if !c.pod.isInjector() {
-		// Components of the control plane have the clock and the queues, too, and others do not look.
 		env.set(wire.QueuesVariable, c.pod.node.queueDir())
-		for _, variable := range c.pod.node.config.Keeper.Environ() {
-			name, value, _ := strings.Cut(variable, "=")
-			env.set(name, value)
-		}
 	}
 	c.env = c.formatEnv(env)
 	if file := annotations[fault.AnnotationReadyFile]; file != "" && c.pod.isInjector() {
