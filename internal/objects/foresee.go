@@ -113,6 +113,10 @@ var ofServer = []string{
 	"selfLink", "managedFields",
 }
 
+// leftOut lists the metadata fields that an API server leaves out when they are empty: a patch that takes the last
+// finalizer away may leave an empty list.
+var leftOut = []string{"finalizers", "ownerReferences", "labels", "annotations"}
+
 // accepted returns what an API server accepts of an object that a client sends: through the status subresource only the
 // status, and otherwise everything except the status, if the type has that subresource.
 func accepted(old, sent map[string]any, subresource string, hasStatus bool) (map[string]any, error) {
@@ -171,6 +175,20 @@ func accepted(old, sent map[string]any, subresource string, hasStatus bool) (map
 		delete(meta, key)
 		if v, there := oldMeta[key]; there {
 			meta[key] = v
+		}
+	}
+	for _, key := range leftOut {
+		switch v := meta[key].(type) {
+		case nil:
+			delete(meta, key)
+		case []any:
+			if len(v) == 0 {
+				delete(meta, key)
+			}
+		case map[string]any:
+			if len(v) == 0 {
+				delete(meta, key)
+			}
 		}
 	}
 	result["metadata"] = meta
