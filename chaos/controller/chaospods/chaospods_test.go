@@ -19,7 +19,7 @@ func podOf(t *testing.T, kind chaos.Kind, privileged, dryRun bool, node string) 
 	t.Helper()
 	r := &Reconciler{&controller.Env{Clock: clocktesting.NewFakeClock(time.Now()), Config: controller.Config{
 		Namespace: "chaos", Image: "injector", Privileged: privileged, Simulated: "simulated",
-		ServiceAccount: "none", APIServiceAccount: "api",
+		ServiceAccount: "none", APIServiceAccount: "api", PriorityClass: "late",
 	}}}
 	d := &chaos.Disruption{}
 	d.Spec.DryRun = dryRun
@@ -80,6 +80,19 @@ func TestPrivileges(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
+	}
+}
+
+// TestChaosPodsAreEvictedLast: a node that lacks something takes it first from pods without requests and of little
+// priority, and a pod that is evicted leaves its fault.
+func TestChaosPodsAreEvictedLast(t *testing.T) {
+	pod := podOf(t, "dns", true, false, "worker")
+	requests := pod.Spec.Containers[0].Resources.Requests
+	if requests.Cpu().IsZero() || requests.Memory().IsZero() || pod.Spec.PriorityClassName != "late" {
+		t.Errorf("requests %v, priority class %q", requests, pod.Spec.PriorityClassName)
+	}
+	if !slices.Contains(pod.Spec.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists}) {
+		t.Errorf("tolerations %v", pod.Spec.Tolerations)
 	}
 }
 

@@ -312,8 +312,14 @@ func (s *saboteur) nothingIsLeft() {
 		var list chaos.DisruptionList
 		err := s.List(ctx, &list, client.InNamespace(s.namespace))
 		pods, err2 := s.chaosPods(ctx)
-		if err = errors.Join(err, err2); err == nil && len(list.Items)+len(pods) > 0 {
-			err = fmt.Errorf("%d disruptions and %d chaos pods", len(list.Items), len(pods))
+		if err = errors.Join(err, err2); err != nil {
+			return err
+		}
+		for _, d := range list.Items {
+			err = errors.Join(err, fmt.Errorf("disruption %s: %+v, %+v", d.Name, d.ObjectMeta, d.Status))
+		}
+		for _, p := range pods {
+			err = errors.Join(err, fmt.Errorf("chaos pod %s: %+v, %+v", p.Name, p.ObjectMeta, p.Status))
 		}
 		return err
 	})
