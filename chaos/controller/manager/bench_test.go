@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,6 +94,15 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// processorTime is the time of processors that this process has used.
+func processorTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
 // reconciles is the number of reconciles that all controllers of this process have finished.
 func reconciles(b *testing.B) (n float64) {
 	families, err := metrics.Registry.Gather()
@@ -172,7 +182,7 @@ func complete(b *testing.B, c client.Client) {
 
 // BenchmarkMany takes the time for up to 1,000 disruptions of a target each, from their creation until all are injected,
 // and from their deletion until none is left. Targets and chaos pods are on simulated nodes: only the controllers work.
-// The memory is that of this process, with the benchmark's own caches.
+// Memory and CPU time are those of this process, with the benchmark's own caches and requests.
 //
 // What each disruption costs should be the same for few and many: the unit "x" of a figure is how many times as much
 // it is as with the fewest.
@@ -184,7 +194,7 @@ func BenchmarkMany(b *testing.B) {
 			if fewest == nil {
 				fewest = each
 			}
-			for _, what := range []string{"time", "memory", "writes"} {
+			for _, what := range []string{"time", "CPU", "memory", "writes"} {
 				b.ReportMetric(each[what]/fewest[what], "x/"+what)
 			}
 		})
@@ -238,7 +248,7 @@ func benchmarkMany(b *testing.B, many int) costs {
 	reads, writes, before := count.reads.Load(), count.writes.Load(), reconciles(b)
 	var begin, end time.Duration
 	var memory int64
-	empty := heap()
+	empty, cpu := heap(), processorTime(b)
 	for i := 0; b.Loop(); i++ {
 		began := time.Now()
 		var disruptions []*chaos.Disruption
@@ -262,7 +272,8 @@ func benchmarkMany(b *testing.B, many int) costs {
 	}
 	n, all := float64(b.N), float64(b.N)*float64(many)
 	each := costs{
-		"time": (begin + end).Seconds() / all, "memory": float64(memory) / all,
+		"time": (begin + end).Seconds() / all, "CPU": (processorTime(b) - cpu).Seconds() / all,
+		"memory": float64(memory) / all,
 		"writes": float64(count.writes.Load()-writes) / all,
 	}
 	b.ReportMetric(begin.Seconds()/n, "s/begin")
@@ -271,6 +282,7 @@ func benchmarkMany(b *testing.B, many int) costs {
 	b.ReportMetric((reconciles(b)-before)/all, "reconciles/disruption")
 	b.ReportMetric(float64(count.reads.Load()-reads)/all, "reads/disruption")
 	b.ReportMetric(each["writes"], "writes/disruption")
+	b.ReportMetric(each["CPU"]*1000, "CPU-ms/disruption")
 	b.ReportMetric(each["memory"]/1024, "KB/disruption")
 	b.ReportMetric(0, "ns/op")
 	return each
