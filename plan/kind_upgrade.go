@@ -15,9 +15,6 @@ type Upgrading struct {
 	How UpgradeHow `yaml:"how" default:"kill" doc:"How the processes are replaced."`
 }
 
-// UpgradeWords is how the text of a workload's step that upgrades begins, after the step's number and name.
-const UpgradeWords = "upgrade to "
-
 // UpgradeHow is a way to replace the processes of controllers by those of another build.
 type UpgradeHow string
 

@@ -229,6 +229,8 @@ func Noun(op wire.Operation) string {
 type Step struct {
 	Text    string    `json:"text"` // its name and what it does
 	Started time.Time `json:"started"`
+	// Upgrade names the build that the step installs, in words; empty: it installs none.
+	Upgrade string `json:"upgrade,omitempty"`
 }
 
 // Poll is a work queue of a controller that puts items off although nothing is to be done.

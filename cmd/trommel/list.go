@@ -411,7 +411,7 @@ func stepText(s *plan.Step) string {
 	case s.AdvanceTime > 0:
 		return "advance time " + s.AdvanceTime.String()
 	case s.Upgrade != nil:
-		return plan.UpgradeWords + s.Upgrade.Name()
+		return "upgrade to " + s.Upgrade.Name()
 	}
 	return "call " + s.Go
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/wording"
-	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -60,15 +59,14 @@ func (e Evidence) upgradesAtRest() (all []upgraded) {
 		}
 	}
 	for i, s := range e.Meta.Steps {
-		at := strings.LastIndex(s.Text, plan.UpgradeWords)
-		if at < 0 {
+		if s.Upgrade == "" {
 			continue
 		}
 		end := e.Meta.WorkloadEnd
 		if i+1 < len(e.Meta.Steps) {
 			end = e.Meta.Steps[i+1].Started
 		}
-		all = append(all, upgraded{strings.TrimPrefix(s.Text[at:], "upgrade "), s.Started, end})
+		all = append(all, upgraded{"to " + s.Upgrade, s.Started, end})
 	}
 	return all
 }

@@ -88,9 +88,10 @@ func (j *journal) note(text string) {
 }
 
 // step notes that a step of the workload begins.
-func (j *journal) step(number, of int, text string) {
-	j.meta.Steps = append(j.meta.Steps, record.Step{Text: text, Started: j.now()})
-	j.console.step(number, of, text)
+func (j *journal) step(number, of int, s record.Step) {
+	s.Started = j.now()
+	j.meta.Steps = append(j.meta.Steps, s)
+	j.console.step(number, of, s.Text)
 }
 
 // trouble records as a finding that a part of the run itself failed after there was something to judge.

@@ -24,7 +24,7 @@ func TestJournal(t *testing.T) {
 	console, told := heard()
 	j := &journal{console: console}
 	j.enter("workload")
-	j.step(1, 2, "apply")
+	j.step(1, 2, record.Step{Text: "apply"})
 	j.note("slow")
 	j.add(record.Finding{Severity: record.SeverityBug, Title: "broken"},
 		record.Finding{Severity: record.SeverityNote, Title: "odd"})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -240,5 +241,29 @@ func TestStepLetsTheClockJump(t *testing.T) {
 	}
 	if !errors.Is(err, ErrRealTime) {
 		t.Errorf("without a clock: %v", err)
+	}
+}
+
+func TestStepThatUpgradesSaysSo(t *testing.T) {
+	var got []record.Step
+	r := &runner{Config: Config{
+		Suite: &plan.Suite{}, Progress: func(string) {},
+		Upgrade: func(context.Context, string) error { return nil },
+		Step:    func(_, _ int, s record.Step) { got = append(got, s) },
+	}}
+	upgrades, err := r.prepare(&plan.Step{Upgrade: &plan.UpgradeStep{To: "v2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrades.title, upgrades.timeout = "step 2", time.Minute
+	named := step{title: "step 1", name: "upgrade to db:2", what: "sleep 0s", timeout: time.Minute,
+		do: func(context.Context) error { return nil }}
+	if findings, err := r.run(t.Context(), []step{named, upgrades}); err != nil || len(findings) > 0 {
+		t.Fatal(findings, err)
+	}
+	if want := []record.Step{
+		{Text: "upgrade to db:2: sleep 0s"}, {Text: "upgrade to the build v2", Upgrade: "the build v2"},
+	}; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -52,8 +52,8 @@ type Config struct {
 	// Functions are what steps of the kind go call, by the names in these steps.
 	Functions map[string]Function
 	Progress  func(text string)
-	// Step is called when a step begins: number counts from 1. Nil: Progress is called.
-	Step func(number, of int, text string)
+	// Step is called when a step begins: number counts from 1. Its start is left to the function. Nil: Progress is called.
+	Step func(number, of int, s record.Step)
 	Log  io.Writer // what commands print; nil: nowhere
 	// Outage is asked about a write that has been failing since the given time because a webhook could not be called.
 	// Nil: the webhook itself is always to blame.
@@ -181,6 +181,7 @@ type step struct {
 	patient bool              // it waits for what is still to come, see Config.Coming
 	goesOn  bool              // the workload goes on even if the step times out
 	object  *plan.ResourceKey // that it deletes or patches; nil: none
+	upgrade string            // the build that it installs, in words; empty: none
 	do      func(ctx context.Context) error
 
 	function string   // its name, and
@@ -210,7 +211,8 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 		}
 		if r.Step != nil {
 			// The number is not repeated in the text.
-			r.Step(i+1, len(steps), strings.TrimPrefix(text, fmt.Sprintf("step %d: ", i+1)))
+			text = strings.TrimPrefix(text, fmt.Sprintf("step %d: ", i+1))
+			r.Step(i+1, len(steps), record.Step{Text: text, Upgrade: s.upgrade})
 		} else {
 			r.Progress(text)
 		}
@@ -414,7 +416,7 @@ func (r *runner) prepare(s *plan.Step) (step, error) {
 		if r.Upgrade == nil {
 			return step{}, errors.New("upgrade: this workload runs without a suite's builds")
 		}
-		return step{what: plan.UpgradeWords + s.Upgrade.Name(),
+		return step{what: "upgrade to " + s.Upgrade.Name(), upgrade: s.Upgrade.Name(),
 			do: func(ctx context.Context) error { return r.Upgrade(ctx, s.Upgrade.To) }}, nil
 	case s.AdvanceTime > 0:
 		if r.Advance == nil {
