@@ -160,15 +160,28 @@ func strikeAt(c *plan.Condition) strike {
 // long the object lives.
 func asks(state object) bool {
 	for field, v := range state {
-		meta, _ := v.(object)
-		switch {
-		case field == "metadata" && (meta["finalizers"] != nil || meta["ownerReferences"] != nil):
-			return true
-		case field != "metadata" && field != "status":
+		if meta, _ := v.(object); field == "metadata" {
+			for name := range meta {
+				if isContent([]string{field, name}) {
+					return true
+				}
+			}
+		} else if isContent([]string{field}) {
 			return true
 		}
 	}
 	return false
+}
+
+// isContent reports whether a field is part of what asks counts.
+func isContent(path []string) bool {
+	switch path[0] {
+	case "metadata":
+		return len(path) > 1 && (path[1] == "finalizers" || path[1] == "ownerReferences")
+	case "status":
+		return false
+	}
+	return true
 }
 
 // written is what an action writes as another client; ok: it does. An annotation that means nothing to anybody is only
@@ -185,9 +198,7 @@ func written(a *plan.Action) (s strike, ok bool) {
 		for _, o := range operations {
 			o, _ := o.(object)
 			path, _ := o["path"].(string)
-			content = content || !strings.HasPrefix(path, "/status") &&
-				(!strings.HasPrefix(path, "/metadata") || strings.HasPrefix(path, "/metadata/finalizers") ||
-					strings.HasPrefix(path, "/metadata/ownerReferences"))
+			content = content || isContent(strings.Split(strings.TrimPrefix(path, "/"), "/"))
 		}
 	default:
 		return s, false
@@ -225,7 +236,8 @@ type placed struct {
 // What differs only in the workload around it comes last: a plan that does the same to the same objects, at the same
 // moment, as one of another workload. Of the others, first there is one plan of each pattern, type of object and
 // operation, over all workloads, then the second one of each, and so on. In each of these rounds the patterns that find
-// most come first, and among these the plans with most at stake: see findings.Stake. Before all else a controller is
+// most come first, and among these the plans with most at stake: see findings.Stake. What a controller may do once more
+// that is shown the past counts like what it is shown, and makes another kind of it. Before all else a controller is
 // shown the mark for deletion of a namesake of what holds data, once at each kind of its writes: it may delete what is
 // in use.
 func Order(workloads ...[]Candidate) []Place {
@@ -284,6 +296,10 @@ func newPlaced(workload, index int, c *Candidate) *placed {
 	p.kind = c.Pattern + " " + p.at.String()
 	if p.namesake = c.Pattern == "stale" && p.at.what == marks && p.at.stake == findings.StakeLoss; p.namesake {
 		p.kind += " " + p.moment.String()
+	}
+	if c.again.stake > p.at.stake {
+		p.at.stake = c.again.stake
+		p.kind += " " + c.again.String()
 	}
 	// Times differ between workloads.
 	p.key = c.Pattern + " " + c.Signature

@@ -48,6 +48,10 @@ const (
 	account  = reference.Key("serviceaccount/default/db")
 )
 
+func ready(replicas, ready int) object {
+	return object{"spec": spec(replicas)["spec"], "status": object{"ready": float64(ready)}}
+}
+
 func withStatus(phase string) object { return object{"status": object{"phase": phase}} }
 
 func TestOrder(t *testing.T) {
@@ -134,6 +138,26 @@ func TestOrder(t *testing.T) {
 			[]string{
 				"1 stale " + mark + " / statefulset.apps created", "1 stale " + mark + " / serviceaccount created",
 				"1 intermediate statefulset.apps deleted",
+			},
+		},
+		{
+			"what is done once more", "a status that has led to the deletion of data comes before a spec that has not",
+			[]string{"stale"}, [][]reference.Change{{
+				created, made(set), change("", "", claim, record.Created, nil, spec(1)),
+				change("", "", database, record.Updated, spec(2), spec(1)),
+				change("op", wire.Update, set, record.Updated, spec(2), spec(1)),
+				change("", "", set, record.Updated, ready(1, 2), ready(1, 1)),
+				change("op", wire.Delete, claim, record.Deleted, spec(1), nil),
+				change("", "", database, record.Updated, spec(1), spec(2)),
+				change("op", wire.Update, set, record.Updated, spec(1), spec(2)),
+				change("", "", claim, record.Created, nil, spec(1)),
+				change("", "", set, record.Updated, ready(2, 1), ready(2, 2)),
+				change("op", wire.Update, database, record.Updated, withStatus("New"), withStatus("Ready")),
+			}},
+			[]string{
+				"0 stale statefulset.apps updated status.ready / persistentvolumeclaim created",
+				"0 stale persistentvolumeclaim deleted / database.example.org updated status.phase",
+				"0 stale database.example.org created / persistentvolumeclaim deleted",
 			},
 		},
 	} {

@@ -116,6 +116,8 @@ type Candidate struct {
 	Skipped int
 	// Without is the plan with what is left of Plan without its actions; nil: the same plan with none.
 	Without *plan.Plan
+
+	again strike // the gravest of what a controller that is shown the past may do once more
 }
 
 // Generate makes plans for the suite and the reference's workload, of the patterns with the given names, or of all

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -55,17 +57,20 @@ func (g *generator) staleState(i int, by string) {
 		g.drop(g.signature(i), why(), rule)
 		return
 	}
-	all := g.undone(i)
-	if len(all) == 0 {
+	all, again := g.undone(i), g.thereAgain(i, by)
+	if len(all)+len(again) == 0 {
 		g.drop(g.signature(i), why(), "nothing undoes it later")
 		return
 	}
-	reacted := false
+	var struck []int // the moments of the plans
 	for _, u := range all {
 		acts := slices.DeleteFunc(g.followUps(i, by), func(k int) bool { return k > u.at })
 		if len(acts) == 0 && g.ref.Changes[i].By != by {
-			g.drop(g.signature(i), why(), "the controller has written nothing because of it")
-			return
+			if len(again) == 0 {
+				g.drop(g.signature(i), why(), "the controller has written nothing because of it")
+				return
+			}
+			break
 		}
 		chance := 0.5
 		if slices.ContainsFunc(acts, g.deletes) {
@@ -77,38 +82,46 @@ func (g *generator) staleState(i int, by string) {
 		case g.ref.Changes[i].Marked() && u.by == restored:
 			chance *= 4 // what is alive looks as if it were on its way out
 		}
-		moments := g.reactions(u.at, by)
-		for _, k := range acts {
-			// What the controller would delete once more is there again.
-			if again := g.madeAgain(k, by); again > u.at && !slices.Contains(moments, again) {
-				moments = append(moments, again)
-			}
-		}
-		for _, k := range moments {
-			reacted = true
-			g.staleAt(i, k, by, u.how, chance)
+		undone := fmt.Sprintf("This is undone: %s. %s has reacted: ", u.how, by)
+		for _, k := range g.reactions(u.at, by) {
+			struck = append(struck, k)
+			g.staleAt(i, k, by, undone, chance, g.gravest(i, k, by))
 		}
 	}
-	if !reacted {
+	for _, k := range again {
+		if !slices.Contains(struck, k) {
+			struck = append(struck, k)
+			why := fmt.Sprintf("What %s has deleted because of this is there again: ", by)
+			g.staleAt(i, k, by, why, 1, g.gravest(i, k, by))
+		}
+	}
+	if len(struck) == 0 && len(all) > 0 {
 		g.drop(g.signature(i), why(), "the controller does not react when it is undone")
 	}
 }
 
-// madeAgain is the change by which a controller makes an object again that its k-th change has deleted; -1: there is
-// none.
-func (g *generator) madeAgain(k int, by string) int {
-	if !g.deletes(k) {
-		return -1
+// thereAgain lists the changes by which objects are made again that a controller has deleted because of the i-th
+// change, whoever makes them, if the state after that change is past then.
+func (g *generator) thereAgain(i int, by string) []int {
+	later := g.later(i)
+	if len(later) == 0 {
+		return nil
 	}
-	for _, m := range g.later(k) {
-		if c := &g.ref.Changes[m]; c.Event == record.Created {
-			if c.By == by {
-				return m
+	var all []int
+	for _, k := range g.followUps(i, by) {
+		if !g.deletes(k) || g.ref.Changes[k].Key == g.ref.Changes[i].Key || !g.causes(i, k, by) {
+			continue
+		}
+		for _, m := range g.later(k) {
+			if g.ref.Changes[m].Event == record.Created {
+				if !slices.Contains(all, m) && later[0] < m {
+					all = append(all, m)
+				}
+				break
 			}
-			break
 		}
 	}
-	return -1
+	return all
 }
 
 // toPast restarts a controller at the API server that is paused, so that it can be shown the past.
@@ -120,10 +133,67 @@ func (g *generator) toPast(by string) *build.Action {
 	return move
 }
 
-// staleAt shows a controller the state after the i-th change when it has made the k-th.
-func (g *generator) staleAt(i, k int, by, how string, chance float64) {
-	why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. "+
-		"This is undone: %s. %s has reacted: %s", by, g.describe(i), how, by, g.describe(k))
+// gravest is what a controller may do once more after the k-th change, of what it has done before that because of the
+// i-th: the act with most at stake. What it would delete must be there (again) to be harmed.
+func (g *generator) gravest(i, k int, by string) strike {
+	var most strike
+	for _, act := range g.followUps(i, by) {
+		if act >= k || g.deletes(act) && !g.lives(g.ref.Changes[act].Key, k) {
+			continue
+		}
+		if s := g.act(act); s.stake > most.stake && g.causes(i, act, by) {
+			most = s
+		}
+	}
+	return most
+}
+
+// causes reports whether the i-th change is the last one by others from which the controller's k-th may follow. It may
+// follow from earlier ones, too, but the last one is what the controller has waited for.
+func (g *generator) causes(i, k int, by string) bool {
+	for j := k - 1; j > i; j-- {
+		if c := &g.ref.Changes[j]; c.By != by && len(g.changed[j]) > 0 && slices.Contains(c.Taken, by) &&
+			g.ref.Changes[k].MayFollowFrom(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// act is the i-th change as what a plan strikes at.
+func (g *generator) act(i int) strike {
+	c := &g.ref.Changes[i]
+	s := strike{typ: c.Key.Type(), what: c.Event}
+	content := c.Event == record.Created
+	if c.Marked() {
+		s.what = marks
+	}
+	for _, f := range g.changed[i] {
+		content = content || isContent(f.Path)
+	}
+	s.stake = findings.AtStake(s.typ, g.deletes(i), content)
+	return s
+}
+
+// lives reports whether an object is there after the k-th change, and not marked for deletion.
+func (g *generator) lives(key reference.Key, k int) bool {
+	all := g.runs[0].byKey[key]
+	at, found := slices.BinarySearch(all, k)
+	if !found {
+		at--
+	}
+	if at < 0 {
+		return false
+	}
+	c := &g.ref.Changes[all[at]]
+	return c.Event != record.Deleted && valueAt(c.Cur, []string{"metadata", "deletionTimestamp"}) == nil
+}
+
+// staleAt shows a controller the state after the i-th change when the k-th is made. How says why then. Again is the
+// gravest of what the controller may do once more.
+func (g *generator) staleAt(i, k int, by, how string, chance float64, again strike) {
+	why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. %s%s",
+		by, g.describe(i), how, g.describe(k))
 	signature := g.signature(i) + " / " + g.signature(k)
 	seen, acted, rule := g.both(
 		i, point{"seen", plan.AfterAPIServerRecv, g.behind()},
@@ -138,6 +208,9 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64) {
 		build.PauseAPIServer(g.behind()).Scope(scope).When(seen),
 		g.toPast(by).When(acted),
 		build.ResumeAPIServer(g.behind()).Scope(scope).When(g.window(staleFor)))
+	if last := &g.all[len(g.all)-1]; last.Plan != nil {
+		last.again = again
+	}
 }
 
 // deletes reports whether the i-th change deletes its object, or marks it for deletion.

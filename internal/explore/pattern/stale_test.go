@@ -2,6 +2,7 @@ package pattern
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -52,6 +53,43 @@ func TestStalePlansSwitchStreamingListsOff(t *testing.T) {
 				if got := c.Plan.Actions[1].Effects().Lists; got != tt.want {
 					t.Errorf("the streaming lists of %q are off, want %q", got, tt.want)
 				}
+			}
+		})
+	}
+}
+
+// What a controller has deleted because of a state may be made again by others, such as a claim by the StatefulSet
+// controller. It is at risk from then on if the controller is shown that state, although nothing has undone it.
+func TestStaleWhenOthersMakeAgainWhatWasDeleted(t *testing.T) {
+	const claim = reference.Key("persistentvolumeclaim/default/data-db-1")
+	scaled := []reference.Change{
+		change("", "", claim, record.Created, nil, spec(1)),
+		change("", "", set, record.Updated, ready(1, 2), ready(1, 1)),
+		change("op", wire.Delete, claim, record.Deleted, spec(1), nil),
+		change("op", wire.Update, set, record.Updated, spec(1), spec(2)),
+		change("", "", claim, record.Created, nil, spec(1)),
+	}
+	const again = "stops at: statefulset.apps/default/db changes (status.ready). What op has deleted because of this " +
+		"is there again: persistentvolumeclaim/default/data-db-1 is created"
+	for _, tt := range []struct {
+		name    string
+		changes []reference.Change
+		want    bool
+	}{
+		{"made again", scaled, true},
+		{"not made again", scaled[:4], false},
+		{"the state is still present", slices.Concat(scaled[:3], scaled[4:]), false},
+		{
+			"deleted because of something else",
+			slices.Insert(slices.Clone(scaled), 2, change("", "", db, record.Updated, spec(2), spec(1))), false,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all := Generate(suite(t), references(tt.changes, tt.changes), "stale")
+			if got := slices.ContainsFunc(all, func(c Candidate) bool {
+				return c.Plan != nil && strings.HasSuffix(c.Why, again)
+			}); got != tt.want {
+				t.Errorf("there is such a plan: %t\n%s", got, strings.Join(plans(all), "\n"))
 			}
 		})
 	}
