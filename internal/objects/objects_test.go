@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/trommel-dev/trommel/plan"
@@ -204,5 +205,25 @@ metadata: {name: a}
 			want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: got %v, want %s", key, err, want)
 		}
+	}
+}
+
+// Definitions can be megabytes, and many ask which types they define.
+func TestDefinedDoesNotCopySchemas(t *testing.T) {
+	allocated := func(fields int) float64 {
+		properties := map[string]any{}
+		for i := range fields {
+			properties[fmt.Sprint("field", i)] = map[string]any{"type": "string"}
+		}
+		list := []*unstructured.Unstructured{{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"spec": map[string]any{"versions": []any{map[string]any{
+				"name": "v1", "schema": map[string]any{"openAPIV3Schema": map[string]any{"properties": properties}},
+			}}},
+		}}}
+		return testing.AllocsPerRun(10, func() { Defined(list) })
+	}
+	if small, large := allocated(1), allocated(1000); large > small {
+		t.Errorf("%v allocations for a schema with one field, %v for one with 1,000", small, large)
 	}
 }

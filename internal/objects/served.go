@@ -77,7 +77,9 @@ func Defined(list []*unstructured.Unstructured) []Type {
 			s, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, fields...)...)
 			return s
 		}
-		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+		// Not copied: schemas are large.
+		field, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "versions")
+		versions, _ := field.([]any)
 		if only := text("version"); len(versions) == 0 && only != "" { // as v1beta1 may have it
 			versions = []any{map[string]any{"name": only, "served": true}}
 		}

@@ -3,7 +3,6 @@ package scaffold
 import (
 	"cmp"
 	"encoding/json"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -28,11 +27,10 @@ func (r *Repository) findSample(s *source, t *tree) {
 	if err != nil {
 		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
 	}
-	defined := objects.Defined(s.objects)
-	best := math.MinInt
+	likely := r.kindsByLikeliness(s, objects.Defined(s.objects))
 	type sample struct {
-		file  string
-		kind  schema.GroupVersionKind
+		file  file
+		main  *unstructured.Unstructured
 		score int
 	}
 	var valid []sample
@@ -40,28 +38,26 @@ func (r *Repository) findSample(s *source, t *tree) {
 		if f.has("CustomResourceDefinition") {
 			continue
 		}
-		main, score := r.mainObject(s, f, defined)
+		main, score := mainObject(f, likely)
 		if main == nil || slices.ContainsFunc(f.objects,
 			func(u *unstructured.Unstructured) bool { return checker.Check(u) != nil }) {
 			continue
 		}
-		valid = append(valid, sample{f.path, main.GroupVersionKind(), score})
-		if score > best {
-			best = score
-			r.takeSample(s, main, f.objects)
-			r.Sample = f.path
-		}
+		valid = append(valid, sample{f, main, score})
 	}
-	if r.Sample != "" {
+	if len(valid) > 0 {
 		slices.SortStableFunc(valid, func(a, b sample) int { return b.score - a.score })
+		best := valid[0]
+		r.takeSample(s, best.main, best.file.objects)
+		r.Sample = best.file.path
 		for _, other := range valid[1:] {
-			if other.kind == valid[0].kind && len(r.Others) < mostOthers {
-				r.Others = append(r.Others, other.file)
+			if other.main.GroupVersionKind() == best.main.GroupVersionKind() && len(r.Others) < mostOthers {
+				r.Others = append(r.Others, other.file.path)
 			}
 		}
 		return
 	}
-	for _, kind := range r.kindsByLikeliness(s, defined) {
+	for _, kind := range likely {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
 		u.SetGroupVersionKind(kind)
 		u.SetName("example")
@@ -103,22 +99,21 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 // small lists words in the names of samples that need little.
 var small = []string{"simple", "minimal", "minimum", "basic", "single", "standalone", "quickstart"}
 
-// mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is.
-func (r *Repository) mainObject(s *source, f file, defined []objects.Type) (*unstructured.Unstructured, int) {
+// mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is. The
+// likeliest kinds come first.
+func mainObject(f file, likely []schema.GroupVersionKind) (*unstructured.Unstructured, int) {
 	var main *unstructured.Unstructured
 	for _, u := range f.objects {
 		if u.GetName() == "" {
 			return nil, 0
 		}
-		is := slices.ContainsFunc(defined, func(t objects.Type) bool { return t.Kind == u.GroupVersionKind() })
-		if is && main == nil {
+		if main == nil && slices.Contains(likely, u.GroupVersionKind()) {
 			main = u
 		}
 	}
 	if main == nil {
 		return nil, 0
 	}
-	likely := r.kindsByLikeliness(s, defined)
 	score := -10 * slices.Index(likely, main.GroupVersionKind())
 	lower, kind := strings.ToLower(f.path), strings.ToLower(main.GetKind())
 	if strings.Contains(lower, "sample") || strings.Contains(lower, "example") {
@@ -154,11 +149,13 @@ func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []sche
 		return 0
 	}
 	var kinds []schema.GroupVersionKind
+	scores := map[schema.GroupVersionKind]int{}
 	for _, t := range defined {
 		kinds = append(kinds, t.Kind)
+		scores[t.Kind] = score(t.Kind)
 	}
 	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(score(b)-score(a), r.owns[b.Kind]-r.owns[a.Kind])
+		return cmp.Or(scores[b]-scores[a], r.owns[b.Kind]-r.owns[a.Kind])
 	})
 	return kinds
 }
