@@ -237,6 +237,9 @@ func (b *pageBuilder) history() {
 	for i := range r.History {
 		h := &r.History[i]
 		object := b.object(h.Type, h.Namespace, h.Name)
+		if object == none {
+			continue // a broken record
+		}
 		lane := b.lane(groupObjects, b.data.Objects[object].Key)
 		b.data.Objects[object].Lane, b.data.Lanes[lane].Object = lane, object
 		if asked(h) {

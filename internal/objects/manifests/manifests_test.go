@@ -14,7 +14,7 @@ import (
 )
 
 // unpack writes the files of a txtar archive into a new directory.
-func unpack(t *testing.T, text string) string {
+func unpack(t testing.TB, text string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, f := range txtar.Parse([]byte(text)).Files {
