@@ -293,18 +293,30 @@ func (s *Session) lostBy() string {
 	return s.lost
 }
 
+// accept accepts connections until Close. An error passes: without file descriptors, say, those of strangers are free
+// again after HelloTimeout.
 func (m *Monitor) accept() {
+	const least, most = 5 * time.Millisecond, time.Second
+	wait := least
 	for {
 		conn, err := m.listener.Accept()
-		if err != nil {
-			select {
-			case <-m.closing:
-			default:
-				m.config.Logger.Error("accept instrumented processes", "error", err)
-			}
-			return
+		if err == nil {
+			wait = least
+			m.wg.Go(func() { m.serve(conn) })
+			continue
 		}
-		m.wg.Go(func() { m.serve(conn) })
+		select {
+		case <-m.closing:
+			return
+		default:
+		}
+		m.config.Logger.Error("accept instrumented processes", "error", err, "again in", wait)
+		select {
+		case <-m.closing:
+			return
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, most)
 	}
 }
 
