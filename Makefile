@@ -105,6 +105,12 @@ long: ## run all plans of the examples and third-party operators', eight runs at
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestOwnControllers$$' -timeout 200m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMoments$$' -timeout 300m .
 
+SOAK ?= 1h
+
+.PHONY: soak
+soak: ## run the examples' plans again and again for SOAK, such as 8h, and see that nothing differs, grows or is left; docs/trust.md has figures
+	cd examples && TROMMEL_TEST_SOAK=$(SOAK) go test -v -count=1 -run '^TestSoak$$' -timeout 0 .
+
 .PHONY: bench
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem -timeout 20m ./...

@@ -139,12 +139,16 @@ func firedBy(a record.Action) string {
 	return ""
 }
 
-// zero returns the moment from which the times in a report count: the workload's start or else the run's.
+// zero returns the moment from which the times in a report count: the workload's start or else the run's. Of a run
+// whose metadata could not be written it is the first observation's.
 func zero(r *record.Run) time.Time {
-	if r.Meta.WorkloadStart.IsZero() {
-		return r.Meta.Started
+	switch {
+	case !r.Meta.WorkloadStart.IsZero():
+		return r.Meta.WorkloadStart
+	case r.Meta.Started.IsZero() && len(r.Events) > 0:
+		return r.Events[0].Time
 	}
-	return r.Meta.WorkloadStart
+	return r.Meta.Started
 }
 
 // since returns a moment relative to zero. It can be negative: an action that fires at once does so before the workload

@@ -167,6 +167,13 @@ func (c *component) logTail(from int64, lines int) string {
 		// Before this line is the command's usage, several pages long.
 		lines = 1
 	}
+	for i, line := range all {
+		// What matters of a panic is its beginning; the goroutines behind it are longer than the tail.
+		if (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")) && i+lines < len(all) {
+			all = all[max(0, i-1) : i+lines-1]
+			break
+		}
+	}
 	if len(all) > lines {
 		all = all[len(all)-lines:]
 	}

@@ -195,17 +195,23 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 
-	group, groupCtx := errgroup.WithContext(ctx)
+	// Without etcd, say because the disk is full, API servers exit too, later and with another reason.
+	if err := etcd.whileRunning(ctx, c.startAPIServers); err != nil {
+		return err
+	}
+	return c.startInfrastructure(ctx)
+}
+
+// startAPIServers starts all API servers, and waits until they are ready.
+func (c *Cluster) startAPIServers(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
 	for _, a := range c.apis {
 		if _, err := a.start(); err != nil {
 			return err
 		}
-		group.Go(func() error { return a.awaitReady(groupCtx) })
+		group.Go(func() error { return a.awaitReady(ctx) })
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return c.startInfrastructure(ctx)
+	return group.Wait()
 }
 
 // prepare creates keys, ports, files and the components.
