@@ -103,7 +103,7 @@ long: ## run all plans of the examples and third-party operators', eight runs at
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestPlans|TestWithoutPlans)$$' -timeout 200m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMutations$$' -timeout 240m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestOwnControllers$$' -timeout 200m .
-	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMoments$$' -timeout 300m .
+	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestMoments|TestPoorMachines)$$' -timeout 300m .
 
 SOAK ?= 1h
 

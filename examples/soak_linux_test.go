@@ -297,16 +297,8 @@ func median(all []usage, of func(usage) int) int {
 // checkCache sees whether Trommel's cache grows with the rounds. When each example had one, everything is built.
 func (s *soak) checkCache(t *testing.T) {
 	t.Helper()
-	dir := os.Getenv("TROMMEL_CACHE")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "trommel")
-	}
 	var size int64
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(cacheDir(t), func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			if info, err := d.Info(); err == nil {
 				size += info.Size()

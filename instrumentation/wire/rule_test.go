@@ -88,3 +88,20 @@ func TestRuleTakesItem(t *testing.T) {
 		t.Error("without patterns, Items alone decides")
 	}
 }
+
+func TestPatterns(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"", "web", true}, {"*", "", true}, {"*", "web", true},
+		{"*-1", "web-1", true}, {"*-1", "web-2", false}, {"-1", "web-1", false},
+		{"a*b*c", "abc", true}, {"a*b*c", "a-b-c", true}, {"a*b*c", "ac", false}, {"a*b*c", "acb", false},
+		{"a**c", "abc", true}, {"a**c", "ab", false},
+		{"*ab*b", "ab", false}, {"*ab*b", "abb", true}, {"a*a", "a", false},
+	} {
+		if got := matches(tt.pattern, tt.s); got != tt.want {
+			t.Errorf("%q matches %q: %t, want %t", tt.pattern, tt.s, got, tt.want)
+		}
+	}
+}
