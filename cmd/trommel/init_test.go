@@ -40,7 +40,7 @@ func TestInitOperators(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := checkObjects(suite); err != nil {
+			if _, err := new(readSuites).checkObjects(suite); err != nil {
 				t.Error(err)
 			}
 			c := suite.Controllers[0]

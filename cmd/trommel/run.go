@@ -205,7 +205,7 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 	}
 	defer console.Close()
 	r := &results{streams: s, asked: files, runs: make([]*record.Run, len(files))}
-	all, err := o.loadAll(files, r)
+	all, err := o.loadAll(ctx, files, r)
 	if err != nil {
 		return &exitError{exitUsage, errors.Join(err, r.write(&o.outputs))}
 	}
@@ -271,14 +271,18 @@ func (r *results) write(o *outputs) error {
 	})
 }
 
-// loadAll reads all plans before the first one runs, so that a mistake in the last one is found at once. If there are
-// mistakes, r has a result for each plan.
-func (o *runOptions) loadAll(files []string, r *results) ([]*loaded, error) {
+// loadAll reads all plans before the first one runs, so that a mistake in the last one is found at once, and before
+// anything is built. If there are mistakes, r has a result for each plan.
+func (o *runOptions) loadAll(ctx context.Context, files []string, r *results) ([]*loaded, error) {
 	var all []*loaded
 	var errs []error
 	bad := make([]error, len(files))
+	var read readSuites
 	for i, file := range files {
 		l, err := o.load(file)
+		if err == nil && o.cluster == "" { // a running cluster may have more
+			err = read.checkPlan(ctx, l.suite, l.plan)
+		}
 		if err != nil {
 			bad[i] = err
 			errs = append(errs, err)

@@ -354,6 +354,23 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 	return plans, errors.Join(errs...)
 }
 
+// check finds what is wrong with the workloads and the plans, before anything is built.
+func (o *testOptions) check(ctx context.Context, suite *plan.Suite, plans []*plan.Plan) error {
+	var read readSuites
+	var errs []error
+	if o.Plans == "" {
+		workloads := o.Workloads
+		if len(workloads) == 0 {
+			workloads = slices.Sorted(maps.Keys(suite.Workloads))
+		}
+		errs = append(errs, read.checkWorkloads(ctx, suite, workloads))
+	}
+	for _, p := range plans {
+		errs = append(errs, read.checkPlan(ctx, suite, p))
+	}
+	return errors.Join(errs...)
+}
+
 func testSuite(ctx context.Context, s streams, o *testOptions) error {
 	if _, err := explore.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
 		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
@@ -525,6 +542,9 @@ func (o *testOptions) inSession(
 	ctx context.Context, console *console, title string, what func(explore.Config) error,
 ) (err error) {
 	suite, plans, err := o.suite()
+	if err == nil {
+		err = o.check(ctx, suite, plans)
+	}
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}

@@ -18,10 +18,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/internal/objects"
-	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run"
-	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -46,8 +44,11 @@ For a suite it also reads the manifests, builds kustomizations and charts, and c
 workloads: custom resources against the definitions in the manifests, Kubernetes' own types for unknown fields. It
 does not check what only a running cluster can check (webhooks, CEL rules).
 
-With --cluster it also checks the resource types of plans and suites against that running cluster. Types that the
-suite's manifests define need not exist there yet.
+The types of resource keys must be Kubernetes' own, cert-manager's or Trommel's, or be defined by the manifests or by
+steps. One that a controller may define itself, because its role allows that, is only noted. With --cluster the types
+are checked against that running cluster instead. Types that the suite's manifests define need not exist there yet.
+
+Trommel run and trommel test check the same of what they need, before they build anything.
 
 Exit codes: 0 no mistakes, 2 mistakes.`,
 		Example: `  trommel validate plans/
@@ -84,9 +85,10 @@ func validateFiles(ctx context.Context, s streams, o *validateOptions, args []st
 		return cmp.Compare(order(a), order(b))
 	})
 	bad := 0
-	suites := map[string]error{} // a suite's mistakes are reported once
+	v := &validator{options: o, client: client, suites: map[string]error{},
+		read: readSuites{readBuilds: true}}
 	for _, file := range files {
-		ok, err := validateFile(ctx, o, client, file, suites)
+		ok, err := v.validate(ctx, file)
 		if err != nil {
 			bad++
 			fmt.Fprintln(s.err, err)
@@ -220,9 +222,16 @@ func matching(pattern string) ([]string, error) {
 	return all, nil
 }
 
-// validateFile checks one file and describes it.
-func validateFile(ctx context.Context, o *validateOptions, client *objects.Client, file string,
-	suites map[string]error) (string, error) {
+// validator checks files.
+type validator struct {
+	options *validateOptions
+	client  *objects.Client  // of the running cluster; nil: there is none
+	suites  map[string]error // those that were checked: a suite's mistakes are reported once
+	read    readSuites
+}
+
+// validate checks one file and describes it.
+func (v *validator) validate(ctx context.Context, file string) (string, error) {
 	kind, err := plan.FileKind(file)
 	if err != nil {
 		return "", err
@@ -230,16 +239,16 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 	if filepath.Base(file) == plan.SuiteFile || kind == "Suite" {
 		suite, err := plan.LoadSuite(file)
 		if key, keyErr := filepath.Abs(file); keyErr == nil {
-			suites[key] = err
+			v.suites[key] = err
 		}
 		if err != nil {
 			return "", err
 		}
-		notes, err := checkObjects(suite)
-		more, buildsErr := checkBuilds(ctx, suite)
-		notes = append(notes, more...)
-		err = errors.Join(err, buildsErr, checkSkips(suite), checkResources(ctx, client, suite, suite.CheckResources))
-		if err != nil {
+		notes, err := v.read.checkObjects(suite)
+		more, buildsErr := v.read.checkBuilds(ctx, suite)
+		unknown, keysErr := v.checkResources(ctx, suite, nil, suite.CheckResources)
+		notes = slices.Concat(notes, more, unknown)
+		if err = errors.Join(err, buildsErr, checkSkips(suite), keysErr); err != nil {
 			return "", err
 		}
 		what := fmt.Sprintf("suite, %s, %s", wording.Count(len(suite.Controllers), "controller"),
@@ -249,7 +258,7 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 		}
 		return what, nil
 	}
-	suiteFile := o.suite
+	suiteFile := v.options.suite
 	if suiteFile == "" {
 		if suiteFile, err = plan.FindSuite(file); err != nil {
 			if list := (plan.Errors{}); errors.As(err, &list) && list[0].Line > 0 {
@@ -264,10 +273,10 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 		if suite, err = plan.LoadSuite(suiteFile); err != nil {
 			_, planErr := plan.Load(file)
 			key, _ := filepath.Abs(suiteFile)
-			if _, told := suites[key]; told {
+			if _, told := v.suites[key]; told {
 				err = fmt.Errorf("%s: not checked against its suite, which has mistakes", file)
 			}
-			suites[key] = err
+			v.suites[key] = err
 			return "", errors.Join(planErr, err)
 		}
 	}
@@ -279,13 +288,40 @@ func validateFile(ctx context.Context, o *validateOptions, client *objects.Clien
 	if suite == nil {
 		what += "; no suite to check it against"
 	}
-	if err := checkResources(ctx, client, suite, p.CheckResources); err != nil {
+	notes, err := v.checkResources(ctx, suite, p, p.CheckResources)
+	if err != nil {
 		return "", err
 	}
-	for _, line := range staleness(p, suite) {
+	for _, line := range append(notes, staleness(p, suite)...) {
 		what += "\n  " + line
 	}
 	return what, nil
+}
+
+// checkResources checks the resource types of a plan, or of a suite if there is no plan: with a cluster against the
+// types that it serves or that the suite's manifests define, since it serves those once the manifests are applied;
+// otherwise against those that are known without a cluster. The notes are about types that may or may not be there.
+func (v *validator) checkResources(ctx context.Context, suite *plan.Suite, p *plan.Plan,
+	check func(func(plan.ResourceKey) error) error) (notes []string, err error) {
+	switch {
+	case v.client == nil && suite == nil:
+		return nil, nil
+	case v.client == nil:
+		return v.read.checkKeys(ctx, suite, p, check)
+	}
+	var later []objects.Type
+	if suite != nil {
+		if list, _, err := v.read.installed(suite); err == nil { // reported with the suite
+			later = objects.Defined(list)
+		}
+	}
+	return nil, check(func(key plan.ResourceKey) error {
+		t, err := v.client.ResolveWith(ctx, key, later)
+		if err != nil {
+			return err
+		}
+		return objects.CheckKey(key, t)
+	})
 }
 
 // checkSkips checks what the suite says of plans that it leaves out.
@@ -301,41 +337,6 @@ func checkSkips(suite *plan.Suite) error {
 		return "pattern", fmt.Errorf("unknown pattern %q (known: %s)", s.Pattern, strings.Join(names, ", "))
 	})
 	return errors.Join(err, manifests.CheckSkips(suite, kubernetesOf(suite)))
-}
-
-// checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are
-// among the manifests.
-func checkObjects(suite *plan.Suite) (notes []string, err error) {
-	list, notes, err := manifests.CheckSuite(suite, kubernetesOf(suite))
-	errs := []error{err}
-	if list != nil || err == nil {
-		for i := range suite.Controllers {
-			if _, _, err := deploy.Controller(&suite.Controllers[i], list, deploy.Target{}); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", suite.File, err))
-			}
-		}
-	}
-	return notes, errors.Join(errs...)
-}
-
-// checkBuilds checks that the sources of the suite's builds are there, and what they install.
-func checkBuilds(ctx context.Context, suite *plan.Suite) (notes []string, err error) {
-	var errs []error
-	for _, name := range suite.BuildNames() {
-		of, err := builds.Of(ctx, suite, name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		more, err := checkObjects(of)
-		for _, note := range more {
-			notes = append(notes, "build "+name+": "+note)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("build %q: %w", name, err))
-		}
-	}
-	return notes, errors.Join(errs...)
 }
 
 // staleness says to which controllers a plan that pauses an API server can show stale state.
@@ -354,25 +355,6 @@ func staleness(p *plan.Plan, suite *plan.Suite) []string {
 	q.Complete(suite)
 	suite, _ = q.Within(suite)
 	return run.Staleness(suite)
-}
-
-// checkResources checks the resource types of a plan or suite against the cluster and the types that the suite's own
-// manifests define: the cluster serves those once the manifests are applied.
-func checkResources(ctx context.Context, client *objects.Client, suite *plan.Suite,
-	check func(func(plan.ResourceKey) error) error) error {
-	if client == nil {
-		return nil
-	}
-	var later []objects.Type
-	if suite != nil {
-		if list, _, err := manifests.OfSuite(suite, kubernetesOf(suite)); err == nil { // reported with the suite
-			later = objects.Defined(list)
-		}
-	}
-	return check(func(key plan.ResourceKey) error {
-		_, err := client.ResolveWith(ctx, key, later)
-		return err
-	})
 }
 
 // kubernetesOf returns the version of Kubernetes that the suite will run on.

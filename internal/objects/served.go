@@ -269,6 +269,28 @@ func FindKey(all []Type, key plan.ResourceKey) (Type, error) {
 	return hits[0], nil
 }
 
+// KeyError says that a key names a type by its plural, or by another name, and not by its kind.
+type KeyError struct {
+	Key  plan.ResourceKey
+	Type Type
+}
+
+func (e *KeyError) Error() string {
+	right := e.Key
+	right.Type = e.Type.Singular
+	return fmt.Sprintf("type %s: do you mean %s? (its kind is %s; write %s)", e.Key.Type, right.Type, e.Type.Kind.Kind,
+		right)
+}
+
+// CheckKey checks that a key names the type that was found for it by its kind: observations name an object's kind, and
+// its definition may have another singular. The error is a [KeyError].
+func CheckKey(key plan.ResourceKey, t Type) error {
+	if key.Type != t.Singular {
+		return &KeyError{key, t}
+	}
+	return nil
+}
+
 // FindKind finds the type of a kind in exactly that version among the types. If it is not there, the error is a
 // [NotServedError].
 func FindKind(all []Type, kind schema.GroupVersionKind) (Type, error) {

@@ -92,12 +92,8 @@ func resolveTypes(ctx context.Context, c resolver, p *plan.Plan) (func(plan.Reso
 			errs = append(errs, err)
 			continue
 		}
-		if kind := strings.ToLower(t.Kind.Kind); kind != key.Type {
-			// Observations name an object's kind; its definition may have another singular.
-			right := key
-			right.Type = kind
-			errs = append(errs, &objects.NotServedError{What: key.Type,
-				Hint: fmt.Sprintf(" by that name: its kind is %s; write %s", t.Kind.Kind, right)})
+		if err := objects.CheckKey(key, t); err != nil {
+			errs = append(errs, err)
 			continue
 		}
 		rules[key] = wire.Rule{
@@ -106,7 +102,8 @@ func resolveTypes(ctx context.Context, c resolver, p *plan.Plan) (func(plan.Reso
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		if errors.Is(err, objects.ErrNotServed) {
+		var bad *objects.KeyError
+		if errors.Is(err, objects.ErrNotServed) || errors.As(err, &bad) {
 			return nil, &UserError{fmt.Errorf("%s: %w", p.File, err)}
 		}
 		return nil, err

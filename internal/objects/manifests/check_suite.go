@@ -21,6 +21,13 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (installed []*unstructured
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
 	}
+	more, err := CheckInstalled(suite, installed, kubernetes)
+	return installed, append(notes, more...), err
+}
+
+// CheckInstalled is [CheckSuite] for manifests that have been read.
+func CheckInstalled(suite *plan.Suite, installed []*unstructured.Unstructured, kubernetes string) (notes []string,
+	err error) {
 	for _, namespace := range MissingNamespaces(installed) {
 		notes = append(notes, fmt.Sprintf("no manifest creates namespace %s, which others use; the run creates it",
 			namespace.GetName()))
@@ -53,7 +60,7 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (installed []*unstructured
 			}
 		}
 	}
-	return installed, notes, errors.Join(errs...)
+	return notes, errors.Join(errs...)
 }
 
 // CheckSkips checks the types of the plans that a suite leaves out: they must be Kubernetes' own or defined among the

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/objects/deploy"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/run/builds"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// readSuites are suites whose manifests have been read: kustomizations and charts take a second to build, and the plans
+// of a suite share them. The zero value holds none.
+type readSuites struct {
+	suites map[string]*readSuite // by absolute path
+	// readBuilds also reads the suites' other builds, which may take time and download modules; otherwise they may have
+	// any types.
+	readBuilds bool
+}
+
+type readSuite struct {
+	installed []*unstructured.Unstructured
+	notes     []string
+	err       error
+	builds    []readBuild      // nil: not asked for
+	known     *manifests.Known // nil: not asked for
+	reported  []string         // mistakes
+}
+
+func (r *readSuites) of(suite *plan.Suite) *readSuite {
+	file, err := filepath.Abs(suite.File)
+	file = cmp.Or(file, suite.File)
+	if s := r.suites[file]; s != nil && err == nil {
+		return s
+	}
+	s := &readSuite{}
+	s.installed, s.notes, s.err = manifests.OfSuite(suite, kubernetesOf(suite))
+	if r.suites == nil {
+		r.suites = map[string]*readSuite{}
+	}
+	r.suites[file] = s
+	return s
+}
+
+// installed returns the suite's manifests, and notes for the user.
+func (r *readSuites) installed(suite *plan.Suite) ([]*unstructured.Unstructured, []string, error) {
+	s := r.of(suite)
+	return s.installed, s.notes, s.err
+}
+
+// checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are
+// among the manifests.
+func (r *readSuites) checkObjects(suite *plan.Suite) (notes []string, err error) {
+	list, notes, err := r.installed(suite)
+	if err != nil {
+		return nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
+	}
+	more, err := checkInstalled(suite, list)
+	return append(notes, more...), err
+}
+
+func checkInstalled(suite *plan.Suite, list []*unstructured.Unstructured) (notes []string, err error) {
+	notes, err = manifests.CheckInstalled(suite, list, kubernetesOf(suite))
+	errs := []error{err}
+	for i := range suite.Controllers {
+		if _, _, err := deploy.Controller(&suite.Controllers[i], list, deploy.Target{}); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", suite.File, err))
+		}
+	}
+	return notes, errors.Join(errs...)
+}
+
+// readBuild is one of a suite's builds.
+type readBuild struct {
+	name      string
+	suite     *plan.Suite // as this build has it
+	installed []*unstructured.Unstructured
+	notes     []string
+	err       error // why it cannot be read
+}
+
+func (r *readSuites) builds(ctx context.Context, suite *plan.Suite) []readBuild {
+	s := r.of(suite)
+	if s.builds != nil {
+		return s.builds
+	}
+	for _, name := range suite.BuildNames() {
+		b := readBuild{name: name}
+		if b.suite, b.err = builds.Of(ctx, suite, name); b.err == nil {
+			b.installed, b.notes, b.err = manifests.OfSuite(b.suite, kubernetesOf(b.suite))
+			if b.err != nil {
+				b.err = fmt.Errorf("build %q: %s: manifests: %w", name, b.suite.File, b.err)
+			}
+		}
+		s.builds = append(s.builds, b)
+	}
+	return s.builds
+}
+
+// checkBuilds checks that the sources of the suite's builds are there, and what they install.
+func (r *readSuites) checkBuilds(ctx context.Context, suite *plan.Suite) (notes []string, err error) {
+	var errs []error
+	for _, b := range r.builds(ctx, suite) {
+		if b.err != nil {
+			errs = append(errs, b.err)
+			continue
+		}
+		more, err := checkInstalled(b.suite, b.installed)
+		for _, note := range append(b.notes, more...) {
+			notes = append(notes, "build "+b.name+": "+note)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("build %q: %w", b.name, err))
+		}
+	}
+	return notes, errors.Join(errs...)
+}
+
+// known returns the types that are known of a suite.
+func (r *readSuites) known(ctx context.Context, suite *plan.Suite) *manifests.Known {
+	s := r.of(suite)
+	if s.known != nil {
+		return s.known
+	}
+	s.known = manifests.NewKnown(suite, s.installed, kubernetesOf(suite))
+	if s.err != nil {
+		s.known.Doubt("the manifests cannot be read")
+	}
+	if !r.readBuilds && len(suite.Builds) > 0 {
+		s.known.Doubt("another build of the suite may define types")
+		return s.known
+	}
+	for _, b := range r.builds(ctx, suite) {
+		if b.err != nil {
+			s.known.Doubt("build " + b.name + " cannot be read")
+		}
+		s.known.Add(b.installed)
+	}
+	return s.known
+}
+
+// checkKeys checks the resource keys of a plan, or of a suite if there is no plan, which check goes through.
+func (r *readSuites) checkKeys(ctx context.Context, suite *plan.Suite, p *plan.Plan,
+	check func(func(plan.ResourceKey) error) error) (notes []string, err error) {
+	known := r.known(ctx, suite)
+	if p != nil {
+		known = known.Clone()
+		known.Plan(suite, p)
+	}
+	return known.Check(check)
+}
+
+// checkPlan checks what can be checked of a plan before anything is built: the suite's manifests, the objects of the
+// plan's workload, and the resource keys of both. What only other workloads have does not matter to the plan.
+func (r *readSuites) checkPlan(ctx context.Context, suite *plan.Suite, p *plan.Plan) error {
+	var err error
+	if p.Build == "" { // another build has other manifests
+		err = r.checkWorkloads(ctx, suite, []string{p.Workload})
+	}
+	_, keysErr := r.checkKeys(ctx, suite, p, p.CheckResources)
+	return errors.Join(err, keysErr)
+}
+
+// checkWorkloads checks what can be checked of a suite before anything is built, and of workloads. It reports each
+// mistake once.
+func (r *readSuites) checkWorkloads(ctx context.Context, suite *plan.Suite, workloads []string) error {
+	only := *suite
+	only.Workloads = maps.Clone(suite.Workloads)
+	maps.DeleteFunc(only.Workloads, func(name string, _ plan.Workload) bool { return !slices.Contains(workloads, name) })
+	_, err := r.checkObjects(&only)
+	_, keysErr := r.checkKeys(ctx, suite, nil, only.CheckResources)
+	if err = errors.Join(err, keysErr); err == nil {
+		return nil
+	}
+	s := r.of(suite)
+	if slices.Contains(s.reported, err.Error()) {
+		return fmt.Errorf("the suite %s has mistakes", suite.File)
+	}
+	s.reported = append(s.reported, err.Error())
+	return err
+}
