@@ -24,7 +24,7 @@ workloads:
 	var read readSuites
 	for _, tt := range []struct{ workload, want string }{
 		{"good", ""},
-		{"bad", `trommel.yaml:4:17: the cluster serves no type "poddd"; did you mean "pod"?`},
+		{"bad", `trommel.yaml:4:18: the cluster serves no type "poddd"; did you mean "pod"?`},
 		{"invalid", `workload "invalid", step 1: Pod a: unknown field "specs"`},
 		{"invalid", "has mistakes"}, // they are reported once
 		{"good", ""},
