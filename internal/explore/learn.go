@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/internal/explore/propose"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -34,6 +35,7 @@ type Learned struct {
 	// not well, or a run could not be carried out.
 	Err error
 
+	wait       *plan.Step          // what a workload that waits for little can wait for; nil: see SuggestWait
 	steps      []plan.Step         // nil: the suite has the workload
 	build      string              // with which it was learned; see workload
 	scope      string              // of plans that upgrade; what runs without their actions show counts for them only
@@ -118,12 +120,49 @@ func (c *campaign) learnOne(ctx context.Context, w workload, l *Learned, why str
 		edited, err = reference.ReadMasks(l.Masks)
 		l.Reference.Override(edited)
 	}
+	l.wait = c.suggestWait(w, l.Reference, err)
 	if err != nil {
 		l.Reference, l.Err = nil, fmt.Errorf("learn workload %q: %w", workload, err)
 		if ctx.Err() == nil {
 			c.say("%v", l.Err)
 		}
 	}
+}
+
+// suggestWait returns what a workload can wait for that waits for little; nil: nothing. The reference is nil if a run
+// did not pass; the error then has the run.
+func (c *campaign) suggestWait(w workload, ref *reference.Reference, err error) *plan.Step {
+	steps := slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)
+	var failed *notPassedError
+	switch {
+	case errors.As(err, &failed):
+		if changes, err := reference.Changes(failed.run); err == nil {
+			return propose.SuggestWait(steps, changes)
+		}
+	case err == nil:
+		return propose.SuggestWait(steps, append([][]reference.Change{ref.Changes}, ref.Others...)...)
+	}
+	return nil
+}
+
+// advice says what a workload can wait for; empty: nothing.
+func (l *Learned) advice() string {
+	if l.wait == nil {
+		return ""
+	}
+	step, err := propose.StepText(l.wait)
+	if err != nil {
+		return ""
+	}
+	return "it waits for little; without faults it ended with this, to wait for:\n    " + step
+}
+
+// adviceLines is the advice as further lines below what is known of the workload.
+func (l *Learned) adviceLines() string {
+	if advice := l.advice(); advice != "" {
+		return "  " + advice + "\n"
+	}
+	return ""
 }
 
 // ReferenceFile is the file of a workload's reference in a directory of references.
@@ -345,15 +384,25 @@ func (c *campaign) fine(ctx context.Context, p *plan.Plan, o run.RunOptions) (*r
 		return nil, err
 	}
 	if meta.Verdict != record.Pass {
-		return nil, fmt.Errorf("it does not pass without faults: %s: %s (%s)", meta.Verdict, meta.Reason, r.Dir)
+		return nil, &notPassedError{r, meta}
 	}
 	return r, nil
+}
+
+// notPassedError says that a workload does not pass without faults.
+type notPassedError struct {
+	run  *record.Run
+	meta *record.Meta
+}
+
+func (e *notPassedError) Error() string {
+	return fmt.Sprintf("it does not pass without faults: %s: %s (%s)", e.meta.Verdict, e.meta.Reason, e.run.Dir)
 }
 
 // Text says what is known of a workload, and which fields differ without faults.
 func (l *Learned) Text() string {
 	if l.Err != nil {
-		return fmt.Sprintf("%s: not learned: %v\n", l.Workload, l.Err)
+		return fmt.Sprintf("%s: not learned: %v\n", l.Workload, l.Err) + l.adviceLines()
 	}
 	how := "nothing has changed since it was learned"
 	if l.Anew {
@@ -376,5 +425,5 @@ func (l *Learned) Text() string {
 	if len(fields) > 0 {
 		text += "  never counts, because it differs without faults: " + names(fields, most) + "\n"
 	}
-	return text + fmt.Sprintf("  %s; what never counts can be edited in %s\n", l.File, filepath.Base(l.Masks))
+	return text + l.adviceLines() + fmt.Sprintf("  %s; what never counts can be edited in %s\n", l.File, filepath.Base(l.Masks))
 }

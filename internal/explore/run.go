@@ -61,6 +61,11 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range learned {
+		if advice := learned[i].advice(); advice != "" {
+			c.say("%s: %s", learned[i].id(), advice)
+		}
+	}
 	for _, l := range slices.Concat(learned, later, between) {
 		if l.Reference != nil && len(l.Reference.Unlisted) > 0 {
 			if c.result.Unrecorded == nil {

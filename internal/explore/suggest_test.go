@@ -120,3 +120,31 @@ func TestSuggestionsOfCampaigns(t *testing.T) {
 		t.Errorf("%v; %+v; %d candidates", err, r.Suggested, len(candidates))
 	}
 }
+
+// A workload that waits for little is told what it ended with, also if it did not pass, and campaigns say it, too.
+func TestSuggestedWait(t *testing.T) {
+	const want = "it waits for little; without faults it ended with this, to wait for:\n" +
+		"    - {name: it is ready, wait: {resourceKey: db.example.com/default/a, condition: object.status.ready == 2}}"
+	for _, verdict := range []record.Verdict{record.Pass, record.Bug} {
+		t.Run(string(verdict), func(t *testing.T) {
+			f := &fake{answer: func(_ *plan.Plan, _ int, m *record.Meta, _ *[]record.Finding, history *[]string) error {
+				m.Verdict = verdict
+				*history = []string{`db.example.com/default/a {"status": {"ready": 2}}`, "op secret/default/a"}
+				return nil
+			}}
+			c := config(t, f, "w")
+			all, err := Learn(t.Context(), c)
+			if err != nil || len(all) != 1 || (all[0].Err == nil) != (verdict == record.Pass) ||
+				strings.Count(all[0].Text(), "  "+want+"\n") != 1 {
+				t.Errorf("%+v, %v", all, err)
+			}
+			said := c.Progress.(*heard)
+			if strings.Contains(said.String(), want) {
+				t.Errorf("learning says twice what its result has: %s", said)
+			}
+			if mustRun(t, c); !strings.Contains(said.String(), "w: "+want) {
+				t.Errorf("a campaign says %s", said)
+			}
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package propose
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// A workload that waits for little is told what it could wait for.
+func TestSuggestWait(t *testing.T) {
+	const (
+		sample  = "database.example.com/default/db"
+		created = "created " + sample + " {}"
+		set     = "statefulset.apps/default/db"
+	)
+	key := plan.ResourceKey{Type: "database", Namespace: "default", Name: "db"}
+	guessed := plan.Step{Wait: &plan.WaitStep{ResourceKey: key,
+		Condition: "has(object.status) && size(object.status) > 0"}}
+	for _, tt := range []struct {
+		name  string
+		steps []plan.Step
+		runs  [][]string // what follows the sample's creation; "op " begins what the controllers write
+		want  string
+	}{
+		{
+			"the sample's status", []plan.Step{guessed},
+			[][]string{{`op updated ` + sample + ` {"status": {"ready": 2, "conditions": [{"type": "Ready", "status": "True"}]}}`}},
+			`- {name: it is ready, wait: {resourceKey: database.example.com/default/db, condition: ` +
+				`'object.status.ready == 2 && object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")'}}`,
+		},
+		{
+			"what differs between runs is left out", []plan.Step{{Sleep: 5}},
+			[][]string{
+				{`op updated ` + sample + ` {"status": {"ready": 2, "seen": 7}}`},
+				{`op updated ` + sample + ` {"status": {"ready": 2, "seen": 8}}`},
+			},
+			`- {name: it is ready, wait: {resourceKey: database.example.com/default/db, condition: object.status.ready == 2}}`,
+		},
+		{
+			"no status: the last of its children that has one", []plan.Step{{Sleep: 5}},
+			[][]string{{
+				`op created ` + set + ` {}`, `op created service/default/db {"status": {"loadBalancer": {}}}`,
+				`updated ` + set + ` {"status": {"readyReplicas": 3}}`,
+			}},
+			`- {name: statefulset db is ready, wait: {resourceKey: statefulset.apps/default/db, ` +
+				`condition: object.status.readyReplicas == 3}}`,
+		},
+		{
+			"a status that tells of a failure: a child", []plan.Step{guessed},
+			[][]string{{
+				`op updated ` + sample + ` {"status": {"phase": "CreateFailed"}}`, `op created service/default/db {}`,
+			}},
+			`- {name: service db exists, wait: {resourceKey: service/default/db, condition: has(object.metadata)}}`,
+		},
+		{
+			"a child that is gone at the end of one run", []plan.Step{guessed},
+			[][]string{{`op created service/default/db {}`},
+				{`op created service/default/db {}`, `op deleted service/default/db`}}, "",
+		},
+		{
+			"it waits for something already",
+			[]plan.Step{guessed, {Wait: &plan.WaitStep{ResourceKey: key, Condition: "object.status.ready == 2"}}},
+			[][]string{{`op updated ` + sample + ` {"status": {"ready": 2}}`}}, "",
+		},
+		{
+			"it waits for a child",
+			[]plan.Step{{Sleep: 5}, {Wait: &plan.WaitStep{ResourceKey: plan.ResourceKey{Type: "service", Name: "db"},
+				Condition: "has(object.metadata)"}}},
+			[][]string{{`op updated ` + sample + ` {"status": {"ready": 2}}`}}, "",
+		},
+		{
+			"it waits for nothing: its steps follow rest", nil,
+			[][]string{{`op updated ` + sample + ` {"status": {"ready": 2}}`}}, "",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var runs [][]reference.Change
+			for _, lines := range tt.runs {
+				plain, ours := []string{created}, []bool{false}
+				for _, line := range lines {
+					line, by := strings.CutPrefix(line, "op ")
+					plain, ours = append(plain, line), append(ours, by)
+				}
+				changes := history(t, plain...)
+				for i := range changes {
+					if ours[i] {
+						changes[i].By = "op"
+					}
+				}
+				runs = append(runs, changes)
+			}
+			got := ""
+			if s := SuggestWait(tt.steps, runs...); s != nil {
+				var err error
+				if got, err = StepText(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			if got == "" {
+				return
+			}
+			suite := "controllers: [{name: op, build: {dir: .}}]\nworkloads:\n  w:\n  " + got + "\n"
+			if _, err := plan.ParseSuite([]byte(suite), "trommel.yaml"); err != nil {
+				t.Errorf("it cannot be pasted: %v", err)
+			}
+		})
+	}
+	if SuggestWait([]plan.Step{{Sleep: 5}}, history(t, "created configmap/default/a {}")) != nil {
+		t.Error("a workload without a custom resource")
+	}
+}
