@@ -240,7 +240,7 @@ func (r *Reconciler) place(ctx context.Context, d *chaos.Disruption, t *chaos.Ta
 		}
 		// The faults of the process node belong to a pod, not to its processes. A node that is gone may be so because
 		// of the disruption.
-		if t.Node == simulated || apierrors.IsNotFound(err) || node.Annotations[fault.AnnotationSimulated] != "" {
+		if t.Node == simulated || apierrors.IsNotFound(err) || fault.Simulated(node) {
 			return simulated, "", nil
 		}
 	}

@@ -551,6 +551,55 @@ func TestFailedNodeThatNobodyKnows(t *testing.T) {
 	f.end(another)
 }
 
+// TestInjectorOfAFailingNodeIsReplaced: the chaos pod of a simulated node that fails is removed by force. The next one
+// runs on the process node, too: a node that fails runs nothing, and KWOK only says that it does.
+func TestInjectorOfAFailingNodeIsReplaced(t *testing.T) {
+	stop := start(t, account.Config(t), options())
+	f := newFixture(t)
+	d := f.disrupt("replaced", nodeLevel(func(s *chaos.DisruptionSpec) {
+		s.Duration = duration(time.Hour)
+		s.Selector = map[string]string{corev1.LabelHostname: "node-1"}
+		s.Kinds = chaos.Kinds{NodeFailure: &chaos.NodeFailure{}}
+	}))
+	f.phase(d, chaos.Injected)
+	pods, err := podsOf(t.Context(), f, d)
+	if err != nil || len(pods) != 1 {
+		t.Fatal(pods, err)
+	}
+	stop() // they would perhaps clean before the next chaos pod is created
+	strip := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := errors.Join(syscall.Kill(injectorOf(t, d), syscall.SIGSTOP), f.Patch(t.Context(), &pods[0], strip),
+		f.Delete(t.Context(), &pods[0], client.GracePeriodSeconds(0))); err != nil {
+		t.Fatal(err)
+	}
+	start(t, account.Config(t), options())
+	former := pods[0].UID
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		pods, err := podsOf(ctx, f, d)
+		if err == nil && (len(pods) != 1 || pods[0].UID == former) {
+			err = errors.New("the chaos pod is not replaced")
+		}
+		if err != nil {
+			return err
+		}
+		if pods[0].Spec.NodeName != shared.Processes().NodeName() {
+			t.Fatalf("the chaos pod is on node %s", pods[0].Spec.NodeName)
+		}
+		if !controller.PodReady(&pods[0]) {
+			err = errors.New("the chaos pod that replaces it is not ready")
+		}
+		return err
+	})
+	f.end(d)
+	node := &corev1.Node{}
+	if err := f.Get(t.Context(), client.ObjectKey{Name: "node-1"}, node); err != nil {
+		t.Fatal(err)
+	}
+	if node.Annotations[fault.AnnotationSimulated] == "" {
+		t.Errorf("annotations of the node: %v", node.Annotations)
+	}
+}
+
 // TestPaused: a person pauses a disruption, and lets it go on. One that is paused ends at its time all the same.
 func TestPaused(t *testing.T) {
 	o := options()

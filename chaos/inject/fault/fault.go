@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
@@ -30,9 +31,18 @@ const (
 	// AnnotationReadyFile on such a pod is the path, in its container, of the file that exists while the fault is in
 	// effect. The process node watches it instead of running the readiness probe, which would start a program.
 	AnnotationReadyFile = "chaos.trommel.dev/ready-file"
-	// AnnotationSimulated marks the nodes that KWOK simulates, and only those. It is KWOK's own.
+	// AnnotationSimulated marks the nodes that KWOK simulates now, and only those. It is KWOK's own.
 	AnnotationSimulated = "kwok.x-k8s.io/node"
+	// AnnotationFailing takes the place of KWOK's annotation while a simulated node fails: by it the controllers and the
+	// admission policy of injectors know that the node is a simulated one.
+	AnnotationFailing = "chaos.trommel.dev/failing-simulated"
 )
+
+// Simulated reports whether a node is simulated by KWOK, also while it fails.
+func Simulated(node *corev1.Node) bool {
+	_, failing := node.Annotations[AnnotationFailing]
+	return failing || node.Annotations[AnnotationSimulated] != ""
+}
 
 // Fault is one kind of fault at one pod.
 type Fault struct {

@@ -36,10 +36,6 @@ type nodeNotes struct {
 
 const gone = "gone"
 
-// annotationFailing takes the place of KWOK's annotation while a node fails: the admission policy of injectors knows by
-// it that the node is a simulated one.
-const annotationFailing = "chaos.trommel.dev/failing-simulated"
-
 // Check implements inject.Injection.
 func (f *nodeFailure) Check(ctx context.Context) error {
 	_, node, err := f.node(ctx)
@@ -72,7 +68,7 @@ func (f *nodeFailure) Inject(ctx context.Context) error {
 		return err
 	}
 	if err := patchNode(ctx, client, node.Name, object{"metadata": object{
-		"annotations": object{fault.AnnotationSimulated: nil, annotationFailing: f.request.ID()},
+		"annotations": object{fault.AnnotationSimulated: nil, fault.AnnotationFailing: f.request.ID()},
 	}}); err != nil {
 		return fmt.Errorf("take the node away from KWOK: %w", err)
 	}
@@ -148,7 +144,7 @@ func (f *nodeFailure) Clean(ctx context.Context) error {
 	}
 	name := f.request.Target.Node
 	err = patchNode(ctx, client, name, object{
-		"metadata": object{"annotations": object{fault.AnnotationSimulated: notes.KWOK, annotationFailing: nil}},
+		"metadata": object{"annotations": object{fault.AnnotationSimulated: notes.KWOK, fault.AnnotationFailing: nil}},
 	})
 	if apierrors.IsNotFound(err) {
 		return nil // somebody has deleted it
