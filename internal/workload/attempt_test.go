@@ -221,6 +221,32 @@ func TestStepWaitsForWhatIsPutOff(t *testing.T) {
 	}
 }
 
+// Regression: a step that waits had the usual timeout for its own, so that it did not wait for a retry that came later.
+func TestStepsThatArePatient(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trommel.yaml")
+	if err := os.WriteFile(file, []byte(`workloads: {w: {steps: [
+		{delete: {resourceKey: pod/default/a}},
+		{wait: {resourceKey: pod/default/a, absent: true}},
+		{wait: {resourceKey: pod/default/a, absent: true, timeout: 5s}},
+		{exec: {command: [check]}}, # it may do something, and is not run again
+		{sleep: 1s},
+	]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	suite, err := plan.LoadSuite(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []bool
+	r := &runner{Config: Config{Suite: suite}}
+	for i := range suite.Workloads["w"].Steps {
+		got = append(got, r.isPatient(&suite.Workloads["w"].Steps[i]))
+	}
+	if want := []bool{true, true, false, false, false}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestStepLetsTheClockJump(t *testing.T) {
 	p := plan.Step{AdvanceTime: 48 * time.Hour}
 	var passed time.Duration

@@ -129,7 +129,7 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", title, err))
 		}
 		s.title, s.name, s.goesOn = title, w.Steps[i].Name, w.Steps[i].OnTimeout == plan.OnTimeoutContinue
-		s.patient = s.timeout == 0
+		s.patient = r.isPatient(&w.Steps[i])
 		s.timeout = first(s.timeout, c.Suite.Timeouts.Step, defaultStepTimeout)
 		steps[i] = s
 	}
@@ -137,6 +137,18 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 		return nil, err
 	}
 	return r.run(ctx, steps)
+}
+
+// isPatient reports whether a step has no timeout of its own. A suite that is complete gives each step that waits the
+// usual one.
+func (r *runner) isPatient(s *plan.Step) bool {
+	switch {
+	case s.Wait != nil:
+		return s.Wait.Timeout == 0 || s.Wait.Timeout == r.Suite.Timeouts.Step
+	case s.Exec != nil:
+		return s.Exec.Timeout == 0
+	}
+	return s.Sleep == 0
 }
 
 func find(s *plan.Suite, name string) (*plan.Workload, error) {
