@@ -2,6 +2,7 @@ package reference
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -31,6 +32,8 @@ var (
 	}
 	events = []string{"last", "time", "timestamp", "date", "error", "errors", "message", "messages", "retry", "retries",
 		"attempt", "attempts", "failure", "failures", "restarts"}
+	// bygone are words in the names of fields that say how things were, whatever else is in them or below them.
+	bygone = []string{"history", "previous", "former", "past", "events", "log", "logs", "transitions"}
 )
 
 // saysHowThingsAre reports whether a difference in a status is about how things are: a phase, a number of replicas, or
@@ -41,6 +44,11 @@ func saysHowThingsAre(d Difference, want *Object) bool {
 		item, known := strings.TrimSuffix(d.Field, field), false
 		leaves(want.End, nil, "", func(l leaf) { known = known || strings.HasPrefix(l.where, item) })
 		return known && (field == "status" || field == "type")
+	}
+	for _, name := range d.path() {
+		if slices.ContainsFunc(words(name), func(word string) bool { return slices.Contains(bygone, word) }) {
+			return false
+		}
 	}
 	name := d.Field
 	if strings.HasSuffix(name, "]") { // an item of a list of values
@@ -82,7 +90,8 @@ func words(name string) []string {
 // fault, too.
 type Kept struct {
 	Type string `json:"type"`
-	// Field is where it is; "[]" is not used, but the names of items.
+	// Field is where it is, with the names of items; "[]" stands for any item that has no name: the next fault makes
+	// one more of them.
 	Field string `json:"field"`
 	// How says which fault has shown that, in words.
 	How string `json:"how"`
@@ -109,7 +118,7 @@ func (ref *Reference) Keep(r *record.Run, how string) error {
 		}
 	}
 	for _, d := range differ {
-		k := Kept{d.Key.Type(), d.Field, how}
+		k := Kept{d.Key.Type(), anyItem(d.Field), how}
 		if !d.Note && !broken[d.Key] && ref.keeps(d) == nil && !slices.Contains(kept, k) {
 			kept = append(kept, k)
 		}
@@ -117,6 +126,18 @@ func (ref *Reference) Keep(r *record.Run, how string) error {
 	ref.Kept = append(slices.Clip(ref.Kept), kept...)
 	return nil
 }
+
+// unnamedItem is the place of an item of items without names.
+var unnamedItem = regexp.MustCompile(`\[\d+\]`)
+
+// anyItem is where a field is in any item of lists whose items have no names.
+func anyItem(where string) string { return unnamedItem.ReplaceAllString(where, "[]") }
+
+// listItem is the place of any item.
+var listItem = regexp.MustCompile(`\[[^\]]*\]`)
+
+// path are the names of the fields that lead to what differs, without the items of lists.
+func (d Difference) path() []string { return strings.Split(listItem.ReplaceAllString(d.Field, ""), ".") }
 
 func (d Difference) inCustomStatus() bool {
 	return d.Relation == nil && !d.Renewal && inStatus(d.Field) && IsCustom(d.Key.Type())
@@ -135,7 +156,7 @@ func (ref *Reference) OnlyInStatus(differ []Difference) bool {
 
 // keeps is the field that tells only of what has happened, or nil.
 func (ref *Reference) keeps(d Difference) *Kept {
-	i := slices.IndexFunc(ref.Kept, func(k Kept) bool { return k.Field == d.Field && k.Type == d.Key.Type() })
+	i := slices.IndexFunc(ref.Kept, func(k Kept) bool { return anyItem(k.Field) == anyItem(d.Field) && k.Type == d.Key.Type() })
 	if i < 0 || !d.inCustomStatus() || saysHowThingsAre(d, ref.usual(d.Key)) {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,8 +23,17 @@ func TestKeep(t *testing.T) {
 	const otherwise = ready + `, {"type": "Error", "status": "True", "reason": "Timeout", "message": "too late"}`
 	const unready = `{"type": "Ready", "status": "False", "message": "it was refused"}`
 	const usual = `, "phase": "Running", "retryCount": 0, "readyReplicas": 1`
+	history := func(phases ...string) string {
+		items := []string{`{"phase": "Creating", "message": "it is new"}`}
+		for _, phase := range phases {
+			items = append(items, fmt.Sprintf(`{"phase": %q, "message": "it is %[1]s"}`, phase))
+		}
+		return `, "history": [` + strings.Join(items, ", ") + `]`
+	}
+	members := func(phase string) string { return `, "members": [{"phase": "` + phase + `"}]` }
 	for _, tt := range []struct {
 		name         string
+		more         string      // of the usual status
 		harmless, as *record.Run // as: the run that is judged, nil: the same
 		counts       string      // a part of what is told; empty: it does not count
 	}{
@@ -31,6 +41,16 @@ func TestKeep(t *testing.T) {
 		{name: "another error", harmless: run(failed, usual), as: run(otherwise, usual)},
 		{name: "a counter", harmless: run(ready, `, "phase": "Running", "retryCount": 1, "readyReplicas": 1`),
 			as: run(ready, `, "phase": "Running", "retryCount": 7, "readyReplicas": 1`)},
+		{name: "a history with one more item", more: history(), harmless: run(ready, usual+history("Failed")),
+			as: run(ready, usual+history("Failed", "Failed", "Failed"))},
+		{name: "a shorter history", more: history(), harmless: run(ready, usual+history("Failed")),
+			as: run(ready, usual+`, "history": []`)},
+		{name: "a history that no harmless fault shows", more: history(), harmless: run(failed, usual+history()),
+			as: run(ready, usual+history("Failed")), counts: "status.history[1]"},
+		{name: "members", more: members("Ready"), harmless: run(ready, usual+members("Failed")), as: run(ready, usual+members("Failed")),
+			counts: "status.members[0].phase"},
+		{name: "a previous phase", more: `, "previousPhase": "Creating"`,
+			harmless: run(ready, usual+`, "previousPhase": "Failed"`)},
 		{name: "a counter that no harmless fault shows", harmless: run(failed, usual),
 			as:     run(ready, `, "phase": "Running", "retryCount": 7, "readyReplicas": 1`),
 			counts: "status.retryCount is 7"},
@@ -52,7 +72,7 @@ func TestKeep(t *testing.T) {
 			counts: "status.lastError"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			normal := run(ready, usual)
+			normal := run(ready, usual+tt.more)
 			ref := learn(t, normal, normal)
 			if err := ref.Keep(tt.harmless, "after one refused write"); err != nil {
 				t.Fatal(err)

@@ -84,10 +84,15 @@ func (g *generator) denied() {
 // beforeWrite returns the condition that a controller's write satisfies before it is sent. If there is none, rule says
 // why.
 func (g *generator) beforeWrite(i int) (d build.Trigger, rule string) {
+	return g.beforeWriteAfter(start, i)
+}
+
+// beforeWriteAfter is beforeWrite for a trigger that is enabled at the change before it.
+func (g *generator) beforeWriteAfter(before, i int) (d build.Trigger, rule string) {
 	c := &g.ref.Changes[i]
 	object, _ := g.object(i)
 	if c.Generated && c.Event == record.Created && !strings.HasSuffix(object, "*") {
 		return nil, "the API server generates its name: nothing names it before the call"
 	}
-	return g.when("write", start, i, plan.BeforeControllerWrite, c.By)
+	return g.when("write", before, i, plan.BeforeControllerWrite, c.By)
 }

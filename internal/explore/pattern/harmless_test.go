@@ -20,6 +20,7 @@ func TestHarmless(t *testing.T) {
 			change("op", wire.Update, "service/default/a", record.Updated, spec(1), spec(2)),
 			change("op", wire.Create, "secret/default/a", record.Created, nil, spec(1)),
 			change("op", wire.Update, "service/default/a", record.Updated, spec(2), spec(3)),
+			change("op", wire.Delete, "secret/default/a", record.Deleted, spec(1), nil),
 		},
 	}
 	all := Harmless(suite(t), nil, ref)
@@ -34,8 +35,11 @@ func TestHarmless(t *testing.T) {
 	want := []string{
 		"w-harmless-1 if op is restarted when it has nothing to do, in the steady state",
 		"w-harmless-2 if one write of op is refused (secret/default/a is created)",
-		"restartController at onObjectUpdate service/default/a #1 afterControllerWrite",
+		"w-harmless-3 if one write of each kind of op is refused (service/default/a changes (spec.replicas); " +
+			"secret/default/a is deleted)",
+		"restartController at onObjectDeletion secret/default/a #1 afterControllerWrite",
 		"failCall at onObjectCreation secret/default/a #1 beforeControllerWrite",
+		"failCall at onObjectUpdate service/default/a #1 beforeControllerWrite",
 	}
 	if len(got) != len(want) || slices.ContainsFunc(want, func(w string) bool {
 		return !slices.ContainsFunc(got, func(g string) bool { return strings.HasPrefix(g, w) })
