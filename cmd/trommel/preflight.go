@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run/builds"
@@ -27,7 +28,7 @@ type readSuites struct {
 }
 
 type readSuite struct {
-	installed []*unstructured.Unstructured
+	installed []objects.Located
 	notes     []string
 	err       error
 	builds    []readBuild      // nil: not asked for
@@ -42,7 +43,7 @@ func (r *readSuites) of(suite *plan.Suite) *readSuite {
 		return s
 	}
 	s := &readSuite{}
-	s.installed, s.notes, s.err = manifests.OfSuite(suite, kubernetesOf(suite))
+	s.installed, s.notes, s.err = manifests.LocatedOfSuite(suite, kubernetesOf(suite))
 	if r.suites == nil {
 		r.suites = map[string]*readSuite{}
 	}
@@ -53,23 +54,23 @@ func (r *readSuites) of(suite *plan.Suite) *readSuite {
 // installed returns the suite's manifests, and notes for the user.
 func (r *readSuites) installed(suite *plan.Suite) ([]*unstructured.Unstructured, []string, error) {
 	s := r.of(suite)
-	return s.installed, s.notes, s.err
+	return manifests.Bare(s.installed), s.notes, s.err
 }
 
 // checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are
 // among the manifests.
 func (r *readSuites) checkObjects(suite *plan.Suite) (notes []string, err error) {
-	list, notes, err := r.installed(suite)
-	if err != nil {
-		return nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
+	s := r.of(suite)
+	if s.err != nil {
+		return nil, fmt.Errorf("%s: manifests: %w", suite.File, s.err)
 	}
-	more, err := checkInstalled(suite, list)
-	return append(notes, more...), err
+	more, err := checkInstalled(suite, s.installed)
+	return slices.Concat(s.notes, more), err
 }
 
-func checkInstalled(suite *plan.Suite, list []*unstructured.Unstructured) (notes []string, err error) {
-	notes, err = manifests.CheckInstalled(suite, list, kubernetesOf(suite))
-	errs := []error{err}
+func checkInstalled(suite *plan.Suite, installed []objects.Located) (notes []string, err error) {
+	notes, err = manifests.CheckInstalled(suite, installed, kubernetesOf(suite))
+	errs, list := []error{err}, manifests.Bare(installed)
 	for i := range suite.Controllers {
 		if _, _, err := deploy.Controller(&suite.Controllers[i], list, deploy.Target{}); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", suite.File, err))
@@ -82,7 +83,7 @@ func checkInstalled(suite *plan.Suite, list []*unstructured.Unstructured) (notes
 type readBuild struct {
 	name      string
 	suite     *plan.Suite // as this build has it
-	installed []*unstructured.Unstructured
+	installed []objects.Located
 	notes     []string
 	err       error // why it cannot be read
 }
@@ -95,7 +96,7 @@ func (r *readSuites) builds(ctx context.Context, suite *plan.Suite) []readBuild 
 	for _, name := range suite.BuildNames() {
 		b := readBuild{name: name}
 		if b.suite, b.err = builds.Of(ctx, suite, name); b.err == nil {
-			b.installed, b.notes, b.err = manifests.OfSuite(b.suite, kubernetesOf(b.suite))
+			b.installed, b.notes, b.err = manifests.LocatedOfSuite(b.suite, kubernetesOf(b.suite))
 			if b.err != nil {
 				b.err = fmt.Errorf("build %q: %s: manifests: %w", name, b.suite.File, b.err)
 			}
@@ -130,7 +131,7 @@ func (r *readSuites) known(ctx context.Context, suite *plan.Suite) *manifests.Kn
 	if s.known != nil {
 		return s.known
 	}
-	s.known = manifests.NewKnown(suite, s.installed, kubernetesOf(suite))
+	s.known = manifests.NewKnown(suite, manifests.Bare(s.installed), kubernetesOf(suite))
 	if s.err != nil {
 		s.known.Doubt("the manifests cannot be read")
 	}
@@ -142,7 +143,7 @@ func (r *readSuites) known(ctx context.Context, suite *plan.Suite) *manifests.Kn
 		if b.err != nil {
 			s.known.Doubt("build " + b.name + " cannot be read")
 		}
-		s.known.Add(b.installed)
+		s.known.Add(manifests.Bare(b.installed))
 	}
 	return s.known
 }

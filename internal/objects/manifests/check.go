@@ -23,7 +23,7 @@ import (
 )
 
 // Checker checks objects as an API server would, but without a server: objects of Kubernetes' own types for unknown
-// fields, custom objects against the schemas of their definitions. It does not check what needs a running server
+// fields, required ones and some values, custom objects against the schemas of their definitions. It does not check what needs a running server
 // (webhooks, CEL rules, constraints between fields). It is safe for concurrent use.
 type Checker struct {
 	defined []objects.Type
@@ -169,13 +169,16 @@ func (c *Checker) checkOwn(u *unstructured.Unstructured) []error {
 	if err != nil {
 		return []error{err}
 	}
+	found := slices.Concat(checkValues(u), checkRequired(u), CheckSubjects(u))
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.DeepCopy().Object, typed, true)
 	strict, ok := runtime.AsStrictDecodingError(err)
 	switch {
 	case err == nil || ok && c.newer:
-		return CheckSubjects(u)
+		return found
 	case ok:
-		return append(strict.Errors(), CheckSubjects(u)...)
+		return append(strict.Errors(), found...)
+	case len(found) > 0:
+		return found // they say more
 	}
 	return []error{err}
 }
@@ -228,7 +231,7 @@ func checkCustom(u *unstructured.Unstructured, structural *structuralschema.Stru
 	}
 	result := validate.NewSchemaValidator(root.ToKubeOpenAPI(), nil, "", strfmt.Default).Validate(content)
 	for _, err := range result.Errors {
-		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), " in body", "")))
+		errs = append(errs, &valueError{strings.ReplaceAll(err.Error(), " in body", "")})
 	}
 	// The validator walks maps, in no fixed order.
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

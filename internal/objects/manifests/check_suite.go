@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,9 +16,8 @@ import (
 
 // CheckSuite reads the suite's manifests, and checks them and the objects of its workloads with a [Checker]. It returns
 // the manifests, which are nil if they cannot be read, and notes for the user. The error holds all mistakes.
-func CheckSuite(suite *plan.Suite, kubernetes string) (installed []*unstructured.Unstructured, notes []string,
-	err error) {
-	installed, notes, err = OfSuite(suite, kubernetes)
+func CheckSuite(suite *plan.Suite, kubernetes string) (installed []objects.Located, notes []string, err error) {
+	installed, notes, err = LocatedOfSuite(suite, kubernetes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
 	}
@@ -26,16 +26,17 @@ func CheckSuite(suite *plan.Suite, kubernetes string) (installed []*unstructured
 }
 
 // CheckInstalled is [CheckSuite] for manifests that have been read.
-func CheckInstalled(suite *plan.Suite, installed []*unstructured.Unstructured, kubernetes string) (notes []string,
-	err error) {
-	for _, namespace := range MissingNamespaces(installed) {
+func CheckInstalled(suite *plan.Suite, installed []objects.Located, kubernetes string) (notes []string, err error) {
+	list := Bare(installed)
+	for _, namespace := range MissingNamespaces(list) {
 		notes = append(notes, fmt.Sprintf("no manifest creates namespace %s, which others use; the run creates it",
 			namespace.GetName()))
 	}
-	checker, err := NewChecker(installed, kubernetes)
+	checker, err := NewChecker(list, kubernetes)
 	errs := []error{wrapEach(suite.File+": manifests", err)}
-	for _, u := range installed {
-		errs = append(errs, wrapEach(suite.File+": manifests", checker.Check(u)))
+	known := NewKnown(suite, list, kubernetes)
+	for _, l := range installed {
+		errs = append(errs, wrapEach(l.Where, checker.Check(l.Unstructured)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(suite.Workloads)) {
 		for i, step := range suite.Workloads[name].Steps {
@@ -43,24 +44,47 @@ func CheckInstalled(suite *plan.Suite, installed []*unstructured.Unstructured, k
 				continue
 			}
 			where := fmt.Sprintf("%s: workload %q, step %d", suite.File, name, i+1)
-			list, more, err := OfStep(suite, step.Apply)
+			applied, more, err := ofStep(suite, step.Apply)
 			errs = append(errs, wrapEach(where, err))
 			for _, note := range more {
 				notes = append(notes, where+": "+note)
 			}
-			for _, u := range list {
-				err := checker.Check(u)
-				if errors.Is(err, objects.ErrNotServed) && len(checker.defined) == 0 {
-					notes = append(notes,
-						fmt.Sprintf("%s: %v; the controller must define this type before the object is applied",
-							where, err))
-					continue
+			for _, l := range applied {
+				where := cmp.Or(l.Where, where)
+				for _, err := range each(wrapEach(where, checker.Check(l.Unstructured))) {
+					var value *valueError
+					switch {
+					case errors.Is(err, objects.ErrNotServed) && (len(checker.defined) == 0 || len(known.doubts) > 0):
+						notes = append(notes,
+							err.Error()+"; the controller must define this type before the object is applied")
+					case errors.As(err, &value) && mutated(list, l.GroupVersionKind().Group):
+						notes = append(notes, err.Error()+"; a mutating webhook may change that")
+					default:
+						errs = append(errs, err)
+					}
 				}
-				errs = append(errs, wrapEach(where, err))
 			}
 		}
 	}
 	return notes, errors.Join(errs...)
+}
+
+// mutated reports whether a webhook of the manifests may change objects of the group before they are validated.
+func mutated(list []*unstructured.Unstructured, group string) bool {
+	for _, u := range list {
+		if u.GetKind() != "MutatingWebhookConfiguration" {
+			continue
+		}
+		for _, webhook := range mappings(u.Object["webhooks"]) {
+			for _, rule := range mappings(webhook["rules"]) {
+				groups, _ := rule["apiGroups"].([]any)
+				if slices.Contains(groups, any(group)) || slices.Contains(groups, any("*")) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // CheckSkips checks the types of the plans that a suite leaves out: they must be Kubernetes' own or defined among the
@@ -96,27 +120,45 @@ func wrapEach(where string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if list, ok := err.(interface{ Unwrap() []error }); ok {
-		var errs []error
-		for _, err := range list.Unwrap() {
-			errs = append(errs, wrapEach(where, err))
-		}
-		return errors.Join(errs...)
+	var errs []error
+	for _, err := range each(err) {
+		errs = append(errs, fmt.Errorf("%s: %w", where, err))
 	}
-	return fmt.Errorf("%s: %w", where, err)
+	return errors.Join(errs...)
+}
+
+// each returns the joined errors; none of nil.
+func each(err error) (all []error) {
+	if err == nil {
+		return nil
+	}
+	list, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, err := range list.Unwrap() {
+		all = append(all, each(err)...)
+	}
+	return all
 }
 
 // OfStep returns the objects that an apply step applies. See [Served].
 func OfStep(suite *plan.Suite, s *plan.ApplyStep) (list []*unstructured.Unstructured, notes []string, err error) {
+	all, notes, err := ofStep(suite, s)
+	return Bare(all), notes, err
+}
+
+// ofStep also returns the places of objects in files.
+func ofStep(suite *plan.Suite, s *plan.ApplyStep) (list []objects.Located, notes []string, err error) {
 	if s.File != "" {
-		return ReadServed(plan.Beside(suite.File, s.File))
+		return readServed(plan.Beside(suite.File, s.File))
 	}
 	for _, o := range s.Objects {
 		u, err := objects.FromMap(o)
 		if err != nil {
 			return nil, nil, err
 		}
-		list = append(list, u)
+		list = append(list, objects.Located{Unstructured: u})
 	}
-	return Served(list)
+	return convertAll(list)
 }

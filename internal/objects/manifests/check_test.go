@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -81,6 +82,8 @@ spec:
         properties: {spec: {type: object}}
 `
 
+const pod = "spec: {containers: [{name: a, image: b}]}"
+
 func TestChecker(t *testing.T) {
 	list, err := objects.Decode([]byte(definitions+definitionOfQueue), "definitions.yaml")
 	if err != nil {
@@ -148,12 +151,47 @@ func TestChecker(t *testing.T) {
 		{
 			"a field that Kubernetes does not have",
 			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replica: 1, template: {spec: " +
-				"{containers: [{nam: x}]}}}}",
+				"{containers: [{nam: x, name: x, image: x}]}}, selector: null}}",
 			[]string{`Deployment d: unknown field "spec.replica"`,
-				`Deployment d: unknown field "spec.template.spec.containers[0].nam"`},
+				`Deployment d: unknown field "spec.template.spec.containers[0].nam"`,
+				"Deployment d: spec.selector is required"},
 		},
 		{"a value of another type", `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: 1}}`,
+			[]string{"ConfigMap c: data.a must be text: quote 1"}},
+		{"a label of another type", `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {a: 1}}}`,
 			[]string{"ConfigMap c: cannot convert int64 to string"}},
+		{"a Secret in plain text", "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: x}, " +
+			`data: {a: "plain text", b: aGVsbG8=, c: "", d: null}}`,
+			[]string{"Secret s: data.a is not base64: illegal base64 data at input byte 5; plain text goes into " +
+				"stringData"}},
+		{"a Secret in lines", `{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {a: "aGVs\nbG8=\n"}}`, nil},
+		{"a selector that does not match", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {" +
+			"selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: b}}, " + pod + "}}}",
+			[]string{"Deployment d: spec.selector (app=a) does not match spec.template.metadata.labels (app=b)"}},
+		{"a selector by expression", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: d}, spec: {selector: " +
+			"{matchExpressions: [{key: app, operator: In, values: [a, b]}]}, template: {metadata: {labels: {app: b, " +
+			"c: d}}, " + pod + "}}}", nil},
+		{"an empty selector", "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {selector: {}, " +
+			"template: {metadata: {labels: {app: b}}, " + pod + "}}}", []string{"DaemonSet d: spec.selector is empty"}},
+		{"the labels select by default", "{apiVersion: v1, kind: ReplicationController, metadata: {name: d}, spec: {" +
+			"template: {metadata: {labels: {app: b}}, " + pod + "}}}", nil},
+		{"required fields", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {" +
+			"containers: [{image: i}, {name: b, ports: [{name: p}]}], volumes: [{emptyDir: {}}]}}}}",
+			[]string{
+				"Deployment d: spec.selector is required",
+				"Deployment d: spec.template.spec.volumes[0].name is required",
+				"Deployment d: spec.template.spec.containers[0].name is required",
+				"Deployment d: spec.template.spec.containers[1].image is required",
+				"Deployment d: spec.template.spec.containers[1].ports[0].containerPort is required",
+			}},
+		{"no template", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {}}",
+			[]string{"Job j: spec.template.spec.containers is required"}},
+		{"fields that may be absent", "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}}", nil},
+		{"a rule without verbs", "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}, " +
+			"rules: [{apiGroups: ['']}]}", []string{"ClusterRole r: rules[0].verbs is required"}},
+		{"a claim", "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {resources: {}}}",
+			[]string{"PersistentVolumeClaim c: spec.accessModes is required",
+				"PersistentVolumeClaim c: spec.resources.requests.storage is required"}},
 		{"Certificates are handled without a definition",
 			`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: c}, spec: {x: 1}}`, nil},
 	} {
@@ -193,6 +231,12 @@ spec: {}
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: op}
+---
+# A comment.
+apiVersion: v1
+kind: Secret
+metadata: {name: plain}
+data: {a: plain text}
 -- crds/wrong.yaml --
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -210,18 +254,57 @@ spec: {group: example.com, names: {kind: Wrong, plural: wrongs}, versions: []}
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 	want := []string{
-		`manifests: CustomResourceDefinition wrong: its name must be "wrongs.example.com" ` +
+		`trommel.yaml: manifests: CustomResourceDefinition wrong: its name must be "wrongs.example.com" ` +
 			`(spec.names.plural.spec.group)`,
-		`workload "a", step 2: Database b: the cluster serves no type "example.com.example.com/v1 Database" (it ` +
-			`serves a Database in example.com/v1)`,
-		`workload "a", step 2: Pod p: unknown field "specs"`,
-		`workload "a", step 3: Database c: spec.storage is required`,
+		`base/sa.yaml:5: Secret op/plain: data.a is not base64: illegal base64 data at input byte 5; plain text goes ` +
+			`into stringData`,
+		`trommel.yaml: workload "a", step 2: Database b: the cluster serves no type "example.com.example.com/v1 ` +
+			`Database" (it serves a Database in example.com/v1)`,
+		`trommel.yaml: workload "a", step 2: Pod p: unknown field "specs"`,
+		`trommel.yaml: workload "a", step 2: Pod p: spec.containers is required`,
+		`samples/db.yaml:1: Database c: spec.storage is required`,
 	}
 	var got []string
 	if err != nil {
-		got = strings.Split(strings.ReplaceAll(err.Error(), suite.File+": ", ""), "\n")
+		got = strings.Split(strings.ReplaceAll(err.Error(), dir+"/", ""), "\n")
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mistakes (-want +got):\n%s", diff)
+	}
+}
+
+// What a webhook fills in, and what a controller defines, is not known before the run.
+func TestCheckSuiteWithoutCertainty(t *testing.T) {
+	const webhook = "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: " +
+		"w}, webhooks: [{name: w.example.com, clientConfig: {url: 'https://a'}, sideEffects: None, " +
+		"admissionReviewVersions: [v1], rules: [{apiGroups: [example.com], apiVersions: [v1], resources: " +
+		"[databases], operations: [CREATE]}]}]}"
+	dir := unpack(t, `
+-- trommel.yaml --
+controllers: [{name: op, build: {dir: .}}]
+manifests: [crds.yaml]
+workloads:
+  a:
+  - apply: {apiVersion: example.com/v1, kind: Database, metadata: {name: a}, spec: {mode: slow, storag: 1}}
+  - apply: {apiVersion: example.com/v1, kind: Cache, metadata: {name: a}}
+-- crds.yaml --
+`+strings.TrimSpace(definitions)+"\n---\n"+webhook+"\n")
+	suite, err := plan.LoadSuite(dir + "/trommel.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, notes, err := CheckSuite(suite, "v1.36.3")
+	step := func(n int) string { return fmt.Sprintf("%s: workload \"a\", step %d: ", suite.File, n) }
+	want := []string{
+		step(1) + "Database a: spec.mode should be one of [fast safe]; a mutating webhook may change that",
+		step(1) + "Database a: spec.storage is required; a mutating webhook may change that",
+		step(2) + `Cache a: the cluster serves no type "example.com/v1 Cache"; is its CustomResourceDefinition among ` +
+			"the suite's manifests?; the controller must define this type before the object is applied",
+	}
+	if diff := cmp.Diff(want, notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	if want := step(1) + `Database a: unknown field "spec.storag"`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

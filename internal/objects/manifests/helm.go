@@ -17,7 +17,6 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
@@ -31,8 +30,8 @@ func isChart(at string) bool {
 
 // helm does what `helm template --include-crds --no-hooks` does; the file resolves a path of the suite. Kubernetes is
 // the version that the chart is rendered for.
-func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []*unstructured.Unstructured,
-	notes []string, err error) {
+func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []objects.Located, notes []string,
+	err error) {
 	what := "chart " + m.Helm
 	var warnings bytes.Buffer
 	defer captureLog(&warnings)()
@@ -119,7 +118,7 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 		return nil, nil, err
 	}
 	notes = append(notes, more...)
-	setNamespace(list, release.Namespace)
+	setNamespace(Bare(list), release.Namespace)
 	for _, line := range strings.Split(strings.TrimSpace(warnings.String()), "\n") {
 		if line != "" {
 			notes = append(notes, what+": "+line)

@@ -23,9 +23,15 @@ const defaultNamespace = metav1.NamespaceDefault
 // Kubernetes no longer serves are converted, see [Served]. Kubernetes is the version that charts are rendered for. The
 // notes tell the user what was left out or converted.
 func OfSuite(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
+	all, notes, err := LocatedOfSuite(suite, kubernetes)
+	return Bare(all), notes, err
+}
+
+// LocatedOfSuite is [OfSuite] with the place of each object.
+func LocatedOfSuite(suite *plan.Suite, kubernetes string) (list []objects.Located, notes []string, err error) {
 	var errs []error
 	for _, m := range suite.Manifests {
-		more, n, err := One(suite.File, m, kubernetes)
+		more, n, err := one(suite.File, m, kubernetes)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -40,6 +46,11 @@ func OfSuite(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstruc
 // One reads one manifest of the suite in suiteFile. See [OfSuite].
 func One(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string,
 	err error) {
+	all, notes, err := one(suiteFile, m, kubernetes)
+	return Bare(all), notes, err
+}
+
+func one(suiteFile string, m plan.Manifest, kubernetes string) (list []objects.Located, notes []string, err error) {
 	file := func(name string) string { return plan.Beside(suiteFile, name) }
 	if m.Helm != "" {
 		return helm(m, kubernetes, file)
@@ -48,11 +59,11 @@ func One(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstruct
 	if isChart(at) {
 		return nil, nil, fmt.Errorf("%s is a Helm chart: write `helm: %s`", m.Path, m.Path)
 	}
-	if list, notes, err = ReadServed(at); err != nil {
+	if list, notes, err = readServed(at); err != nil {
 		return nil, nil, err
 	}
 	if m.Namespace != "" {
-		setNamespace(list, m.Namespace)
+		setNamespace(Bare(list), m.Namespace)
 	}
 	return list, notes, nil
 }

@@ -17,11 +17,11 @@ import (
 // -k` does. Errors name the file and, if the decoder knows it, the line.
 func Read(path string) ([]*unstructured.Unstructured, error) {
 	all, err := read(path)
-	return bare(all), err
+	return Bare(all), err
 }
 
-// bare returns the objects without their places.
-func bare(all []objects.Located) []*unstructured.Unstructured {
+// Bare returns the objects without their places.
+func Bare(all []objects.Located) []*unstructured.Unstructured {
 	var list []*unstructured.Unstructured
 	for _, l := range all {
 		list = append(list, l.Unstructured)

@@ -114,11 +114,17 @@ func Served(list []*unstructured.Unstructured) (served []*unstructured.Unstructu
 	for i, u := range list {
 		all[i] = objects.Located{Unstructured: u}
 	}
-	return convertAll(all)
+	located, notes, err := convertAll(all)
+	return Bare(located), notes, err
 }
 
 // ReadServed is [Read] and [Served]; its errors name file and line.
 func ReadServed(path string) (list []*unstructured.Unstructured, notes []string, err error) {
+	all, notes, err := readServed(path)
+	return Bare(all), notes, err
+}
+
+func readServed(path string) (list []objects.Located, notes []string, err error) {
 	all, err := read(path)
 	if err != nil {
 		return nil, nil, err
@@ -126,12 +132,12 @@ func ReadServed(path string) (list []*unstructured.Unstructured, notes []string,
 	return convertAll(all)
 }
 
-func convertAll(list []objects.Located) (served []*unstructured.Unstructured, notes []string, err error) {
+func convertAll(list []objects.Located) (served []objects.Located, notes []string, err error) {
 	var errs []error
 	for _, l := range list {
 		r, ok := removals[l.GetAPIVersion()][l.GetKind()]
 		if !ok {
-			served = append(served, l.Unstructured)
+			served = append(served, l)
 			continue
 		}
 		if r.gone != "" {
@@ -165,7 +171,7 @@ func convertAll(list []objects.Located) (served []*unstructured.Unstructured, no
 				continue
 			}
 		}
-		served = append(served, u)
+		served = append(served, objects.Located{Unstructured: u, Where: l.Where})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
