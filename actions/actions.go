@@ -86,6 +86,7 @@ type Tools struct {
 	Controllers Controllers
 	APIServers  APIServers
 	Objects     Objects
+	ObjectsIn   map[string]Objects // in each of several clusters, by name
 	Disruptions Disruptions
 	Cycles      Cycles
 	Clocks      Clocks

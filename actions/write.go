@@ -9,17 +9,25 @@ import (
 
 func init() {
 	Register(plan.ApplyObject, func(a *plan.Action, t Tools) Action {
-		return &applyObject{objects: t.Objects, object: a.Manifest, file: a.ManifestFile}
+		return &applyObject{objects: t.in(a.Cluster), object: a.Manifest, file: a.ManifestFile}
 	})
 	Register(plan.PatchObject, func(a *plan.Action, t Tools) Action {
 		return &patchObject{
-			target: target{key: a.ResourceKey, subresource: a.Subresource}, objects: t.Objects, patchType: a.PatchType,
-			patch: a.Patch,
+			target: target{key: a.ResourceKey, subresource: a.Subresource}, objects: t.in(a.Cluster),
+			patchType: a.PatchType, patch: a.Patch,
 		}
 	})
 	Register(plan.DeleteObject, func(a *plan.Action, t Tools) Action {
-		return &deleteObject{target: target{key: a.ResourceKey}, objects: t.Objects}
+		return &deleteObject{target: target{key: a.ResourceKey}, objects: t.in(a.Cluster)}
 	})
+}
+
+// in returns what writes objects in a cluster.
+func (t Tools) in(cluster string) Objects {
+	if objects, ok := t.ObjectsIn[cluster]; ok {
+		return objects
+	}
+	return t.Objects
 }
 
 // applyObject, patchObject and deleteObject write as another client at the exact moment. They return when the API

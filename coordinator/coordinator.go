@@ -70,6 +70,9 @@ type Config struct {
 	Trace map[string][]wire.Rule
 	// Resolve completes a resource key with what the cluster knows about its type.
 	Resolve func(plan.ResourceKey) wire.Rule
+	// ClusterOf says in which of several clusters the object of an observation is, see record.Observation. It does not
+	// block. Nil: there is only one.
+	ClusterOf func(identity string, o *wire.Observation) string
 	// Lookup finds out what an observation of a write does not contain. It is called while the write waits.
 	Lookup Lookup
 	Hold   time.Duration // longest hold of one observation
@@ -465,7 +468,7 @@ func (c *Coordinator) drop(s *monitor.Session) {
 	if !c.began || c.machine.Down(s.Identity) {
 		return
 	}
-	what := describeHeld(recordObservation(s, o))
+	what := describeHeld(c.observation(s, o))
 	if more := len(dropped) - 1; more > 0 {
 		what += fmt.Sprintf(" (and %d more)", more)
 	}
@@ -495,7 +498,7 @@ func (c *Coordinator) unobserved(e monitor.Event) {
 		detail = "The hook let the process go on, so that a hung coordinator does not block it."
 	case e.Abandoned != nil && e.Abandoned.LetGo:
 		title = fmt.Sprintf("%s was released by its hook: %s", name, e.Abandoned.Error)
-		detail = "It was held at " + describe(recordObservation(e.Session, e.Observation)) + "."
+		detail = "It was held at " + describe(c.observation(e.Session, e.Observation)) + "."
 	default:
 		return
 	}
@@ -514,7 +517,7 @@ func (c *Coordinator) abandoned(ctx context.Context, e monitor.Event) {
 		if h.event.Observation != e.Observation {
 			continue
 		}
-		o := recordObservation(h.event.Session, h.event.Observation)
+		o := c.observation(h.event.Session, h.event.Observation)
 		who := "its caller gave up"
 		if e.Abandoned.LetGo {
 			who = "its hook released it"
@@ -543,7 +546,7 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 	if o.Point == wire.ControllerWrite {
 		c.fillIn(a, live)
 	}
-	r := recordObservation(a.event.Session, o)
+	r := c.observation(a.event.Session, o)
 	r.Aside = c.aside(a.event.Session, o)
 	r.Election = c.elections.about(r.By, o)
 	seq := c.seq + 1
@@ -603,6 +606,15 @@ func (f Foresight) old() []byte {
 		return effect.Nothing
 	}
 	return f.Old
+}
+
+// observation is recordObservation, with the cluster.
+func (c *Coordinator) observation(s *monitor.Session, o *wire.Observation) *record.Observation {
+	r := recordObservation(s, o)
+	if c.config.ClusterOf != nil {
+		r.Cluster = c.config.ClusterOf(s.Identity, o)
+	}
+	return r
 }
 
 func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observation {
@@ -698,14 +710,14 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause stri
 				} else {
 					h.event.ReleaseToFail(failure(effect.Fail, h.event.Observation))
 					c.config.Watcher.Info(fmt.Sprintf("%s is made to fail: %s",
-						describe(recordObservation(h.event.Session, h.event.Observation)), effect.Fail))
+						describe(c.observation(h.event.Session, h.event.Observation)), effect.Fail))
 				}
 				c.forget(effect.Seq)
 			}
 		case Hold:
 			if h := c.holds[effect.Seq]; h != nil {
 				h.told = true
-				c.config.Watcher.Held(effect.Seq, recordObservation(h.event.Session, h.event.Observation), effect.Why)
+				c.config.Watcher.Held(effect.Seq, c.observation(h.event.Session, h.event.Observation), effect.Why)
 			}
 		case Stale:
 			c.config.Watcher.Info("stale read: " + effect.Read.String())
@@ -728,7 +740,7 @@ func (c *Coordinator) expire(ctx context.Context, seq int) {
 	if h == nil {
 		return
 	}
-	o := recordObservation(h.event.Session, h.event.Observation)
+	o := c.observation(h.event.Session, h.event.Observation)
 	stuck := c.stuck(c.clock.Now())
 	if stuck != "" {
 		stuck += "\n"

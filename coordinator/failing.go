@@ -21,7 +21,7 @@ func failingOf(i int, f *plan.CallFailure) failing {
 	if f.Call != "" {
 		at = plan.BeforeAnnotatedCall
 	}
-	held := pauseOf(i, &plan.Pause{By: f.By, At: at, Scope: f.Scope})
+	held := pauseOf(i, &plan.Pause{By: f.By, At: at, Scope: f.Scope, Cluster: f.Cluster})
 	return failing{pause: held, what: f, left: f.Times}
 }
 
@@ -56,7 +56,7 @@ func (m *Machine) restore(i int, what *plan.CallFailure) []Effect {
 
 // restores reports whether the action ends a failure of calls.
 func restores(what, failing *plan.CallFailure, f pause) bool {
-	return what.Call == failing.Call && resumes(&plan.Pause{By: what.By, Scope: what.Scope}, f)
+	return what.Call == failing.Call && resumes(&plan.Pause{By: what.By, Scope: what.Scope, Cluster: what.Cluster}, f)
 }
 
 // denied describes the calls that fail until they are restored, in one clause for each action.

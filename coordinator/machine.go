@@ -62,6 +62,8 @@ type pause struct {
 	point  wire.Point
 	phase  wire.Phase
 	scope  *plan.ResourceKey // nil: everything
+	// cluster is that of the objects; empty: any.
+	cluster string
 }
 
 type heldObservation struct {
@@ -515,7 +517,7 @@ func (m *Machine) began(i int) []Effect {
 }
 
 func pauseOf(i int, p *plan.Pause) pause {
-	made := pause{action: i, by: p.By}
+	made := pause{action: i, by: p.By, cluster: p.Cluster}
 	made.point, made.phase = wirePoint(p.At)
 	if p.Scope != "" && p.Scope != "*" {
 		key, _ := plan.ParseResourceKey(p.Scope) // validated with the plan
@@ -555,7 +557,8 @@ func (m *Machine) resume(i int, what *plan.Pause) []Effect {
 func resumes(what *plan.Pause, p pause) bool {
 	want := pauseOf(0, what)
 	switch {
-	case p.by != want.by, what.At != "" && (p.point != want.point || p.phase != want.phase):
+	case p.by != want.by, what.At != "" && (p.point != want.point || p.phase != want.phase),
+		what.Cluster != "" && what.Cluster != p.cluster:
 		return false
 	case what.Scope == "":
 		return true
@@ -594,8 +597,14 @@ func (m *Machine) pausedBy(o *record.Observation) int {
 
 // takes reports whether an observation is at the pause's point and in its scope.
 func (p *pause) takes(o *record.Observation) bool {
-	return p.by == o.By && p.point == o.Point && p.phase == o.Phase &&
+	return p.by == o.By && p.point == o.Point && p.phase == o.Phase && p.in(o) &&
 		(p.scope == nil && !isElection(o) || p.scope != nil && p.covers(o))
+}
+
+// in reports whether an observation may be about an object in the pause's cluster. What is not about an object is in
+// all.
+func (p *pause) in(o *record.Observation) bool {
+	return p.cluster == "" || o.Cluster == p.cluster || o.Cluster == record.UnknownCluster || byRequest(o.Point)
 }
 
 // covers reports whether an observation at the pause's point is in its scope. A reconcile and an annotated call are

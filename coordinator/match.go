@@ -90,6 +90,9 @@ func (l *look) members() []listed {
 func (w *watch) judgeObject(l *look) (bool, miss) {
 	o := l.Observation
 	key := w.definition.Condition.ResourceKey
+	if in := w.definition.Observe.Cluster; in != o.Cluster && in != "" {
+		return false, w.elsewhere(o)
+	}
 	if isCollection(o) {
 		if !scopeCovers(&key, o) {
 			return false, w.elsewhere(o)
@@ -151,6 +154,9 @@ func (w *watch) judgeState(o *record.Observation, kind plan.EventKind, old, obje
 func (w *watch) elsewhere(o *record.Observation) miss {
 	if o.Kind != w.definition.Condition.ResourceKey.Type {
 		return miss{}
+	}
+	if in := w.definition.Observe.Cluster; in != "" && o.Cluster == record.UnknownCluster {
+		return miss{rank: missType, text: describe(o) + " may be in any cluster, and not in " + in}
 	}
 	return miss{rank: missType, text: describe(o) + " is another object"}
 }

@@ -72,6 +72,9 @@ func describe(o *record.Observation) string {
 	case wire.AnnotatedCall:
 		return fmt.Sprintf("%s call of %s", o.Phase, o.CallName)
 	}
+	if o.Cluster != "" && o.Cluster != record.UnknownCluster {
+		object += " in " + o.Cluster
+	}
 	return fmt.Sprintf("%s of %s (%s %s at %s)", verb, object, o.Phase, o.Point, o.By)
 }
 
@@ -86,7 +89,11 @@ func describeDefinition(d *plan.Definition) string {
 	case plan.OnAnnotatedCall:
 		return fmt.Sprintf("call %s, %s at %s", c.Call, d.Observe.Timing, d.Observe.ObserveBy)
 	}
-	s := fmt.Sprintf("%s of %s, %s at %s", c.Type, c.ResourceKey, d.Observe.Timing, d.Observe.ObserveBy)
+	object := c.ResourceKey.String()
+	if d.Observe.Cluster != "" {
+		object += " in " + d.Observe.Cluster
+	}
+	s := fmt.Sprintf("%s of %s, %s at %s", c.Type, object, d.Observe.Timing, d.Observe.ObserveBy)
 	if c.Repeat > 1 {
 		s += fmt.Sprintf(", %d times", c.Repeat)
 	}

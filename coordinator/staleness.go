@@ -26,9 +26,9 @@ type staleness struct {
 }
 
 // objectID identifies an object, without its group: judge compares groups if both sides know them.
-type objectID struct{ kind, namespace, name string }
+type objectID struct{ cluster, kind, namespace, name string }
 
-func idOf(o *record.Observation) objectID { return objectID{o.Kind, o.Namespace, o.Name} }
+func idOf(o *record.Observation) objectID { return objectID{o.Cluster, o.Kind, o.Namespace, o.Name} }
 
 // version is a state of an object.
 type version struct {
@@ -126,12 +126,19 @@ func (s *staleness) note(held []heldObservation) []heldEvent {
 	}
 	for _, h := range now {
 		for name, shown := range s.shown {
-			if shown.connected == "" && s.routes[name] == h.apiServer {
+			if shown.connected == "" && (s.routes[name] == h.apiServer || s.remote(name, h.apiServer)) {
 				shown.connected, shown.held = h.apiServer, h
 			}
 		}
 	}
 	return now
+}
+
+// remote reports whether a controller is connected to that API server of another cluster than its own.
+func (s *staleness) remote(controller, apiServer string) bool {
+	return slices.ContainsFunc(s.controllers, func(c record.Controller) bool {
+		return c.Name == controller && slices.Contains(c.Remotes, apiServer)
+	})
 }
 
 func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead {
@@ -151,7 +158,7 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 		s.taken[o.Session][idOf(o)] = version{metadata.ResourceVersion(o.Object), o.Op == wire.Delete}
 	}
 	for _, h := range held {
-		if h.apiServer != server || h.version == 0 {
+		if h.apiServer != server && !s.remote(o.By, h.apiServer) || h.version == 0 || o.Cluster != h.origin.Cluster {
 			continue
 		}
 		state, older, concerns := s.judge(o, h)
@@ -168,7 +175,7 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 			continue
 		}
 		read := record.StaleRead{
-			Controller: o.By, APIServer: server, Event: e.Seq, Time: e.Time, Received: o.Point == wire.ControllerRecv,
+			Controller: o.By, APIServer: h.apiServer, Event: e.Seq, Time: e.Time, Received: o.Point == wire.ControllerRecv,
 			Op: o.Op, Live: o.Live, Object: fmt.Sprintf("%s/%s/%s", h.origin.Kind, h.origin.Namespace, h.origin.Name),
 			HeldEvent: h.seq, HeldOp: h.origin.Op, HeldVersion: h.version,
 		}

@@ -229,6 +229,9 @@ func idlePoints() []point {
 
 		{module: moduleEtcd, file: "storage/backend/backend.go", receiver: "*backend", function: "run",
 			insert: together("b.batchInterval")},
+		// Of several clusters in a run, each has resource versions of its own: they tell whose object one is.
+		{module: moduleEtcd, file: "storage/mvcc/kvstore.go", function: "restoreIntoIndex",
+			insert: insertion{do: "int64(1)", replaces: "trommelFirstRevision()"}},
 		{module: moduleEtcd, file: "lease/lessor.go", receiver: "*lessor", function: "runLoop",
 			insert: insertion{do: "500 * time.Millisecond", replaces: "10*time.Second"}},
 		// It looks ten times a second whether there is a watcher that has missed something. Here it is told.

@@ -135,11 +135,17 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// APIServerNames returns the names of the suite's API servers.
+// APIServerNames returns the names of the suite's API servers, those of the first cluster first.
 func (s *Suite) APIServerNames() []string {
-	names := make([]string, 0, s.Cluster.APIServers)
-	for i := range s.Cluster.APIServers {
-		names = append(names, fmt.Sprintf("apiserver-%d", i+1))
+	clusters := s.ClusterNames()
+	if clusters == nil {
+		clusters = []string{""}
+	}
+	var names []string
+	for _, cluster := range clusters {
+		for i := range s.ClusterSpecOf(cluster).APIServers {
+			names = append(names, ServerIn(cluster, fmt.Sprintf("apiserver-%d", i+1)))
+		}
 	}
 	return names
 }
@@ -161,10 +167,11 @@ func (p *Plan) PausesAPIServer() bool {
 	})
 }
 
-// IsAPIServer reports whether a name is that of an API server: apiserver-1 and so on. Controllers must not have such
-// names.
+// IsAPIServer reports whether a name is that of an API server: apiserver-1 and so on, or west/apiserver-1 if it is that
+// of a named cluster. Controllers must not have such names.
 func IsAPIServer(name string) bool {
-	number, ok := strings.CutPrefix(name, "apiserver-")
+	_, server := SplitServer(name)
+	number, ok := strings.CutPrefix(server, "apiserver-")
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
@@ -250,6 +257,7 @@ func (c *checker) action(a *Action, at *yamlfile.Place) {
 		at.Errorf("a wait must not be negative")
 	}
 	c.trigger(&a.Trigger, at.Field("trigger"))
+	c.checkCluster(a, at)
 	if a.Type == "" {
 		at.Field("actionType").Missing("the action has no actionType (known: %s)", strings.Join(actionTypes(), ", "))
 		return

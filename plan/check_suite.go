@@ -25,7 +25,7 @@ func (s *Suite) check(at *yamlfile.Place) {
 			at.Field("timeouts").Field(f.Name).Errorf("%s is 0; a timeout must be greater than 0", f.Name)
 		}
 	}
-	s.Cluster.check(at.Field("cluster"))
+	s.checkClusters(at)
 	s.capabilities(at)
 	for i := range s.Controllers {
 		if at := at.Field("controllers").Item(i); !at.Failed() {
@@ -345,8 +345,14 @@ func (s *Suite) WithVariant(name string) (*Suite, error) {
 			c.Replicas = change.Replicas
 		}
 	}
+	merged.Clusters = maps.Clone(s.Clusters)
 	for gate, on := range v.Cluster.FeatureGates {
 		set(&merged.Cluster.FeatureGates, gate, on)
+		for cluster, spec := range merged.Clusters {
+			spec.FeatureGates = maps.Clone(spec.FeatureGates)
+			set(&spec.FeatureGates, gate, on)
+			merged.Clusters[cluster] = spec
+		}
 	}
 	if v.Disruptions != nil {
 		merged.Disruptions = *v.Disruptions

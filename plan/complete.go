@@ -36,12 +36,19 @@ func (p *Plan) Complete(s *Suite) {
 		if len(s.Controllers) == 1 {
 			only = s.Controllers[0].Name
 		}
+		if first := s.FirstCluster(); first != "" {
+			completeSteps(p.Steps, first)
+			completeInvariants(p.Invariants, first)
+		}
 	}
 	actions := whole.Field("actions")
 	for i := range p.Actions {
 		a := &p.Actions[i]
 		if a.Target == "" && a.kind().Target == TargetController {
 			a.Target = only
+		}
+		if s != nil {
+			a.completeCluster(s)
 		}
 		trigger := actions.Item(i).Field("trigger")
 		for j := range a.Trigger.Definitions {
@@ -84,6 +91,9 @@ func (d *Definition) complete(s *Suite, only string, at *yamlfile.Place) {
 	if o.ObserveBy == "" && !o.Timing.ofAPIServer() && slices.Contains(points[c.Type], o.Timing.point()) {
 		o.ObserveBy = only
 	}
+	if s != nil {
+		d.completeCluster(s)
+	}
 }
 
 // annotatedCall returns the call with that name or symbol, or nil.
@@ -122,6 +132,7 @@ func (t *Trigger) unknown(e *expr.Expr) []expr.Name {
 func (s *Suite) complete() {
 	whole := s.source.Whole()
 	setDefaults(s, whole)
+	s.completeClusters(whole)
 	for i := range s.Controllers {
 		for j := range s.Controllers[i].AnnotatedCalls {
 			if call := &s.Controllers[i].AnnotatedCalls[j]; call.Name == "" {

@@ -53,6 +53,8 @@ type Pause struct {
 	By    string // the process
 	At    Timing // empty in a resume: any timing
 	Scope string // a resource key, "*" for everything; empty: everything, in a resume any scope
+	// Cluster is that of the objects in scope; empty: any.
+	Cluster string
 	// AvoidOngoingRead makes the pause wait until no read of the controller is in progress.
 	AvoidOngoingRead bool
 }
@@ -65,6 +67,7 @@ type CallFailure struct {
 	By         string      // the controller
 	Call       string      // the annotated call that fails; empty: writes
 	Scope      string      // a resource key, "*" for everything; empty: everything, in a restore any scope
+	Cluster    string      // of the objects in scope; empty: any
 	Operations []Operation // empty: all
 	Answer     CallAnswer
 	Status     int // HTTP status of the error; 0: the client's timeout expires

@@ -10,6 +10,7 @@ var killAPIServer = ActionKind{
 	Type: KillAPIServer, Target: TargetAPIServer,
 	Summary: "Kill an API server; it stays down.",
 	Doc:     "SIGKILL; it stays down until `startAPIServer`",
+	Fields:  []string{"cluster"},
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + "; it stays down" },
 	Effects: func(a *Action) Effects { return Effects{Stops: a.Target} },
 }
@@ -18,6 +19,7 @@ var startAPIServer = ActionKind{
 	Type: StartAPIServer, Target: TargetAPIServer,
 	Summary: "Start a killed API server.",
 	Doc:     "starts a killed API server and waits until it is ready",
+	Fields:  []string{"cluster"},
 	Explain: func(a *Action) string { return "start " + controllerName(a.Target) },
 	Effects: func(a *Action) Effects { return Effects{Starts: a.Target} },
 }

@@ -93,6 +93,9 @@ func (s *Suite) capabilities(at *yamlfile.Place) {
 			s.needs(f, ConfigureControlPlane, name)
 		}
 	}
+	if f := at.Field("clusters"); f.Given() {
+		s.needs(f, ConfigureControlPlane, "clusters")
+	}
 	for i, c := range s.Controllers {
 		s.needs(at.Field("controllers").Item(i), RunControllers, fmt.Sprintf("controller %q", c.Name))
 	}

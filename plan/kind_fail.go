@@ -47,7 +47,7 @@ var failCall = ActionKind{
 	Summary: "Make writes of the controller in callScope fail, or an annotated call.",
 	Doc:     "the controller's next writes fail, or calls of a function, [see below](#failing-calls)",
 	Fields: []string{
-		"call", "callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored",
+		"cluster", "call", "callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored",
 	},
 	Check: func(c *ActionCheck) {
 		a := c.Action
@@ -159,7 +159,7 @@ func toScope(scope string) string {
 func failureOf(a *Action) *CallFailure {
 	f := &CallFailure{
 		By: a.Target, Call: a.Call, Scope: a.CallScope, Operations: a.CallOperations, Answer: a.Answer,
-		Status:     a.Status,
+		Status: a.Status, Cluster: a.Cluster,
 		RetryAfter: a.RetryAfter, Times: max(a.Times, 1),
 	}
 	if a.UntilRestored {
@@ -175,7 +175,7 @@ var restoreCalls = ActionKind{
 	Type: RestoreCalls, Target: TargetController,
 	Summary: "End what failCall has begun.",
 	Doc:     "ends what `failCall` has begun",
-	Fields:  []string{"call", "callScope"},
+	Fields:  []string{"cluster", "call", "callScope"},
 	Check:   checkCalls,
 	Explain: func(a *Action) string {
 		if a.Call != "" {
@@ -185,7 +185,7 @@ var restoreCalls = ActionKind{
 		return "let " + which + " reach the API server again, and their answers the controller"
 	},
 	Effects: func(a *Action) Effects {
-		return Effects{Restores: &CallFailure{By: a.Target, Call: a.Call, Scope: a.CallScope}}
+		return Effects{Restores: &CallFailure{By: a.Target, Call: a.Call, Scope: a.CallScope, Cluster: a.Cluster}}
 	},
 }
 

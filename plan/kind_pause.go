@@ -27,7 +27,7 @@ var pauseController = ActionKind{
 	Type: PauseController, Target: TargetController,
 	Summary: "Stop the controller at pauseAt, for pauseScope.",
 	Doc:     "from then on, holds what the controller does at that point",
-	Fields:  []string{"pauseAt", "pauseScope", "avoidOngoingRead"},
+	Fields:  []string{"cluster", "pauseAt", "pauseScope", "avoidOngoingRead"},
 	Check: func(c *ActionCheck) {
 		a := c.Action
 		if a.PauseAt == "" {
@@ -55,7 +55,7 @@ var pauseController = ActionKind{
 	},
 	Effects: func(a *Action) Effects {
 		return Effects{Pauses: &Pause{
-			By: a.Target, At: a.PauseAt, Scope: a.PauseScope, AvoidOngoingRead: a.AvoidOngoingRead,
+			By: a.Target, At: a.PauseAt, Scope: a.PauseScope, Cluster: a.Cluster, AvoidOngoingRead: a.AvoidOngoingRead,
 		}}
 	},
 }
@@ -64,7 +64,7 @@ var resumeController = ActionKind{
 	Type: ResumeController, Target: TargetController,
 	Summary: "Release what pauseController holds.",
 	Doc:     "ends such pauses, [see below](#pauses)",
-	Fields:  []string{"pauseAt", "pauseScope"},
+	Fields:  []string{"cluster", "pauseAt", "pauseScope"},
 	Check: func(c *ActionCheck) {
 		checkPauseOfController(c)
 		checkPauseScope(c)
@@ -77,7 +77,7 @@ var resumeController = ActionKind{
 			sideOf(a.PauseAt), scopeOf(a.PauseScope))
 	},
 	Effects: func(a *Action) Effects {
-		return Effects{Resumes: &Pause{By: a.Target, At: a.PauseAt, Scope: a.PauseScope}}
+		return Effects{Resumes: &Pause{By: a.Target, At: a.PauseAt, Scope: a.PauseScope, Cluster: a.Cluster}}
 	},
 }
 
@@ -86,14 +86,14 @@ var pauseAPIServer = ActionKind{
 	Type: PauseAPIServer, Target: TargetAPIServer,
 	Summary: "Keep an API server from seeing changes of pauseScope.",
 	Doc:     "the API server's watch cache stops receiving events",
-	Fields:  []string{"pauseScope"},
+	Fields:  []string{"cluster", "pauseScope"},
 	Check:   checkPauseScope,
 	Explain: func(a *Action) string {
 		return fmt.Sprintf("stop %s from seeing changes of %s: reads from its cache return the old state",
 			controllerName(a.Target), scopeOf(a.PauseScope))
 	},
 	Effects: func(a *Action) Effects {
-		return Effects{Pauses: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope}}
+		return Effects{Pauses: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope, Cluster: a.Cluster}}
 	},
 }
 
@@ -101,13 +101,13 @@ var resumeAPIServer = ActionKind{
 	Type: ResumeAPIServer, Target: TargetAPIServer,
 	Summary: "Let the API server see changes again.",
 	Doc:     "ends such a pause",
-	Fields:  []string{"pauseScope"},
+	Fields:  []string{"cluster", "pauseScope"},
 	Check:   checkPauseScope,
 	Explain: func(a *Action) string {
 		return fmt.Sprintf("let %s see the changes of %s again", controllerName(a.Target), scopeOf(a.PauseScope))
 	},
 	Effects: func(a *Action) Effects {
-		return Effects{Resumes: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope}}
+		return Effects{Resumes: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope, Cluster: a.Cluster}}
 	},
 }
 

@@ -36,7 +36,7 @@ var applyObject = ActionKind{
 	Type:    ApplyObject,
 	Summary: "Apply an object as another client.",
 	Doc:     "another client's server-side apply, of one or the other",
-	Fields:  []string{"manifest", "manifestFile"},
+	Fields:  []string{"cluster", "manifest", "manifestFile"},
 	Check: func(c *ActionCheck) {
 		switch a, planFile := c.Action, c.checker.plan.File; {
 		case a.ManifestFile != "" && a.Manifest != nil:
@@ -80,7 +80,7 @@ var patchObject = ActionKind{
 	Type:    PatchObject,
 	Summary: "Patch an object as another client.",
 	Doc:     "another client's patch",
-	Fields:  []string{"resourceKey", "patchType", "patch", "subresource"},
+	Fields:  []string{"cluster", "resourceKey", "patchType", "patch", "subresource"},
 	Check: func(c *ActionCheck) {
 		checkWrite(c)
 		if message := patchMistake(c.Action.PatchType, c.Action.Patch); message != "" {
@@ -102,7 +102,7 @@ var deleteObject = ActionKind{
 	Type:    DeleteObject,
 	Summary: "Delete an object as another client.",
 	Doc:     "another client's deletion",
-	Fields:  []string{"resourceKey"},
+	Fields:  []string{"cluster", "resourceKey"},
 	Check:   checkWrite,
 	Explain: func(a *Action) string { return "as another client, delete " + a.ResourceKey.String() },
 	Effects: func(a *Action) Effects { return Effects{Writes: true, Deletes: a.ResourceKey} },

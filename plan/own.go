@@ -86,7 +86,9 @@ func (c *checker) own(at *yamlfile.Place) {
 	if c.suite == nil {
 		return
 	}
+	c.suite.checkClusterOfSteps(at.Field("steps"), p.Steps)
 	for i := range p.Invariants {
+		c.suite.checkClusterName(at.Field("invariants").Item(i).Field("cluster"), p.Invariants[i].Cluster)
 		name := p.Invariants[i].Name
 		same := func(other Invariant) bool { return other.Name == name }
 		if name != "" && slices.ContainsFunc(c.suite.Invariants, same) {

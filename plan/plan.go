@@ -43,6 +43,9 @@ type ActionType string
 type Action struct {
 	Type   ActionType `yaml:"actionType"`
 	Target string     `yaml:"actionTarget"` // a controller (empty: the suite's only one) or an API server
+	// Cluster is that of the API server, or of the objects that the action is about. Empty: the suite's first one, or
+	// all, if the action is about calls of a controller and has no scope.
+	Cluster string `yaml:"cluster"`
 
 	// The fields of the kinds, each declared beside its kind. A new kind has them in Own.
 	Pausing
@@ -169,6 +172,7 @@ type ObservationPoint struct {
 	Timing     Timing `yaml:"timing"`
 	ObserveBy  string `yaml:"observeBy"`  // an API server or a controller; empty: the suite's only controller
 	Reconciler string `yaml:"reconciler"` // narrows to one reconciler, see wire.Observation.Reconciler
+	Cluster    string `yaml:"cluster"`    // of the object, and of the API server; empty: the suite's first one
 }
 
 var objectPoints = []string{"APIServerRecv", "ControllerRecv", "ControllerRead", "ControllerWrite"}

@@ -13,14 +13,17 @@ const SuiteFile = "trommel.yaml"
 
 // Suite is what the plans of a directory share.
 type Suite struct {
-	APIVersion  string              `yaml:"apiVersion" default:"trommel.dev/v1alpha1"`
-	Kind        string              `yaml:"kind" default:"Suite"`
-	Cluster     ClusterSpec         `yaml:"cluster"`
-	Controllers []Controller        `yaml:"controllers" item:"a controller"`
-	Manifests   []Manifest          `yaml:"manifests" item:"an item of manifests"` // applied before controllers start
-	Workloads   map[string]Workload `yaml:"workloads" item:"a workload"`
-	Invariants  []Invariant         `yaml:"invariants" item:"an invariant"`
-	Variants    map[string]Variant  `yaml:"variants" item:"a variant"`
+	APIVersion string      `yaml:"apiVersion" default:"trommel.dev/v1alpha1"`
+	Kind       string      `yaml:"kind" default:"Suite"`
+	Cluster    ClusterSpec `yaml:"cluster"` // with Clusters: the first of them
+	// Clusters are several clusters by name, instead of one. The one that is written first is that of whatever names
+	// none, see ClusterNames.
+	Clusters    map[string]ClusterSpec `yaml:"clusters" item:"a cluster"`
+	Controllers []Controller           `yaml:"controllers" item:"a controller"`
+	Manifests   []Manifest             `yaml:"manifests" item:"an item of manifests"` // applied before controllers start
+	Workloads   map[string]Workload    `yaml:"workloads" item:"a workload"`
+	Invariants  []Invariant            `yaml:"invariants" item:"an invariant"`
+	Variants    map[string]Variant     `yaml:"variants" item:"a variant"`
 	// Builds are other versions of the controllers: what a plan begins with, or upgrades to.
 	Builds map[string]SuiteBuild `yaml:"builds" item:"a build"`
 	// History is recorded besides the objects that the plan, the workload and the invariants name.
@@ -40,6 +43,7 @@ type Suite struct {
 	File string // where it was read from
 
 	source *yamlfile.File // positions of values that were read from a file
+	order  []string       // of Clusters in the file
 }
 
 // Time is how time passes in runs.
@@ -155,6 +159,8 @@ type Manifest struct {
 	Path string `yaml:"path" also:"kustomize"` // a file, a directory of YAML, or a directory with a kustomization
 	Helm string `yaml:"helm" also:"chart"`     // a chart: a directory or a .tgz
 
+	Cluster string `yaml:"cluster"` // where it is applied; empty: in the first one
+
 	// Namespace is set on namespaced objects without one, as `kubectl apply -n` does; for a chart it is the release's.
 	Namespace string `yaml:"namespace"`
 
@@ -177,9 +183,12 @@ func (m Manifest) String() string {
 
 // Controller is a controller under test.
 type Controller struct {
-	Name   string `yaml:"name"`
-	Build  *Build `yaml:"build"`  // exactly one of Build and Binary
-	Binary string `yaml:"binary"` // an executable that cannot be rebuilt: it has no observation points
+	Name string `yaml:"name"`
+	// Cluster is where its Deployment is; empty: in the first one. Kubeconfigs give it access to others, by name.
+	Cluster     string                `yaml:"cluster"`
+	Kubeconfigs map[string]Kubeconfig `yaml:"kubeconfigs" item:"a kubeconfig"`
+	Build       *Build                `yaml:"build"`  // exactly one of Build and Binary
+	Binary      string                `yaml:"binary"` // an executable that cannot be rebuilt: it has no observation points
 
 	Image       string            `yaml:"image"`                               // the image that the binary replaces
 	Deployment  ResourceKey       `yaml:"deployment" as:"deployment"`          // of the manifests; zero: generated
@@ -263,12 +272,13 @@ type Workload struct {
 // Step is one step of a workload; exactly one of the pointers is set, or Sleep, or
 // AdvanceTime, or Go.
 type Step struct {
-	Name   string        `yaml:"name"`
-	Apply  *ApplyStep    `yaml:"apply"`
-	Delete *DeleteStep   `yaml:"delete"`
-	Patch  *PatchStep    `yaml:"patch"`
-	Wait   *WaitStep     `yaml:"wait"`
-	Sleep  time.Duration `yaml:"sleep"`
+	Name    string        `yaml:"name"`
+	Cluster string        `yaml:"cluster"` // where it happens; empty: in the first one
+	Apply   *ApplyStep    `yaml:"apply"`
+	Delete  *DeleteStep   `yaml:"delete"`
+	Patch   *PatchStep    `yaml:"patch"`
+	Wait    *WaitStep     `yaml:"wait"`
+	Sleep   time.Duration `yaml:"sleep"`
 	// AdvanceTime lets the cluster's clock jump ahead, as the action advanceTime does.
 	AdvanceTime time.Duration `yaml:"advanceTime"`
 	Exec        *ExecStep     `yaml:"exec"`
@@ -353,6 +363,7 @@ func (u *UpgradeStep) Name() string { return buildName(u.To) }
 // the workload's end; Within is measured from when both the workload and the plan have ended.
 type Invariant struct {
 	Name       string        `yaml:"name"`
+	Cluster    string        `yaml:"cluster"` // whose objects it is about; empty: the first one
 	On         *ResourceKey  `yaml:"on"`
 	Never      string        `yaml:"never"`
 	Always     string        `yaml:"always"`

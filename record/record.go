@@ -139,9 +139,12 @@ func (m Meta) Lasted() time.Duration {
 // Controller describes a controller under test.
 type Controller struct {
 	Name      string `json:"name"`
-	Hooks     bool   `json:"hooks"`     // it was built with hooks
-	APIServer string `json:"apiServer"` // that it was connected to at first
-	Replicas  int    `json:"replicas"`  // of its Deployment; 0 in older records
+	Hooks     bool   `json:"hooks"`             // it was built with hooks
+	APIServer string `json:"apiServer"`         // that it was connected to at first
+	Cluster   string `json:"cluster,omitempty"` // in which it runs; empty: the suite has only one
+	// Remotes are the API servers of other clusters to which it is connected.
+	Remotes  []string `json:"remotes,omitempty"`
+	Replicas int      `json:"replicas"` // of its Deployment; 0 in older records
 	// Locks are the resource keys of the objects that it wrote for its leader election.
 	Locks []string `json:"locks,omitempty"`
 	// LeaseLasts is how long its Lease lasts without being renewed; 0: it wrote none, or in older records.
@@ -292,7 +295,10 @@ type SessionEnd struct {
 
 // Observation is a wire observation with its origin. Objects are JSON.
 type Observation struct {
-	By             string          `json:"by"` // identity of the process
+	By string `json:"by"` // identity of the process
+	// Cluster is that of the object; empty: the suite has only one, or there is no object. UnknownCluster: it may be
+	// any.
+	Cluster        string          `json:"cluster,omitempty"`
 	Session        uint64          `json:"session"`
 	Call           uint64          `json:"call"`
 	Point          wire.Point      `json:"point"`
@@ -382,12 +388,17 @@ func (a Action) String() string { return ActionName(a.Index, strings.TrimSpace(a
 // ActionName names an action for messages, by its index, from 0, and what it does.
 func ActionName(index int, what string) string { return fmt.Sprintf("action %d (%s)", index+1, what) }
 
+// UnknownCluster is the cluster of an observation of which nobody knows whose object it is about, in a suite that has
+// several: what was read from a cache and was not there, or is about to be.
+const UnknownCluster = "?"
+
 // HistoryEntry is one line of history.jsonl: one state of one recorded object.
 type HistoryEntry struct {
 	Time            time.Time `json:"time"`
 	ResourceVersion uint64    `json:"resourceVersion"`
-	Event           string    `json:"event"` // created, updated, deleted or existing
-	Type            string    `json:"type"`  // singular lower case
+	Event           string    `json:"event"`             // created, updated, deleted or existing
+	Cluster         string    `json:"cluster,omitempty"` // empty: the suite has only one
+	Type            string    `json:"type"`              // singular lower case
 	Group           string    `json:"group,omitempty"`
 	Namespace       string    `json:"namespace,omitempty"`
 	Name            string    `json:"name"`

@@ -24,14 +24,17 @@ var (
 	Object = scope(cel.Variable("object", cel.DynType))
 	// Transition has object and oldObject: for a trigger's where.
 	Transition = scope(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType))
-	// History has object, oldObject, event and objects: for never and always.
+	// History has object, oldObject, event, objects and clusters: for never and always.
 	History = scope(cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
-		cel.Variable("event", cel.StringType), cel.Variable("objects", cel.ListType(cel.DynType)))
+		cel.Variable("event", cel.StringType), cel.Variable("objects", cel.ListType(cel.DynType)), clusters)
 	// Self has only self: for the rules in a CustomResourceDefinition.
 	Self = scope(cel.Variable("self", cel.DynType))
-	// Objects has only objects: for eventually.
-	Objects = scope(cel.Variable("objects", cel.ListType(cel.DynType)))
+	// Objects has objects and clusters: for eventually.
+	Objects = scope(cel.Variable("objects", cel.ListType(cel.DynType)), clusters)
 )
+
+// clusters has the objects of each of several clusters, by its name.
+var clusters = cel.Variable("clusters", cel.MapType(cel.StringType, cel.ListType(cel.DynType)))
 
 // scope returns the CEL environment of plans: numbers of different types compare by value, and fields can be optional
 // (object.?status.?phase.orValue("")).

@@ -32,6 +32,18 @@ type Config struct {
 	// OwnTime gives the cluster a clock of its own, which moves ahead while nothing happens (see Timekeeper), if this
 	// system can do that.
 	OwnTime bool
+	// Beside makes the cluster one of several in a run: it goes by the clock of another cluster of the same kind, and
+	// its instrumented processes look for the coordinator where that one's do. Nil: it stands alone. The other one must
+	// be closed later.
+	Beside Cluster
+	// Member is the name of the cluster among those of a run. Its API servers tell the coordinator that they are
+	// MEMBER/apiserver-1 and so on. Empty: it stands alone.
+	Member string
+	// FirstRevision is the revision of etcd at which the cluster begins, so that its resource versions are above it;
+	// 0: 1.
+	FirstRevision int64
+	// Small leaves out the scheduler and KWOK: pods are not scheduled, and nodes not simulated.
+	Small bool
 	// Answers are the responses of containers of simulated pods; the default is success and no output.
 	Answers []kubelet.Answer
 	// Equip, if set, is called when a cluster that other processes attach to has started, and stop before it ends.

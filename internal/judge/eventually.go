@@ -32,7 +32,7 @@ func (c *Invariants) Eventually(history []record.HistoryEntry, from, givenBack t
 	h.Take(history...)
 	h.begin()
 	for _, p := range h.pending {
-		h.findings = append(h.findings, p.unfulfilled(&h.world, p.err, p.deadline))
+		h.findings = append(h.findings, p.unfulfilled(h.worlds, p.err, p.deadline))
 	}
 	return h.findings
 }
@@ -48,7 +48,7 @@ type hope struct {
 type Hopes struct {
 	from     time.Time
 	began    bool // the state at from was evaluated
-	world    world
+	worlds   worlds
 	pending  []*hope
 	findings []record.Finding
 }
@@ -56,7 +56,7 @@ type Hopes struct {
 // Hopes returns the eventuallys of which [Invariants.Eventually] with the same arguments tells whether they were true,
 // for a history that is still being recorded.
 func (c *Invariants) Hopes(from, givenBack time.Time) *Hopes {
-	h := &Hopes{from: from}
+	h := &Hopes{from: from, worlds: worlds{}}
 	for i := range c.all {
 		if v := &c.all[i]; v.word == "eventually" {
 			h.pending = append(h.pending, &hope{invariant: v, deadline: givenBack.Add(v.within())})
@@ -98,7 +98,7 @@ func (h *Hopes) take(e *record.HistoryEntry) {
 	if e.Time.After(h.from) {
 		h.begin()
 	}
-	if _, _, err := h.world.step(e); err != nil {
+	if _, _, err := h.worlds.of(e.Cluster).step(e); err != nil {
 		h.findings = append(h.findings, record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeHistory, Title: err.Error(), Time: e.Time,
 		})
@@ -119,24 +119,24 @@ func (h *Hopes) begin() {
 // evaluate drops what is true now.
 func (h *Hopes) evaluate(at time.Time) {
 	h.pending = slices.DeleteFunc(h.pending, func(p *hope) bool {
-		holds, err := p.expr.Holds(map[string]any{"objects": h.world.objects})
+		holds, err := p.expr.Holds(h.worlds.variables(p.Cluster, map[string]any{}))
 		p.err = err
 		return err == nil && holds && !at.After(p.deadline)
 	})
 }
 
 // unfulfilled returns the finding about an eventually that did not become true before the deadline.
-func (v *invariant) unfulfilled(w *world, err error, deadline time.Time) record.Finding {
+func (v *invariant) unfulfilled(w worlds, err error, deadline time.Time) record.Finding {
 	if err != nil && !errors.Is(err, cel.ErrMissing) {
 		return v.unevaluated(err, "it failed at its deadline")
 	}
 	within := v.within()
 	detail := fmt.Sprintf("eventually: %s\nnot within %s; the recorded objects at the end: %s", v.expr, within,
-		w.counts())
+		w.of(v.Cluster).counts())
 	if err != nil {
 		detail += fmt.Sprintf("\nthe last evaluation failed: %v", err)
 	}
-	title := v.say(map[string]any{"objects": w.objects}, "it did not become true within "+within.String())
+	title := v.say(w.variables(v.Cluster, map[string]any{}), "it did not become true within "+within.String())
 	return record.Finding{
 		Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: title, Subject: v.Name, Detail: detail,
 		Time: deadline,

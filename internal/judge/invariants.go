@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -165,7 +166,11 @@ type invariantJudge struct{}
 func (invariantJudge) Name() string { return "invariants" }
 
 func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	return e.Invariants.check(e.History, ownDeletions(e), e.deeds()), nil
+	did := map[uint64]string{}
+	for _, part := range e.byCluster() {
+		maps.Copy(did, part.deeds()) // resource versions of different clusters differ
+	}
+	return e.Invariants.check(e.History, ownDeletions(e), did), nil
 }
 
 // ownDeletions returns the indexes of the history entries that the plan itself has caused by deleting an object: that
@@ -184,7 +189,8 @@ func ownDeletions(e Evidence) map[int]bool {
 		before := false // it was marked before
 		for i := range e.History {
 			h := &e.History[i]
-			if !key.Matches(h.Type, h.Group, true, h.Namespace, h.Name) {
+			if !key.Matches(h.Type, h.Group, true, h.Namespace, h.Name) ||
+				h.Cluster != e.Plan.Actions[a.Index].Cluster {
 				continue
 			}
 			was := before
@@ -219,10 +225,10 @@ func (c *Invariants) check(
 ) []record.Finding {
 	var findings []record.Finding
 	tallies := make([]tally, len(c.all))
-	var w world
+	all := worlds{}
 	for n := range history {
 		e := &history[n]
-		object, old, err := w.step(e)
+		object, old, err := all.of(e.Cluster).step(e)
 		if err != nil {
 			findings = append(findings,
 				record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeHistory, Title: err.Error(),
@@ -234,7 +240,10 @@ func (c *Invariants) check(
 		}
 		for i := range c.all {
 			v, t := &c.all[i], &tallies[i]
-			variables := map[string]any{"object": nil, "oldObject": nil, "event": e.Event, "objects": w.objects}
+			if v.Cluster != e.Cluster && v.On != nil {
+				continue
+			}
+			variables := all.variables(v.Cluster, map[string]any{"object": nil, "oldObject": nil, "event": e.Event})
 			subject := ""
 			switch {
 			case v.word == "eventually":

@@ -6,6 +6,7 @@ package judge
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ type Evidence struct {
 	// Found is what the run itself has found before the judges.
 	Found []record.Finding
 
+	// cluster is the one of several that this evidence is about; empty: there is only one, or it is about all.
+	cluster string
+
 	// followed has followed the history. Hear sets it, so that judges share the work.
 	followed func() (*reference.Follower, error)
 }
@@ -60,19 +64,31 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	var all []record.Finding
 	var resting []int // indices of findings that rest on the whole run
 	e.followed = sync.OnceValues(e.read)
+	parts := e.byCluster()
 	for _, j := range judges {
-		findings, err := hear(ctx, e, j)
-		for _, f := range findings {
-			if restsOnAll(j) && f.IsBug() {
-				resting = append(resting, len(all))
-			}
-			all = append(all, f)
+		of := []Evidence{e}
+		if len(parts) > 1 && ofOneCluster(j) {
+			of = parts
 		}
-		if err != nil {
-			all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Name(), err), e.Meta.Observed))
+		for _, part := range of {
+			findings, err := hear(ctx, part, j)
+			for _, f := range findings {
+				if part.cluster != "" {
+					f.Title = "in " + part.cluster + ": " + f.Title
+				}
+				if restsOnAll(j) && f.IsBug() {
+					resting = append(resting, len(all))
+				}
+				all = append(all, f)
+			}
+			if err != nil {
+				all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Name(), err), e.Meta.Observed))
+			}
 		}
 	}
-	e.own(all)
+	if len(parts) < 2 {
+		e.own(all)
+	}
 	if why := broken(slices.Concat(e.Found, all)); why != "" {
 		for _, i := range resting {
 			f := &all[i]
@@ -81,6 +97,49 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 		}
 	}
 	return all
+}
+
+// byCluster returns the evidence about each of several clusters, in order of their names, or the evidence itself if
+// there is only one.
+func (e Evidence) byCluster() []Evidence {
+	names := map[string]bool{}
+	for i := range e.History {
+		names[e.History[i].Cluster] = true
+	}
+	for _, c := range e.Meta.Controllers {
+		names[c.Cluster] = true
+	}
+	delete(names, "")
+	if len(names) == 0 {
+		return []Evidence{e}
+	}
+	var parts []Evidence
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		part := e
+		part.cluster, part.History, part.Events = name, nil, nil
+		for _, h := range e.History {
+			if h.Cluster == name {
+				part.History = append(part.History, h)
+			}
+		}
+		for _, event := range e.Events {
+			if o := event.Observation; o == nil || o.Cluster == "" || o.Cluster == name {
+				part.Events = append(part.Events, event)
+			}
+		}
+		part.followed = sync.OnceValues(part.read)
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+// ofOneCluster reports whether a judge looks at objects, which are those of one cluster.
+func ofOneCluster(j Judge) bool {
+	switch j.(type) {
+	case duplicates, dependents, finalizers, orphans, fights, reverts, rewrites:
+		return true
+	}
+	return false
 }
 
 // restsOnAll reports whether a judge looks for what is missing or wrong in the end. That may follow from what went

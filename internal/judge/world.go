@@ -17,6 +17,28 @@ type world struct {
 	objects []any
 }
 
+// worlds are the worlds of several clusters, by name; if there is only one, it has no name.
+type worlds map[string]*world
+
+func (w worlds) of(cluster string) *world {
+	if w[cluster] == nil {
+		w[cluster] = &world{}
+	}
+	return w[cluster]
+}
+
+// variables adds to the variables of an expression what there is: the objects of its cluster, and of each.
+func (w worlds) variables(cluster string, all map[string]any) map[string]any {
+	clusters := map[string]any{}
+	for name, world := range w {
+		if name != "" {
+			clusters[name] = slices.Clone(world.objects)
+		}
+	}
+	all["objects"], all["clusters"] = w.of(cluster).objects, clusters
+	return all
+}
+
 // objectKey returns the resource key of an entry's object.
 func objectKey(e *record.HistoryEntry) string {
 	return plan.ResourceKey{Type: e.Type, Namespace: e.Namespace, Name: e.Name}.String()

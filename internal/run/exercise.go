@@ -116,7 +116,7 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	if err != nil {
 		return nil, fmt.Errorf("record history: %w", err)
 	}
-	recorder, err := history.Start(ctx, history.Config{Objects: p.objects, Keys: types})
+	recorder, err := history.Start(ctx, history.Config{Objects: p.objects, Keys: types, Clusters: p.sources()})
 	if err != nil {
 		return nil, fmt.Errorf("record history: %w", err)
 	}
@@ -126,7 +126,7 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 
 // workloadConfig tells the workload what it needs of the run.
 func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
-	kubeconfig, err := kubeconfig(p.cluster, p.steady, r.teardown.later)
+	kubeconfig, err := writeKubeconfig(p.cluster, p.steady, r.teardown.later)
 	if err != nil {
 		return workload.Config{}, err
 	}
@@ -134,8 +134,16 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 	if err != nil {
 		return workload.Config{}, err
 	}
+	clusters := map[string]workload.Cluster{}
+	for _, m := range p.members {
+		in := workload.Cluster{Objects: m.objects}
+		if in.Kubeconfig, err = writeKubeconfig(p.cluster, m.steady, r.teardown.later); err != nil {
+			return workload.Config{}, err
+		}
+		clusters[m.name] = in
+	}
 	c := workload.Config{
-		Suite: r.suite, Workload: r.workload, Objects: p.objects, Kubeconfig: kubeconfig,
+		Suite: r.suite, Workload: r.workload, Objects: p.objects, Kubeconfig: kubeconfig, Clusters: clusters,
 		REST: config, Functions: r.options.Functions,
 		Progress: r.journal.console.Info, Step: r.journal.step,
 		Log:    workloadLog(r.recordDir, r.teardown.later, r.session.Logger),

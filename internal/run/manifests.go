@@ -19,6 +19,8 @@ type suiteManifests struct {
 	binaries   []Binary       // of the suite's controllers, in order
 	kubernetes string         // the cluster's version
 	build      string         // of the suite
+	cluster    string         // of several, of which these are the manifests; empty: there is only one
+	access     *access        // to other clusters
 	kept       *readManifests // what the cluster's runs have read already
 	// Address and token are those with which instrumented processes connect to the coordinator.
 	address, token string
@@ -28,7 +30,7 @@ type suiteManifests struct {
 
 // readManifests are what the runs on a cluster have read. All builds have the certificates of one authority.
 type readManifests struct {
-	of     map[string][]*unstructured.Unstructured // by build
+	of     map[string][]*unstructured.Unstructured // by build and cluster
 	issuer deploy.Issuer
 }
 
@@ -48,22 +50,30 @@ func (m *suiteManifests) install(
 	if err != nil {
 		return nil, err
 	}
+	suite := m.suite.In(m.cluster)
 	done := &installed{own: map[string][]*unstructured.Unstructured{}, webhooks: declaredWebhooks(all)}
 	for i := range m.suite.Controllers {
-		c := &m.suite.Controllers[i]
-		done.own[c.Name], all, err = deploy.Controller(c, all, deploy.Target{
+		if m.suite.Controllers[i].Cluster != m.cluster {
+			continue
+		}
+		c, secrets, err := m.access.give(m.suite.Controllers[i])
+		if err != nil {
+			return nil, err
+		}
+		done.own[c.Name], all, err = deploy.Controller(&c, all, deploy.Target{
 			Coordinator: m.address, Token: m.token, Binary: m.binaries[i].Path,
 			Instrumented: m.binaries[i].Manifest != nil,
 		})
 		if err != nil {
 			return nil, &UserError{err}
 		}
+		done.own[c.Name] = append(secrets, done.own[c.Name]...)
 	}
 	if apply == nil {
 		return done, nil
 	}
 	used := slices.Clone(all)
-	for _, c := range m.suite.Controllers {
+	for _, c := range suite.Controllers {
 		used = append(used, done.own[c.Name]...)
 	}
 	for _, u := range manifests.MissingNamespaces(used) {
@@ -77,8 +87,9 @@ func (m *suiteManifests) install(
 // read returns the manifests, with certificates. The runs of a session read them once: a cluster that is kept has the
 // certificates of the first run.
 func (m *suiteManifests) read() ([]*unstructured.Unstructured, error) {
-	if m.kept.of[m.build] == nil {
-		all, notes, err := manifests.OfSuite(m.suite, m.kubernetes)
+	key := m.build + "\x00" + m.cluster
+	if m.kept.of[key] == nil {
+		all, notes, err := manifests.OfSuite(m.suite.In(m.cluster), m.kubernetes)
 		if err != nil {
 			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
 		}
@@ -91,10 +102,10 @@ func (m *suiteManifests) read() ([]*unstructured.Unstructured, error) {
 		if m.kept.of == nil {
 			m.kept.of = map[string][]*unstructured.Unstructured{}
 		}
-		m.kept.of[m.build] = all
+		m.kept.of[key] = all
 	}
 	var all []*unstructured.Unstructured
-	for _, u := range m.kept.of[m.build] {
+	for _, u := range m.kept.of[key] {
 		all = append(all, u.DeepCopy())
 	}
 	return all, nil

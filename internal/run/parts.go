@@ -3,6 +3,8 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -40,7 +42,9 @@ type parts struct {
 // preparation are the parts that prepare a cluster for the workload.
 type preparation struct {
 	apply       *applier
+	applyIn     func(cluster string) *applier
 	manifests   *suiteManifests
+	others      []*suiteManifests // in the other clusters
 	disruptions *disruptionControllers
 	cycles      *cycleControllers
 }
@@ -63,10 +67,17 @@ func (r *runner) controllers() (names []string) {
 }
 
 // newPreparation puts together what prepares a cluster.
-func (r *runner) newPreparation(at *site) *preparation {
-	apply := &applier{apply: at.objects.Apply, timeout: r.suite.Timeouts.Step}
+func (r *runner) newPreparation(at *site) (*preparation, error) {
+	applyIn := func(cluster string) *applier {
+		return &applier{apply: at.in(cluster).Apply, timeout: r.suite.Timeouts.Step}
+	}
+	apply := applyIn("")
+	access, err := newAccess(at, r.teardown.later)
+	if err != nil {
+		return nil, err
+	}
 	manifests := &suiteManifests{
-		suite: r.suite, binaries: r.binaries, build: r.plan.Build,
+		suite: r.suite, binaries: r.binaries, build: r.plan.Build, access: access, cluster: r.suite.FirstCluster(),
 		kubernetes: r.journal.meta.Kubernetes, kept: at.lease.manifests,
 		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
 		clock: at.clock,
@@ -82,7 +93,42 @@ func (r *runner) newPreparation(at *site) *preparation {
 		step: r.suite.Timeouts.Step, follow: followOn[nodes.SimulatedNodeGroup](at.objects), apply: apply,
 		later: r.teardown.later, logger: r.session.Logger, present: equippedWith(at.cluster, cluster.Cycling),
 	}
-	return &preparation{apply, manifests, disruptions, cycles}
+	set := &preparation{
+		apply: apply, applyIn: applyIn, manifests: manifests, disruptions: disruptions, cycles: cycles,
+	}
+	for _, m := range at.all()[1:] {
+		other := *manifests
+		other.cluster = m.name
+		set.others = append(set.others, &other)
+	}
+	return set, nil
+}
+
+// installAll applies the manifests of all clusters, except the controllers' own objects. Prepared: the clusters have
+// them already.
+func (p *preparation) installAll(ctx context.Context, prepared bool) (*installed, error) {
+	var all *installed
+	for _, m := range append([]*suiteManifests{p.manifests}, p.others...) {
+		apply := p.applyIn(m.cluster).all
+		if prepared {
+			apply = nil
+		}
+		found, err := m.install(ctx, apply)
+		if err != nil {
+			return nil, err
+		}
+		if all == nil {
+			all = found
+			continue
+		}
+		if len(found.webhooks) > 0 {
+			return nil, &UserError{fmt.Errorf("%s: the manifests of the cluster %s declare webhooks, which only those "+
+				"of the first cluster can", m.suite.File, m.cluster)}
+		}
+		maps.Copy(all.own, found.own)
+		all.runsPods = all.runsPods || found.runsPods
+	}
+	return all, nil
 }
 
 // manifestsOf are the manifests of another build that the run needs.
@@ -103,7 +149,15 @@ func (r *runner) newParts(
 		members: membersOf(under, r.binaries), ready: timeouts.Ready, alive: timeouts.Alive, node: at.node,
 		sessions: p.coordinator, tail: logs.tail,
 		pods: func(ctx context.Context) ([]*unstructured.Unstructured, error) {
-			return at.objects.List(ctx, plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"})
+			var all []*unstructured.Unstructured
+			for _, m := range at.all() {
+				list, err := m.objects.List(ctx, plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"})
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, list...)
+			}
+			return all, nil
 		},
 	}
 	inside, _ := at.cluster.(cluster.Dialer)
@@ -160,14 +214,19 @@ func (r *runner) newParts(
 
 // newTools gives each kind of action what it needs of the cluster.
 func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) actions.Tools {
-	keepLeases := map[string]bool{}
+	keepLeases, home := map[string]bool{}, map[string]string{}
 	for _, c := range r.suite.Controllers {
-		keepLeases[c.Name] = c.KeepLeases
+		keepLeases[c.Name], home[c.Name] = c.KeepLeases, c.Cluster
+	}
+	objectsIn := map[string]actions.Objects{}
+	for _, m := range p.members {
+		objectsIn[m.name] = &planWrites{objects: m.objects, dir: r.recordDir, manifests: kept}
 	}
 	killer, _ := p.cluster.(cluster.APIServerKiller)
 	processes := &controllers{
-		node: p.node, sessions: p.coordinator, objects: p.objects, keepLeases: keepLeases,
-		await: p.fleet.awaitStart, down: p.webhooks.killed, up: p.webhooks.started,
+		node: p.node, sessions: p.coordinator, keepLeases: keepLeases,
+		objects: func(controller string) lockWriter { return p.in(home[controller]) },
+		await:   p.fleet.awaitStart, down: p.webhooks.killed, up: p.webhooks.started,
 	}
 	p.upgrades = &upgrades{
 		install: func(ctx context.Context, build string) (*installed, error) {
@@ -188,7 +247,8 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		APIServers: &apiServers{
 			cluster: p.cluster.Name(), killer: killer, ready: r.suite.Timeouts.Ready, sessions: p.coordinator,
 		},
-		Objects: &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
+		Objects:   &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
+		ObjectsIn: objectsIn,
 		Disruptions: &disruptions{
 			objects: p.objects, follow: followOn[chaos.Disruption](p.objects), node: p.node,
 			controllers: r.controllers(), step: r.suite.Timeouts.Step,

@@ -15,7 +15,11 @@ import (
 // prepare sets up everything that the workload needs. Kept are the manifests of the plan's apply actions: path in the
 // plan to path in the record.
 func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[string]string) (*parts, error) {
-	if err := at.connect(steadyAPIServer(r.plan, at.cluster.APIServers())); err != nil {
+	first := serversOf(at.cluster.APIServers(), r.suite.FirstCluster())
+	if err := at.connect(steadyAPIServer(r.plan, first)); err != nil {
+		return nil, err
+	}
+	if err := at.connectMembers(r.plan); err != nil {
 		return nil, err
 	}
 	if err := r.check(at); err != nil {
@@ -23,15 +27,14 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	}
 	r.teardown.later(logs.keep)
 	r.journal.enter("manifests")
-	set := r.newPreparation(at)
+	set, err := r.newPreparation(at)
+	if err != nil {
+		return nil, err
+	}
 	if err := set.cycles.install(ctx); err != nil {
 		return nil, err
 	}
-	apply := set.apply.all
-	if at.lease.prepared {
-		apply = nil
-	}
-	found, err := set.manifests.install(ctx, apply)
+	found, err := set.installAll(ctx, at.lease.prepared)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +44,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if err := set.disruptions.install(ctx); err != nil {
 		return nil, err
 	}
-	resolve, err := resolveTypes(ctx, at.objects, r.plan)
+	resolve, err := resolveTypes(ctx, anyServed(at.all()), r.plan)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +63,11 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if err := awaitAPIServers(ctx, at.cluster, r.suite.Timeouts.Ready, p.coordinator); err != nil {
 		return nil, err
 	}
-	if err := warmWatchCaches(ctx, at.cluster, at.objects, r.plan, r.suite); err != nil {
-		return nil, err
+	for _, m := range at.all() {
+		servers := serversOf(at.cluster.APIServers(), m.name)
+		if err := warmWatchCaches(ctx, at.cluster, servers, m.objects, r.plan, r.suite); err != nil {
+			return nil, err
+		}
 	}
 	if keep := at.lease.keepPrepared; keep != nil {
 		keep(ctx)
@@ -105,10 +111,15 @@ func (r *runner) startCoordinator(
 	ctx context.Context, p *parts, resolve func(plan.ResourceKey) wire.Rule,
 ) error {
 	under := r.journal.meta.Controllers
+	origins, err := newOrigins(p.site)
+	if err != nil {
+		return err
+	}
 	c, err := coordinator.New(coordinator.Config{
-		Plan: r.plan, Monitor: p.monitor, Controllers: under, Tools: p.tools,
+		ClusterOf: origins.of,
+		Plan:      r.plan, Monitor: p.monitor, Controllers: under, Tools: p.tools,
 		Trace:   traceRules(r.options.Trace, p.cluster.APIServers(), under),
-		Resolve: resolve, Lookup: lookup{p.objects}, Hold: r.suite.Timeouts.Hold,
+		Resolve: resolve, Lookup: r.newLookup(p, origins), Hold: r.suite.Timeouts.Hold,
 		Busy:     func(ctx context.Context) bool { return p.work.look(ctx).Busy },
 		Recorder: r.events, Watcher: r.journal.console, Logger: r.session.Logger,
 	})
@@ -137,7 +148,7 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	}
 	for _, c := range r.suite.Controllers {
 		for _, u := range found.own[c.Name] {
-			if err := set.apply.one(ctx, u); err != nil {
+			if err := set.applyIn(c.Cluster).one(ctx, u); err != nil {
 				return err
 			}
 		}
@@ -155,4 +166,12 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 		keep(ctx)
 	}
 	return nil
+}
+
+// newLookup returns what asks the clusters about writes.
+func (r *runner) newLookup(p *parts, origins *origins) coordinator.Lookup {
+	if p.members == nil {
+		return lookup{p.objects}
+	}
+	return lookups{origins, p.in}
 }

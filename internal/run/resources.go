@@ -111,14 +111,17 @@ func resolveTypes(ctx context.Context, c resolver, p *plan.Plan) (func(plan.Reso
 	return func(key plan.ResourceKey) wire.Rule { return rules[key] }, nil
 }
 
-// warmWatchCaches lists every type that the plan or the suite names, on every API server: a server creates the watch
+// warmWatchCaches lists every type that the plan or the suite names, on every one of these API servers: a server creates the watch
 // cache of a custom resource only at the first request for it, and without a cache nothing can be stale.
 func warmWatchCaches(
-	ctx context.Context, on cluster.Cluster, c resolver, p *plan.Plan, suite *plan.Suite,
+	ctx context.Context, on cluster.Cluster, servers []string, c resolver, p *plan.Plan, suite *plan.Suite,
 ) error {
 	types := map[schema.GroupVersionResource]bool{}
 	for _, key := range keysOf(p) {
 		t, err := c.Resolve(ctx, key)
+		if errors.Is(err, objects.ErrNotServed) && suite.ClusterNames() != nil {
+			continue // another cluster serves it
+		}
 		if err != nil {
 			return err
 		}
@@ -131,7 +134,7 @@ func warmWatchCaches(
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range on.APIServers() {
+	for _, name := range servers {
 		config, err := on.RESTConfig(name)
 		if err != nil {
 			return err

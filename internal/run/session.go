@@ -8,7 +8,10 @@ import (
 	"log/slog"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/cluster"
@@ -106,6 +109,10 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	if err != nil {
 		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
 	}
+	if options.Cluster != "" && suite.ClusterNames() != nil {
+		return nil, &UserError{fmt.Errorf("%s: the suite has several clusters, which a run starts itself; they cannot be "+
+			"replaced by the cluster %q", suite.File, options.Cluster)}
+	}
 	if options.Cluster != "" {
 		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
 			return kind.Attach(ctx, options.Cluster)
@@ -114,7 +121,10 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	}
 	s.clusters = &ownClusters{fresh: options.Fresh, logger: options.Logger,
 		start: func(ctx context.Context, console *console, realTime bool) (cluster.Cluster, error) {
-			config := s.clusterConfig(controlPlane, console)
+			if names := suite.ClusterNames(); names != nil {
+				return s.startGroup(ctx, kind, names, console, realTime)
+			}
+			config := s.clusterConfig(suite.Cluster, controlPlane, console)
 			config.OwnTime = !realTime
 			return kind.Start(ctx, config)
 		}}
@@ -263,10 +273,56 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.clusters.close(ctx)
 }
 
-// clusterConfig returns the configuration of the suite's cluster.
-func (s *Session) clusterConfig(binary string, console *console) cluster.Config {
+// startGroup starts the clusters of a suite that has several: the first one with its clock, and then the others, on that
+// clock and with the first one's coordinator.
+func (s *Session) startGroup(
+	ctx context.Context, kind cluster.Kind, names []string, console *console, realTime bool,
+) (_ cluster.Cluster, err error) {
+	members, home := map[string]cluster.Cluster{}, map[string]string{}
+	for _, c := range s.suite.Controllers {
+		home[c.Name] = c.Cluster
+	}
+	group := cluster.NewGroup(names, members, home)
+	var mu sync.Mutex
+	start := func(ctx context.Context, i int, beside cluster.Cluster) error {
+		name := names[i]
+		spec := s.suite.ClusterSpecOf(name)
+		config := s.clusterConfig(spec, s.controlPlane, console)
+		config.OwnTime, config.Member, config.Beside = !realTime, name, beside
+		config.FirstRevision = 1 + int64(i)*cluster.RevisionSpan
+		runs := slices.ContainsFunc(s.suite.Controllers, func(c plan.Controller) bool { return c.Cluster == name })
+		config.Small = !runs && spec.Nodes != nil && *spec.Nodes == 0
+		c, err := kind.Start(ctx, config)
+		if err != nil {
+			return fmt.Errorf("cluster %s: %w", name, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		members[name] = c
+		return nil
+	}
+	if err := start(ctx, 0, nil); err != nil {
+		return nil, err
+	}
+	first := members[names[0]]
+	others, othersCtx := errgroup.WithContext(ctx)
+	for i := range names[1:] {
+		others.Go(func() error { return start(othersCtx, i+1, first) })
+	}
+	if err := others.Wait(); err != nil {
+		for _, name := range slices.Backward(names) {
+			if c := members[name]; c != nil {
+				err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+			}
+		}
+		return nil, err
+	}
+	return group, nil
+}
+
+// clusterConfig returns the configuration of a cluster of the suite.
+func (s *Session) clusterConfig(spec plan.ClusterSpec, binary string, console *console) cluster.Config {
 	removed, _ := RemovedAPIs(s.suite, s.binaries)
-	spec := s.suite.Cluster
 	nodes := 0 // as many as usual
 	if spec.Nodes != nil {
 		nodes = cmp.Or(*spec.Nodes, -1) // none

@@ -28,6 +28,7 @@ type site struct {
 	steady  string              // the API server for the run's own requests
 	config  *rest.Config        // of steady
 	objects *objects.Client     // through steady
+	members []memberSite        // if there are several clusters; the first is steady's
 	monitor *monitor.Monitor    // to which instrumented processes connect
 	token   string              // with which they authenticate
 }
@@ -94,8 +95,8 @@ func awaitAPIServers(ctx context.Context, c cluster.Cluster, ready time.Duration
 	return nil
 }
 
-// kubeconfig writes a kubeconfig file for the workload's commands; the teardown deletes it.
-func kubeconfig(c cluster.Cluster, apiServer string, later later) (file string, err error) {
+// writeKubeconfig writes a kubeconfig file for the workload's commands; the teardown deletes it.
+func writeKubeconfig(c cluster.Cluster, apiServer string, later later) (file string, err error) {
 	config, err := c.RESTConfig(apiServer)
 	if err != nil {
 		return "", err

@@ -51,7 +51,10 @@ func describeControllers(
 }
 
 func describe(c *plan.Controller, m *wire.Manifest) record.Controller {
-	d := record.Controller{Name: c.Name, APIServer: c.APIServer, Hooks: m != nil}
+	d := record.Controller{Name: c.Name, Cluster: c.Cluster, APIServer: c.APIServer, Hooks: m != nil}
+	for _, name := range slices.Sorted(maps.Keys(c.Kubeconfigs)) {
+		d.Remotes = append(d.Remotes, plan.ServerIn(name, "apiserver-1"))
+	}
 	d.FeatureGateArgs = c.Build != nil && c.Build.ControlPlane != ""
 	if d.APIServer == "" {
 		d.APIServer = "apiserver-1"

@@ -31,16 +31,19 @@ type controllers struct {
 		Connections(ctx context.Context, identity string) (total, live int, err error)
 		Locks(ctx context.Context, controller string) ([]plan.ResourceKey, error)
 	}
-	objects interface {
-		Delete(ctx context.Context, key plan.ResourceKey, o objects.DeleteOptions) error
-		Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (
-			*unstructured.Unstructured, error)
-	}
-	keepLeases map[string]bool // controllers whose locks nobody releases
+	objects    func(controller string) lockWriter // of the cluster in which the controller runs
+	keepLeases map[string]bool                    // controllers whose locks nobody releases
 	// await returns when a controller runs and has more than so many sessions.
 	await func(ctx context.Context, name string, after int) error
 	// Down and up are told that the plan has killed or frozen a controller, and that it goes on.
 	down, up func(name string)
+}
+
+// lockWriter writes locks of leader elections; an objects.Client does.
+type lockWriter interface {
+	Delete(ctx context.Context, key plan.ResourceKey, o objects.DeleteOptions) error
+	Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (
+		*unstructured.Unstructured, error)
 }
 
 // Kill also releases the killed process's leader election locks, unless the suite keeps them: otherwise a successor
@@ -78,9 +81,9 @@ func (c *controllers) releaseLocks(ctx context.Context, name string) error {
 	var errs []error
 	for _, l := range locks {
 		if l.Type == "lease" {
-			err = c.objects.Delete(ctx, l, objects.DeleteOptions{})
+			err = c.objects(name).Delete(ctx, l, objects.DeleteOptions{})
 		} else {
-			_, err = c.objects.Patch(ctx, l, "merge", map[string]any{
+			_, err = c.objects(name).Patch(ctx, l, "merge", map[string]any{
 				"metadata": map[string]any{"annotations": map[string]any{coordinator.LeaderAnnotation: nil}},
 			}, "")
 		}
@@ -218,14 +221,15 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 
 // planWrites implements actions.Objects.
 type planWrites struct {
-	objects interface {
-		Apply(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error)
-		Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (
-			*unstructured.Unstructured, error)
-		Delete(ctx context.Context, key plan.ResourceKey, o objects.DeleteOptions) error
-	}
+	objects   writer
 	dir       string            // of the run record
 	manifests map[string]string // path in the plan to path in the record
+}
+
+// writer writes objects in a cluster; an objects.Client does.
+type writer interface {
+	lockWriter
+	Apply(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error)
 }
 
 // Apply applies an object.

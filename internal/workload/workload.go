@@ -47,6 +47,8 @@ type Config struct {
 	Workload   string // of the suite; empty: its only one
 	Objects    *objects.Client
 	Kubeconfig string // for commands
+	// Clusters are several, by name, in which steps are carried out that name one. Nil: there is only one.
+	Clusters map[string]Cluster
 	// REST is for functions. It may be nil if there are none.
 	REST *rest.Config
 	// Functions are what steps of the kind go call, by the names in these steps.
@@ -82,6 +84,12 @@ type Config struct {
 	Upgrade func(ctx context.Context, to string) error
 	// Note records remarks that are not findings. Nil: notes are dropped.
 	Note func(text string)
+}
+
+// Cluster is one of several clusters.
+type Cluster struct {
+	Objects    *objects.Client
+	Kubeconfig string // for commands
 }
 
 // Outage says why a webhook cannot be called although the webhook itself is not to blame.
@@ -124,7 +132,10 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 		if name := w.Steps[i].Name; name != "" {
 			title += fmt.Sprintf(" %q", name)
 		}
-		s, err := r.prepare(&w.Steps[i])
+		s, err := r.in(w.Steps[i].Cluster).prepare(&w.Steps[i])
+		if in := w.Steps[i].Cluster; in != "" && err == nil {
+			s.what += " in " + in
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", title, err))
 		}
@@ -176,6 +187,17 @@ func first(durations ...time.Duration) time.Duration {
 		}
 	}
 	return 0
+}
+
+// in returns the runner of steps in a cluster.
+func (r *runner) in(cluster string) *runner {
+	c, ok := r.Clusters[cluster]
+	if !ok {
+		return r
+	}
+	other := *r
+	other.objects, other.Kubeconfig = c.Objects.WithFieldManager(FieldManager), c.Kubeconfig
+	return &other
 }
 
 type runner struct {

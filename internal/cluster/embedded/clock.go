@@ -10,6 +10,10 @@ import (
 
 // startClock starts the keeper of the cluster's clock, before any of its processes, and lets the clock move.
 func (c *Cluster) startClock() error {
+	if other, ok := c.config.Beside.(*Cluster); ok {
+		c.keeper, c.clock = other.keeper, other.clock
+		return nil
+	}
 	if !c.config.OwnTime {
 		return nil
 	}
@@ -27,7 +31,7 @@ func (c *Cluster) startClock() error {
 }
 
 func (c *Cluster) closeClock() {
-	if c.keeper != nil {
+	if c.keeper != nil && c.config.Beside == nil {
 		c.keeper.Close()
 	}
 }

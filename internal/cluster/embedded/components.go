@@ -44,7 +44,7 @@ func (c *Cluster) etcd() *component {
 	if c.keeper != nil {
 		heartbeat, election, commit = 500, 5000, "1s"
 	}
-	return c.newComponent("etcd", "etcd",
+	etcd := c.newComponent("etcd", "etcd",
 		"--name=etcd",
 		"--data-dir="+c.dir.file("etcd"),
 		"--listen-client-urls=unix://"+c.etcdSocket(),
@@ -60,6 +60,10 @@ func (c *Cluster) etcd() *component {
 		"--quota-backend-bytes=2147483648",
 		"--log-level=warn",
 	)
+	if first := c.config.FirstRevision; first > 0 {
+		etcd.env = append(etcd.env, fmt.Sprintf("%s=%d", envFirstRevision, first))
+	}
+	return etcd
 }
 
 // logFlush is for components that log to stderr, which has no buffer to be flushed.
@@ -113,7 +117,7 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 	address, token := c.Rendezvous()
 	// Starting allocates much memory and frees most of it. Half as many collections make the start a sixth faster and
 	// cost 40 MB.
-	a.env = append(a.env, "GOGC=200", envCoordinator+"="+address, envToken+"="+token, envIdentity+"="+name)
+	a.env = append(a.env, "GOGC=200", envCoordinator+"="+address, envToken+"="+token, envIdentity+"="+c.identity(name))
 	if c.config.RemovedAPIs {
 		a.env = append(a.env, envRemovedAPIs+"=true")
 	}
@@ -124,6 +128,14 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// identity is the name by which the coordinator knows an API server.
+func (c *Cluster) identity(apiServer string) string {
+	if c.config.Member == "" {
+		return apiServer
+	}
+	return c.config.Member + "/" + apiServer
 }
 
 // shutDown kills the process, even while StartAPIServer waits until it is ready.

@@ -46,6 +46,9 @@ const (
 // envRemovedAPIs makes an API server serve removed API versions; Trommel's patch of k8s.io/apiserver reads it.
 const envRemovedAPIs = "TROMMEL_SERVE_REMOVED_APIS"
 
+// envFirstRevision is the revision of an empty store; Trommel's patch of etcd reads it.
+const envFirstRevision = "TROMMEL_FIRST_REVISION"
+
 const (
 	serviceCIDR = "10.96.0.0/16"
 	serviceIP   = "10.96.0.1" // of the service kubernetes.default
@@ -120,6 +123,13 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{config: config, token: randomHex(16), closing: make(chan struct{})}
+	if config.Beside != nil {
+		other, ok := config.Beside.(*Cluster)
+		if !ok {
+			return nil, fmt.Errorf("start cluster %q beside one of another kind: %w", config.Name, cluster.ErrNotSupported)
+		}
+		c.token = other.token
+	}
 	if c.dir, err = newRunDir(config.Dir); err != nil {
 		return nil, err
 	}
@@ -247,8 +257,10 @@ func (c *Cluster) prepare() error {
 // expect.
 func (c *Cluster) startInfrastructure(ctx context.Context) error {
 	c.config.Progress("starting controller manager, scheduler, simulated nodes and the process node")
-	infra := []*component{c.controllerManager(), c.scheduler()}
-	infra = append(infra, c.kwok())
+	infra := []*component{c.controllerManager()}
+	if !c.config.Small {
+		infra = append(infra, c.scheduler(), c.kwok())
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, component := range infra {
 		c.others = append(c.others, component)
@@ -371,6 +383,9 @@ func (c *Cluster) Kubeconfig(apiServer string) (string, error) {
 // Rendezvous returns the address at which the API servers, and other instrumented processes that are given it, look for
 // a coordinator, and their token.
 func (c *Cluster) Rendezvous() (address, token string) {
+	if other, ok := c.config.Beside.(*Cluster); ok {
+		return other.Rendezvous()
+	}
 	return "unix://" + c.dir.file("coordinator.sock"), c.token
 }
 
@@ -397,6 +412,9 @@ func (c *Cluster) LogDir() string { return c.logDir }
 
 // Logs lists the logs of the control plane's processes.
 func (c *Cluster) Logs(context.Context) ([]cluster.Log, error) { return logsIn(c.logDir) }
+
+// PodDir is the directory of the pods of the process node, which they see as it is.
+func (c *Cluster) PodDir() string { return c.dir.file("pods") }
 
 // Dir is the cluster's own directory, which Close deletes.
 func (c *Cluster) Dir() string { return c.dir.path }

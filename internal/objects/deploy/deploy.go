@@ -163,7 +163,7 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	}
 	meta.Annotations[cluster.AnnotationController] = c.Name
 	if c.APIServer != "" {
-		meta.Annotations[cluster.AnnotationAPIServer] = c.APIServer
+		_, meta.Annotations[cluster.AnnotationAPIServer] = plan.SplitServer(c.APIServer)
 	}
 	meta.Annotations[cluster.AnnotationBinaryPrefix+container.Name] = t.Binary
 

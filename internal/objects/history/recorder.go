@@ -37,12 +37,19 @@ type Config struct {
 	// of its API server, but states that came and went meanwhile may be missing, see Gaps.
 	Objects *objects.Client
 	Keys    []plan.ResourceKey
+	// Clusters are several clusters to watch, in order, instead of one. A type need not be served in all of them.
+	Clusters []Source
+}
+
+// Source is a cluster of several, and a client of it as in Config.
+type Source struct {
+	Cluster string
+	Objects *objects.Client
 }
 
 // Recorder records every state of the objects that its keys stand for, but for renewals of leases. It replaces their
 // managed fields by who wrote the state. It is safe for concurrent use.
 type Recorder struct {
-	client *objects.Client
 	tracks []*track
 	clock  *clock.Clock
 	ctx    context.Context // ends with cancel
@@ -58,25 +65,24 @@ type Recorder struct {
 // Start starts recording, by the clock of ctx, and returns when every type is listed. The recorder outlives ctx; Close
 // or Stop ends it. For a type that the cluster does not serve it returns an [objects.NotServedError].
 func Start(ctx context.Context, c Config) (*Recorder, error) {
-	r := &Recorder{client: c.Objects, clock: clock.Of(ctx), changed: make(chan struct{})}
+	r := &Recorder{clock: clock.Of(ctx), changed: make(chan struct{})}
+	sources := c.Clusters
+	if sources == nil {
+		sources = []Source{{Objects: c.Objects}}
+	}
 	var errs []error
 	for _, key := range c.Keys {
-		t, err := resolve(ctx, c.Objects, key)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		var missing []error
+		for _, from := range sources {
+			t, err := resolve(ctx, from.Objects, key)
+			if err != nil {
+				missing = append(missing, err)
+				continue
+			}
+			r.follow(from, t, key)
 		}
-		i := slices.IndexFunc(r.tracks, func(tr *track) bool { return tr.typ.Resource == t.Resource })
-		if i < 0 {
-			r.tracks = append(r.tracks,
-				&track{recorder: r, typ: t, namespace: key.Namespace, listed: make(chan struct{}),
-					state: map[string]*held{}})
-			i = len(r.tracks) - 1
-		}
-		tr := r.tracks[i]
-		tr.keys = append(tr.keys, key)
-		if tr.namespace != key.Namespace {
-			tr.namespace = ""
+		if len(missing) == len(sources) || !notServed(missing) {
+			errs = append(errs, missing...)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -88,7 +94,7 @@ func Start(ctx context.Context, c Config) (*Recorder, error) {
 		r.done.Add(1)
 		go func() {
 			defer r.done.Done()
-			_ = r.client.Follow(follow, t.typ, t.namespace, "", t) // ends only with its context
+			_ = t.client.Follow(follow, t.typ, t.namespace, "", t) // ends only with its context
 		}()
 	}
 	for _, t := range r.tracks {
@@ -101,6 +107,28 @@ func Start(ctx context.Context, c Config) (*Recorder, error) {
 		}
 	}
 	return r, nil
+}
+
+// notServed reports whether all errors say that a type is not served.
+func notServed(errs []error) bool {
+	return !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, objects.ErrNotServed) })
+}
+
+// follow adds a key of a type to what is recorded of a cluster.
+func (r *Recorder) follow(from Source, t objects.Type, key plan.ResourceKey) {
+	i := slices.IndexFunc(r.tracks, func(tr *track) bool {
+		return tr.cluster == from.Cluster && tr.typ.Resource == t.Resource
+	})
+	if i < 0 {
+		r.tracks = append(r.tracks, &track{recorder: r, client: from.Objects, cluster: from.Cluster, typ: t,
+			namespace: key.Namespace, listed: make(chan struct{}), state: map[string]*held{}})
+		i = len(r.tracks) - 1
+	}
+	tr := r.tracks[i]
+	tr.keys = append(tr.keys, key)
+	if tr.namespace != key.Namespace {
+		tr.namespace = ""
+	}
 }
 
 func resolve(ctx context.Context, client *objects.Client, key plan.ResourceKey) (t objects.Type, err error) {
@@ -123,7 +151,7 @@ func (r *Recorder) Close() {
 	r.done.Wait()
 }
 
-// Stop ends the recording and returns the history, ordered by resource version. It includes everything that was written
+// Stop ends the recording and returns the history, see History. It includes everything that was written
 // before the call, see Sync. With an error it returns what was recorded.
 func (r *Recorder) Stop(ctx context.Context) ([]record.HistoryEntry, error) {
 	err := r.Sync(ctx)
@@ -135,11 +163,27 @@ func (r *Recorder) Stop(ctx context.Context) ([]record.HistoryEntry, error) {
 	return history, nil
 }
 
-// History returns what was recorded so far, ordered by resource version.
+// History returns what was recorded so far, ordered by resource version. With several clusters, the entries of each are
+// in that order, and those of different clusters in the order of their arrival.
 func (r *Recorder) History() []record.HistoryEntry {
 	r.mu.Lock()
 	history := slices.Clone(r.entries)
 	r.mu.Unlock()
+	of := map[string][]record.HistoryEntry{}
+	for _, e := range history {
+		of[e.Cluster] = append(of[e.Cluster], e)
+	}
+	for _, entries := range of {
+		sortByVersion(entries)
+	}
+	for i := range history {
+		cluster := history[i].Cluster
+		history[i], of[cluster] = of[cluster][0], of[cluster][1:]
+	}
+	return history
+}
+
+func sortByVersion(history []record.HistoryEntry) {
 	slices.SortStableFunc(history, func(a, b record.HistoryEntry) int {
 		switch {
 		case a.ResourceVersion < b.ResourceVersion:
@@ -149,7 +193,6 @@ func (r *Recorder) History() []record.HistoryEntry {
 		}
 		return 0
 	})
-	return history
 }
 
 // Gaps returns, one line each, where states may be missing because the API server no longer knew what had happened
@@ -196,6 +239,8 @@ func (r *Recorder) add(e record.HistoryEntry) {
 // track records one type. The recorder's lock guards its fields from began on.
 type track struct {
 	recorder  *Recorder
+	client    *objects.Client
+	cluster   string // of several; empty: there is only one
 	typ       objects.Type
 	namespace string // of all keys; empty: all namespaces
 	keys      []plan.ResourceKey
@@ -270,7 +315,7 @@ func (t *track) fill(to uint64) {
 	}
 	for ; next < to; next++ {
 		version := strconv.FormatUint(next, 10)
-		list, err := r.client.Resource(t.typ, t.namespace).List(r.ctx, metav1.ListOptions{
+		list, err := t.client.Resource(t.typ, t.namespace).List(r.ctx, metav1.ListOptions{
 			ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 		})
 		if err != nil {
@@ -387,7 +432,7 @@ func (t *track) gone(h *held, at uint64) {
 func (t *track) add(event string, h *held) {
 	t.lastEvent = t.recorder.clock.Now()
 	t.recorder.add(record.HistoryEntry{
-		Time: t.lastEvent, ResourceVersion: h.version, Event: event, Type: t.typ.Singular, Group: t.typ.Resource.Group,
+		Time: t.lastEvent, Cluster: t.cluster, ResourceVersion: h.version, Event: event, Type: t.typ.Singular, Group: t.typ.Resource.Group,
 		Namespace: h.namespace, Name: h.name, Writers: h.writers, Object: h.object,
 	})
 }
@@ -404,7 +449,7 @@ func (t *track) sync(ctx context.Context) error {
 	var list *unstructured.UnstructuredList
 	err := objects.Retry(ctx, func(ctx context.Context) error {
 		var err error
-		list, err = r.client.Resource(t.typ, t.namespace).List(ctx, metav1.ListOptions{})
+		list, err = t.client.Resource(t.typ, t.namespace).List(ctx, metav1.ListOptions{})
 		return err
 	})
 	if err != nil {

@@ -40,6 +40,19 @@ func (p *Place) Item(i int) *Place {
 // Name returns the place of a field's name.
 func (p *Place) Name() *Place { return &Place{file: p.file, up: p.up, step: p.step, node: p.key} }
 
+// Names returns the names in the mapping here, in the order in which they are written.
+func (p *Place) Names() []string {
+	var names []string
+	if n := Deref(p.node); n != nil && n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if key := Deref(n.Content[i]); key.Kind == yaml.ScalarNode {
+				names = append(names, key.Value)
+			}
+		}
+	}
+	return names
+}
+
 // Given reports whether the file has a value here.
 func (p *Place) Given() bool { return p.node != nil }
 

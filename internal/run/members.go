@@ -1,0 +1,263 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/history"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// memberSite is one of several clusters of a run, and how the run reaches it.
+type memberSite struct {
+	name    string
+	steady  string // the API server for the run's own requests
+	objects *objects.Client
+}
+
+// connectMembers sets up the run's own access to each cluster of a group.
+func (s *site) connectMembers(p *plan.Plan) error {
+	group, ok := s.cluster.(*cluster.Group)
+	if !ok {
+		return nil
+	}
+	for _, name := range group.Members() {
+		m := memberSite{name: name, steady: steadyAPIServer(p, serversOf(group.APIServers(), name))}
+		config, err := group.RESTConfig(m.steady)
+		if err != nil {
+			return err
+		}
+		unthrottle(config)
+		if m.objects, err = objects.New(config); err != nil {
+			return err
+		}
+		s.members = append(s.members, m)
+	}
+	return nil
+}
+
+// serversOf returns those API servers that are in the cluster; an empty name is the only one.
+func serversOf(apiServers []string, cluster string) []string {
+	return slices.DeleteFunc(slices.Clone(apiServers), func(server string) bool {
+		in, _ := plan.SplitServer(server)
+		return in != cluster
+	})
+}
+
+// in returns the client of a cluster; an empty name is that of the first, or the only one.
+func (s *site) in(cluster string) *objects.Client {
+	for _, m := range s.members {
+		if m.name == cluster {
+			return m.objects
+		}
+	}
+	return s.objects
+}
+
+// all returns the clients of all clusters, the first one first.
+func (s *site) all() []memberSite {
+	if s.members == nil {
+		return []memberSite{{steady: s.steady, objects: s.objects}}
+	}
+	return s.members
+}
+
+// sources are what a history is recorded of; nil: of the only cluster.
+func (s *site) sources() []history.Source {
+	var all []history.Source
+	for _, m := range s.members {
+		all = append(all, history.Source{Cluster: m.name, Objects: m.objects})
+	}
+	return all
+}
+
+// anyServed looks up types in several clusters: the first one that serves a type says what it is.
+type anyServed []memberSite
+
+// Resolve implements resolver.
+func (a anyServed) Resolve(ctx context.Context, key plan.ResourceKey) (t objects.Type, err error) {
+	for _, m := range a {
+		if t, err = m.objects.Resolve(ctx, key); err == nil || !errors.Is(err, objects.ErrNotServed) {
+			return t, err
+		}
+	}
+	return t, err
+}
+
+// origins says in which of several clusters observed objects are.
+type origins struct {
+	names   []string          // of the clusters, in the order of their resource versions; nil: there is only one
+	servers map[string]string // cluster by the host and port of an API server
+}
+
+func newOrigins(at *site) (*origins, error) {
+	o := &origins{servers: map[string]string{}}
+	group, ok := at.cluster.(*cluster.Group)
+	if !ok {
+		return o, nil
+	}
+	o.names = group.Members()
+	for _, server := range group.APIServers() {
+		config, err := group.RESTConfig(server)
+		if err != nil {
+			return nil, err
+		}
+		u, err := url.Parse(config.Host)
+		if err != nil {
+			return nil, err
+		}
+		o.servers[u.Host], _ = plan.SplitServer(server)
+	}
+	return o, nil
+}
+
+// of returns the cluster of an observation's object, see record.Observation.
+func (o *origins) of(identity string, w *wire.Observation) string {
+	if o.names == nil || w.Point == wire.Reconcile || w.Point == wire.AnnotatedCall {
+		return ""
+	}
+	if in, _ := plan.SplitServer(identity); in != "" {
+		return in
+	}
+	for _, object := range append([][]byte{w.Object, w.OldObject}, w.Objects...) {
+		if version := metadata.ResourceVersion(object); version > 0 {
+			if i := int(version / cluster.RevisionSpan); i < len(o.names) {
+				return o.names[i]
+			}
+		}
+	}
+	return record.UnknownCluster
+}
+
+// lookups implements coordinator.Lookup for several clusters.
+type lookups struct {
+	origins *origins
+	in      func(cluster string) *objects.Client
+}
+
+// of returns the lookup for a write, and an error if nobody knows where it goes.
+func (l lookups) of(ctx context.Context, o *wire.Observation) (lookup, error) {
+	if name := l.origins.of("", o); name != record.UnknownCluster {
+		return lookup{l.in(name)}, nil
+	}
+	// The request does not tell. If the object is in one cluster only, it is that.
+	var found []lookup
+	for _, name := range l.origins.names {
+		in := lookup{l.in(name)}
+		if state, err := in.State(ctx, o); err == nil && state != nil {
+			found = append(found, in)
+		}
+	}
+	if len(found) != 1 {
+		return lookup{}, fmt.Errorf("%d clusters have the object, and the request does not tell which one it is for",
+			len(found))
+	}
+	return found[0], nil
+}
+
+// Foresee implements coordinator.Lookup.
+func (l lookups) Foresee(ctx context.Context, o *wire.Observation) (coordinator.Foresight, error) {
+	in, err := l.of(ctx, o)
+	if err != nil {
+		return coordinator.Foresight{}, err
+	}
+	return in.Foresee(ctx, o)
+}
+
+// State implements coordinator.Lookup.
+func (l lookups) State(ctx context.Context, o *wire.Observation) ([]byte, error) {
+	in, err := l.of(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return in.State(ctx, o)
+}
+
+// access gives the controllers the kubeconfigs of other clusters. The files are in dir, by cluster.
+type access struct{ files map[string]string }
+
+// newAccess writes a kubeconfig for each cluster; the teardown deletes them.
+func newAccess(at *site, later later) (*access, error) {
+	a := &access{files: map[string]string{}}
+	if at.members == nil {
+		return a, nil
+	}
+	// Not below /tmp, which in a pod is another one.
+	dir, err := os.MkdirTemp(at.cluster.(*cluster.Group).Dir(), "kubeconfigs-")
+	if err != nil {
+		return nil, fmt.Errorf("write kubeconfigs for the controllers: %w", err)
+	}
+	later(func(context.Context) error { return os.RemoveAll(dir) })
+	for _, m := range at.members {
+		config, err := at.cluster.RESTConfig(plan.ServerIn(m.name, "apiserver-1"))
+		if err != nil {
+			return nil, err
+		}
+		a.files[m.name] = filepath.Join(dir, m.name)
+		if err := cluster.WriteKubeconfig(a.files[m.name], m.name, config); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// give returns the controller with the variables of its kubeconfigs, and the Secrets that hold them.
+func (a *access) give(c plan.Controller) (plan.Controller, []*unstructured.Unstructured, error) {
+	if len(c.Kubeconfigs) == 0 {
+		return c, nil, nil
+	}
+	env := map[string]string{}
+	c.Args = slices.Clone(c.Args)
+	var replace []string
+	var secrets []*unstructured.Unstructured
+	for name, k := range c.Kubeconfigs {
+		variable := plan.KubeconfigVariable(name)
+		env[variable] = a.files[name]
+		replace = append(replace, "$("+variable+")", a.files[name])
+		if k.Secret == "" {
+			continue
+		}
+		data, err := os.ReadFile(a.files[name])
+		if err != nil {
+			return c, nil, err
+		}
+		namespace, secret, _ := strings.Cut(k.Secret, "/")
+		labels := map[string]any{}
+		for key, value := range k.Labels {
+			labels[key] = value
+		}
+		u, err := objects.FromMap(map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+			"metadata":   map[string]any{"namespace": namespace, "name": secret, "labels": labels},
+			"stringData": map[string]any{k.Key: string(data)},
+		})
+		if err != nil {
+			return c, nil, err
+		}
+		secrets = append(secrets, u)
+	}
+	// Other variables may refer to these, whatever their order.
+	r := strings.NewReplacer(replace...)
+	for variable, value := range c.Env {
+		env[variable] = r.Replace(value)
+	}
+	for i := range c.Args {
+		c.Args[i] = r.Replace(c.Args[i])
+	}
+	c.Env = env
+	return c, secrets, nil
+}
