@@ -138,7 +138,11 @@ func (c *Controller) check(at *yamlfile.Place, s *Suite, before []string) {
 		image.Errorf("image names the image in the manifests' Deployment that the binary replaces; name that with " +
 			"deployment: namespace/name")
 	}
-	if names := s.APIServerNames(); !slices.Contains(names, c.APIServer) {
+	names := slices.DeleteFunc(s.APIServerNames(), func(name string) bool {
+		in, _ := SplitServer(name)
+		return in != c.Cluster && s.ClusterNames() != nil
+	})
+	if len(names) > 0 && !slices.Contains(names, c.APIServer) { // an unknown cluster has none
 		at.Field("apiServer").Errorf("unknown API server %q (%s)", c.APIServer, suiteHas(names))
 	}
 	if c.Build != nil {

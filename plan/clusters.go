@@ -213,10 +213,6 @@ func (s *Suite) checkClusters(at *yamlfile.Place) {
 			continue
 		}
 		s.checkClusterName(at.Field("cluster"), c.Cluster)
-		if in, _ := SplitServer(c.APIServer); in != c.Cluster {
-			at.Field("apiServer").Errorf("%s is not in the cluster %s, in which controller %q runs", c.APIServer, c.Cluster,
-				c.Name)
-		}
 		for _, name := range sortedKeys(c.Kubeconfigs) {
 			k, at := c.Kubeconfigs[name], at.Field("kubeconfigs").Field(name)
 			s.checkClusterName(at.Name(), name)
@@ -285,6 +281,12 @@ func (s *Suite) checkNoCluster(at *yamlfile.Place) {
 func (c *checker) checkCluster(a *Action, at *yamlfile.Place) {
 	if c.suite == nil {
 		return
+	}
+	switch a.Type {
+	case Disrupt, EndDisruption, CycleNodes, EndCycle, Upgrade:
+		if c.suite.FirstCluster() != "" {
+			at.Field("actionType").Errorf("%s is not possible yet in a suite with several clusters", a.Type)
+		}
 	}
 	c.suite.checkClusterName(at.Field("cluster"), a.Cluster)
 	for j := range a.Trigger.Definitions {

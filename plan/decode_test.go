@@ -184,7 +184,7 @@ func TestDocumentedFields(t *testing.T) {
 		{"suite.md", "## `cluster`\n\n| field | default | |", reflect.TypeFor[ClusterSpec](), nil},
 		{"suite.md", "process node*, whose pods are local processes.\n\n| field | default | |",
 			reflect.TypeFor[Controller](), nil},
-		{"suite.md", "| step | |", reflect.TypeFor[Step](), []string{"name"}},
+		{"suite.md", "| step | |", reflect.TypeFor[Step](), []string{"name", "cluster"}},
 		{"suite.md", "## `timeouts`\n\n| | default | |", reflect.TypeFor[Timeouts](), nil},
 	} {
 		sh, names := layout.ShapeOf(tt.of), slices.Clone(tt.elsewhere)

@@ -74,6 +74,9 @@ var layout = &yamlfile.Format{
 		case Plan:
 			return true, field == "apiVersion" || field == "kind" || field == "actions"
 		case Suite:
+			if field == "cluster" && len(owner.Clusters) > 0 {
+				return false, true // it is the first of them
+			}
 			return true, field == "apiVersion" || field == "kind"
 		case Definition:
 			return true, field == "condition"

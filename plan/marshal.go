@@ -105,7 +105,20 @@ func (s *Suite) workloadNode(name string) *yaml.Node {
 func MarshalSuite(s *Suite) ([]byte, error) {
 	q := *s
 	q.APIVersion, q.Kind = APIVersion, "Suite"
-	text, err := layout.Marshal(reflect.ValueOf(q))
+	root, err := layout.Encode(q)
+	if err != nil {
+		return nil, fmt.Errorf("write suite: %w", err)
+	}
+	if _, clusters := yamlfile.Entry(root, "clusters"); clusters != nil {
+		// The first one is the default.
+		var ordered []*yaml.Node
+		for _, name := range s.ClusterNames() {
+			key, value := yamlfile.Entry(clusters, name)
+			ordered = append(ordered, key, value)
+		}
+		clusters.Content = ordered
+	}
+	text, err := yamlfile.Text(root)
 	if err != nil {
 		return nil, fmt.Errorf("write suite: %w", err)
 	}
