@@ -392,6 +392,15 @@ func ActionName(index int, what string) string { return fmt.Sprintf("action %d (
 // several: what was read from a cache and was not there, or is about to be.
 const UnknownCluster = "?"
 
+// In names an object, by its key or its type, and its cluster for reports: west: pod/default/a. Without a cluster, or
+// with UnknownCluster, it is the name alone.
+func In(cluster, object string) string {
+	if cluster == "" || cluster == UnknownCluster {
+		return object
+	}
+	return cluster + ": " + object
+}
+
 // HistoryEntry is one line of history.jsonl: one state of one recorded object.
 type HistoryEntry struct {
 	Time            time.Time `json:"time"`

@@ -39,9 +39,9 @@ func (w worlds) variables(cluster string, all map[string]any) map[string]any {
 	return all
 }
 
-// objectKey returns the resource key of an entry's object.
+// objectKey returns the resource key of an entry's object, with its cluster if there are several.
 func objectKey(e *record.HistoryEntry) string {
-	return plan.ResourceKey{Type: e.Type, Namespace: e.Namespace, Name: e.Name}.String()
+	return record.In(e.Cluster, plan.ResourceKey{Type: e.Type, Namespace: e.Namespace, Name: e.Name}.String())
 }
 
 // step applies an entry and returns the object's states after and before it; old is nil if there was none.

@@ -236,7 +236,7 @@ func (b *pageBuilder) history() {
 	begin := zero(r)
 	for i := range r.History {
 		h := &r.History[i]
-		object := b.object(h.Type, h.Namespace, h.Name)
+		object := b.object(record.In(h.Cluster, h.Type), h.Namespace, h.Name)
 		if object == none {
 			continue // a broken record
 		}
@@ -341,12 +341,12 @@ func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 	written := map[string]bool{}
 	for _, e := range b.run.Events {
 		if o := e.Observation; o != nil && o.Point == wire.ControllerWrite && o.Name != "" && kindOf(o) != "election" {
-			written[b.kind(o)+"/"+o.Namespace+"/"+o.Name] = true
+			written[record.In(o.Cluster, b.kind(o))+"/"+o.Namespace+"/"+o.Name] = true
 		}
 	}
 	found := byCause(b.run)
 	return func(h *record.HistoryEntry) bool {
-		key := h.Type + "/" + h.Namespace + "/" + h.Name
+		key := record.In(h.Cluster, h.Type) + "/" + h.Namespace + "/" + h.Name
 		return written[key] || slices.ContainsFunc(keys, func(k plan.ResourceKey) bool {
 			return k.Matches(h.Type, h.Group, true, h.Namespace, h.Name)
 		}) || h.Event != record.Existing && slices.ContainsFunc(h.Writers, func(w record.FieldManager) bool {
@@ -414,7 +414,7 @@ func (b *pageBuilder) observation(e *record.Event, begun map[callKey]int, last m
 	}
 	item := moments(b.laneOf(o), kindOf(o), "")
 	item.Run, item.Seqs = o.ReconcileID, []int{e.Seq}
-	item.Object = b.object(b.kind(o), o.Namespace, o.Name)
+	item.Object = b.object(record.In(o.Cluster, b.kind(o)), o.Namespace, o.Name)
 	b.election(e, holders)
 	b.finish(&item, e, last)
 	at := b.add(item, e.Time)
@@ -535,7 +535,7 @@ func kindOf(o *record.Observation) string {
 
 // say tells an observation in a sentence.
 func (b *pageBuilder) say(o *record.Observation) string {
-	key := b.kind(o) + "/" + o.Namespace + "/" + o.Name
+	key := record.In(o.Cluster, b.kind(o)) + "/" + o.Namespace + "/" + o.Name
 	verb := func(does, will string) string {
 		if o.Phase == wire.Before {
 			return o.By + " is about to " + will
@@ -554,7 +554,7 @@ func (b *pageBuilder) say(o *record.Observation) string {
 			from = "from the API server"
 		}
 		if o.Op == wire.List || o.Op == wire.Watch {
-			return fmt.Sprintf("%s %s/%s/* %s", verb(string(o.Op)+"s", string(o.Op)), b.kind(o), o.Namespace, from)
+			return fmt.Sprintf("%s %s/%s/* %s", verb(string(o.Op)+"s", string(o.Op)), record.In(o.Cluster, b.kind(o)), o.Namespace, from)
 		}
 		text := fmt.Sprintf("%s %s %s", verb("reads", "read"), key, from)
 		if o.Code == 404 {
