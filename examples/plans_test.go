@@ -30,6 +30,7 @@ const (
 	ports       = "port-operator"
 	queues      = "queue-operator"
 	upgrades    = "upgrade-operator"
+	copies      = "copy-operator"
 	statefulset = "statefulset-controller"
 	disruptions = "disruptions"
 	nodeCycling = "node-cycling"
@@ -103,6 +104,13 @@ var plans = []examplePlan{
 	{example: upgrades, plan: "between-writes", variant: "fixed", want: pass},
 	{example: upgrades, plan: "after-writes", want: pass, long: true},
 	{example: upgrades, plan: "there-and-back", want: pass},
+
+	{example: copies, plan: "between-clusters", want: bug, findings: []string{`step 2 "there is one":`}},
+	{example: copies, plan: "between-clusters", variant: "fixed", want: pass},
+	{example: copies, plan: "after-both", want: pass, long: true},
+	{example: copies, plan: "stale-copy", want: bug, findings: []string{"invariant a-pinned-copy-is-kept:"}},
+	{example: copies, plan: "stale-copy", variant: "fixed", want: pass},
+	{example: copies, plan: "stale-original", want: pass, long: true},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
 	{example: nodeCycling, plan: "killed-at-terminate", want: pass, long: true},
