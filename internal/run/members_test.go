@@ -1,0 +1,84 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+func TestOrigins(t *testing.T) {
+	o := &origins{names: []string{"west", "east", "north"}}
+	at := func(version string) []byte { return []byte(`{"metadata":{"resourceVersion":"` + version + `"}}`) }
+	for _, tt := range []struct {
+		name, identity string
+		o              wire.Observation
+		want           string
+	}{
+		{"of the first", "op", wire.Observation{Point: wire.ControllerRecv, Object: at("230")}, "west"},
+		{"of the second", "op", wire.Observation{Point: wire.ControllerRecv, Object: at("1000000000230")}, "east"},
+		{"of the third", "op", wire.Observation{Point: wire.ControllerWrite, Object: at("2000000000001")}, "north"},
+		{"its old state tells", "op", wire.Observation{Point: wire.ControllerWrite, Object: []byte(`{}`),
+			OldObject: at("1000000000230")}, "east"},
+		{"a listed object tells", "op", wire.Observation{Point: wire.ControllerRead,
+			Objects: [][]byte{at("1000000000230")}}, "east"},
+		{"an API server knows", "east/apiserver-2", wire.Observation{Point: wire.APIServerRecv}, "east"},
+		{"before a creation", "op", wire.Observation{Point: wire.ControllerWrite, Object: []byte(`{"metadata":{}}`)},
+			record.UnknownCluster},
+		{"nothing was found", "op", wire.Observation{Point: wire.ControllerRead}, record.UnknownCluster},
+		{"a version of nobody", "op", wire.Observation{Point: wire.ControllerRecv, Object: at("3000000000001")},
+			record.UnknownCluster},
+		{"a reconcile has no object", "op", wire.Observation{Point: wire.Reconcile}, ""},
+		{"a call has no object", "op", wire.Observation{Point: wire.AnnotatedCall}, ""},
+	} {
+		if got := o.of(tt.identity, &tt.o); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	alone := &origins{}
+	if got := alone.of("op", &wire.Observation{Point: wire.ControllerRecv, Object: at("1000000000230")}); got != "" {
+		t.Errorf("with one cluster: %q", got)
+	}
+}
+
+func TestAccessToOtherClusters(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "west-1")
+	if err := os.WriteFile(file, []byte("a kubeconfig"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := plan.Controller{
+		Name: "op", Args: []string{"--to=$(TROMMEL_KUBECONFIG_WEST_1)", "$(OTHER)"},
+		Env: map[string]string{"TO": "$(TROMMEL_KUBECONFIG_WEST_1)"},
+		Kubeconfigs: map[string]plan.Kubeconfig{"west-1": {
+			Secret: "op-system/west", Key: "value", Labels: map[string]string{"a": "b"},
+		}},
+	}
+	got, secrets, err := (&access{files: map[string]string{"west-1": file}}).give(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"--to=" + file, "$(OTHER)"}, got.Args); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"TO": file, "TROMMEL_KUBECONFIG_WEST_1": file}, got.Env); diff != "" {
+		t.Error(diff)
+	}
+	if c.Args[0] != "--to=$(TROMMEL_KUBECONFIG_WEST_1)" || len(c.Env) != 1 {
+		t.Errorf("the suite's controller has changed: %v", c)
+	}
+	want := map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+		"metadata": map[string]any{
+			"namespace": "op-system", "name": "west", "labels": map[string]any{"a": "b"},
+		},
+		"stringData": map[string]any{"value": "a kubeconfig"},
+	}
+	if len(secrets) != 1 || cmp.Diff(want, secrets[0].Object) != "" {
+		t.Errorf("%v", secrets)
+	}
+}
