@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,29 +99,15 @@ func (a anyServed) Resolve(ctx context.Context, key plan.ResourceKey) (t objects
 
 // origins says in which of several clusters observed objects are.
 type origins struct {
-	names   []string          // of the clusters, in the order of their resource versions; nil: there is only one
-	servers map[string]string // cluster by the host and port of an API server
+	names []string // of the clusters, in the order of their resource versions; nil: there is only one
 }
 
-func newOrigins(at *site) (*origins, error) {
-	o := &origins{servers: map[string]string{}}
-	group, ok := at.cluster.(*cluster.Group)
-	if !ok {
-		return o, nil
+func newOrigins(at *site) *origins {
+	o := &origins{}
+	for _, m := range at.members {
+		o.names = append(o.names, m.name)
 	}
-	o.names = group.Members()
-	for _, server := range group.APIServers() {
-		config, err := group.RESTConfig(server)
-		if err != nil {
-			return nil, err
-		}
-		u, err := url.Parse(config.Host)
-		if err != nil {
-			return nil, err
-		}
-		o.servers[u.Host], _ = plan.SplitServer(server)
-	}
-	return o, nil
+	return o
 }
 
 // of returns the cluster of an observation's object, see record.Observation.

@@ -111,10 +111,7 @@ func (r *runner) startCoordinator(
 	ctx context.Context, p *parts, resolve func(plan.ResourceKey) wire.Rule,
 ) error {
 	under := r.journal.meta.Controllers
-	origins, err := newOrigins(p.site)
-	if err != nil {
-		return err
-	}
+	origins := newOrigins(p.site)
 	c, err := coordinator.New(coordinator.Config{
 		ClusterOf: origins.of,
 		Plan:      r.plan, Monitor: p.monitor, Controllers: under, Tools: p.tools,
