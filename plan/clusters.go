@@ -309,7 +309,9 @@ func (s *Suite) In(cluster string) *Suite {
 		return s
 	}
 	m := *s
-	m.Controllers = slices.DeleteFunc(slices.Clone(s.Controllers), func(c Controller) bool { return c.Cluster != cluster })
+	m.Controllers = slices.DeleteFunc(slices.Clone(s.Controllers), func(c Controller) bool {
+		return c.Cluster != cluster
+	})
 	m.Manifests = slices.DeleteFunc(slices.Clone(s.Manifests), func(m Manifest) bool { return m.Cluster != cluster })
 	m.Cluster = s.Clusters[cluster]
 	return &m

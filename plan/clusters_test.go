@@ -138,10 +138,12 @@ func TestMistakesInClusters(t *testing.T) {
 			`s.yaml:1:42: all clusters of a suite must have one kubernetesVersion; that of a is ""`},
 		{"controller", "clusters: {a: {}, b: {}}\ncontrollers: [{name: x, binary: clusters_test.go, cluster: c}]",
 			`s.yaml:2:60: unknown cluster "c" (the suite has: a, b)`},
-		{"kubeconfig", "clusters: {a: {}, b: {}}\ncontrollers: [{name: x, binary: clusters_test.go, kubeconfigs: {c: {}}}]",
+		{"kubeconfig", "clusters: {a: {}, b: {}}\ncontrollers: [{name: x, binary: clusters_test.go, " +
+			"kubeconfigs: {c: {}}}]",
 			`s.yaml:2:65: unknown cluster "c" (the suite has: a, b)`},
 		{"own", "clusters: {a: {}, b: {}}\ncontrollers: [{name: x, binary: clusters_test.go, kubeconfigs: {a: {}}}]",
-			`s.yaml:2:65: controller "x" runs in a, where it has a service account; kubeconfigs are for the other clusters`},
+			`s.yaml:2:65: controller "x" runs in a, where it has a service account; ` +
+				`kubeconfigs are for the other clusters`},
 		{"secret", "clusters: {a: {}, b: {}}\ncontrollers: [{name: x, binary: clusters_test.go, " +
 			"kubeconfigs: {b: {secret: x}}}]", `s.yaml:2:77: secret "x": write namespace/name`},
 		{"step", "clusters: {a: {}, b: {}}\nworkloads: {w: [{cluster: c, delete: pod/default/a}]}",
@@ -151,7 +153,8 @@ func TestMistakesInClusters(t *testing.T) {
 		{"invariant", "clusters: {a: {}, b: {}}\ninvariants: [{name: i, cluster: c, eventually: \"true\"}]",
 			`s.yaml:2:33: unknown cluster "c" (the suite has: a, b)`},
 		{"only one", "workloads: {w: [{cluster: c, delete: pod/default/a}]}",
-			`s.yaml:1:27: cluster "c": the suite has only one cluster, which has no name; several are named in clusters:`},
+			`s.yaml:1:27: cluster "c": the suite has only one cluster, which has no name; ` +
+				`several are named in clusters:`},
 		{"server", "clusters: {a: {apiServers: 1}, b: {}}\ncontrollers: [{name: x, binary: clusters_test.go, " +
 			"apiServer: apiserver-2}]", `s.yaml:2:62: unknown API server "a/apiserver-2" ` +
 			`(the suite has: a/apiserver-1)`},

@@ -47,7 +47,8 @@ var failCall = ActionKind{
 	Summary: "Make writes of the controller in callScope fail, or an annotated call.",
 	Doc:     "the controller's next writes fail, or calls of a function, [see below](#failing-calls)",
 	Fields: []string{
-		"cluster", "call", "callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times", "untilRestored",
+		"cluster", "call", "callScope", "callOperations", "answer", "status", "retryAfterSeconds", "times",
+		"untilRestored",
 	},
 	Check: func(c *ActionCheck) {
 		a := c.Action

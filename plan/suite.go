@@ -20,7 +20,7 @@ type Suite struct {
 	// none, see ClusterNames.
 	Clusters    map[string]ClusterSpec `yaml:"clusters" item:"a cluster"`
 	Controllers []Controller           `yaml:"controllers" item:"a controller"`
-	Manifests   []Manifest             `yaml:"manifests" item:"an item of manifests"` // applied before controllers start
+	Manifests   []Manifest             `yaml:"manifests" item:"an item of manifests"` // applied before controllers
 	Workloads   map[string]Workload    `yaml:"workloads" item:"a workload"`
 	Invariants  []Invariant            `yaml:"invariants" item:"an invariant"`
 	Variants    map[string]Variant     `yaml:"variants" item:"a variant"`
@@ -188,7 +188,7 @@ type Controller struct {
 	Cluster     string                `yaml:"cluster"`
 	Kubeconfigs map[string]Kubeconfig `yaml:"kubeconfigs" item:"a kubeconfig"`
 	Build       *Build                `yaml:"build"`  // exactly one of Build and Binary
-	Binary      string                `yaml:"binary"` // an executable that cannot be rebuilt: it has no observation points
+	Binary      string                `yaml:"binary"` // an executable that cannot be rebuilt, without observation points
 
 	Image       string            `yaml:"image"`                               // the image that the binary replaces
 	Deployment  ResourceKey       `yaml:"deployment" as:"deployment"`          // of the manifests; zero: generated

@@ -99,7 +99,8 @@ func (g *Group) RESTConfig(apiServer string) (*rest.Config, error) {
 	return c.RESTConfig(name)
 }
 
-// Dir is a directory that the process nodes' pods see, and that is deleted with the first cluster; empty: there is none.
+// Dir is a directory that the process nodes' pods see, and that is deleted with the first cluster; empty: there is
+// none.
 func (g *Group) Dir() string {
 	if c, ok := g.first().(interface{ PodDir() string }); ok {
 		return c.PodDir()

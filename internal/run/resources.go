@@ -111,8 +111,8 @@ func resolveTypes(ctx context.Context, c resolver, p *plan.Plan) (func(plan.Reso
 	return func(key plan.ResourceKey) wire.Rule { return rules[key] }, nil
 }
 
-// warmWatchCaches lists every type that the plan or the suite names, on every one of these API servers: a server creates the watch
-// cache of a custom resource only at the first request for it, and without a cache nothing can be stale.
+// warmWatchCaches lists every type that the plan or the suite names, on each of the API servers: a server creates the
+// watch cache of a custom resource only at the first request for it, and without a cache nothing can be stale.
 func warmWatchCaches(
 	ctx context.Context, on cluster.Cluster, servers []string, c resolver, p *plan.Plan, suite *plan.Suite,
 ) error {

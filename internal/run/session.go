@@ -110,8 +110,8 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
 	}
 	if options.Cluster != "" && suite.ClusterNames() != nil {
-		return nil, &UserError{fmt.Errorf("%s: the suite has several clusters, which a run starts itself; they cannot be "+
-			"replaced by the cluster %q", suite.File, options.Cluster)}
+		return nil, &UserError{fmt.Errorf("%s: the suite has several clusters, which a run starts itself; it cannot "+
+			"use the cluster %q instead", suite.File, options.Cluster)}
 	}
 	if options.Cluster != "" {
 		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
@@ -273,8 +273,8 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.clusters.close(ctx)
 }
 
-// startGroup starts the clusters of a suite that has several: the first one with its clock, and then the others, on that
-// clock and with the first one's coordinator.
+// startGroup starts the clusters of a suite that has several: the first one with its clock, and then the others, on
+// that clock and with the first one's coordinator.
 func (s *Session) startGroup(
 	ctx context.Context, kind cluster.Kind, names []string, console *console, realTime bool,
 ) (_ cluster.Cluster, err error) {

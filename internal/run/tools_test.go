@@ -88,9 +88,11 @@ func (c *calls) controllers(keepLeases bool) *controllers {
 	return &controllers{
 		node: c, sessions: c, keepLeases: map[string]bool{"db": keepLeases},
 		objects: func(string) lockWriter { return c },
-		await:   func(_ context.Context, name string, after int) error { return c.did("await %s after %d", name, after) },
-		down:    func(name string) { _ = c.did("%s is down", name) },
-		up:      func(name string) { _ = c.did("%s is up", name) },
+		await: func(_ context.Context, name string, after int) error {
+			return c.did("await %s after %d", name, after)
+		},
+		down: func(name string) { _ = c.did("%s is down", name) },
+		up:   func(name string) { _ = c.did("%s is up", name) },
 	}
 }
 

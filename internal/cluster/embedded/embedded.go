@@ -126,7 +126,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if config.Beside != nil {
 		other, ok := config.Beside.(*Cluster)
 		if !ok {
-			return nil, fmt.Errorf("start cluster %q beside one of another kind: %w", config.Name, cluster.ErrNotSupported)
+			return nil, fmt.Errorf("start cluster %q beside one of another kind: %w", config.Name,
+				cluster.ErrNotSupported)
 		}
 		c.token = other.token
 	}
