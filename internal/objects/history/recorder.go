@@ -433,7 +433,7 @@ func (t *track) add(event string, h *held) {
 	t.lastEvent = t.recorder.clock.Now()
 	t.recorder.add(record.HistoryEntry{
 		Time: t.lastEvent, Cluster: t.cluster, ResourceVersion: h.version, Event: event, Type: t.typ.Singular,
-		Group: t.typ.Resource.Group,
+		Group:     t.typ.Resource.Group,
 		Namespace: h.namespace, Name: h.name, Writers: h.writers, Object: h.object,
 	})
 }
