@@ -239,7 +239,24 @@ func TestPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
 	}
-	trommel := buildTrommel(t)
+	testPlans(t, buildTrommel(t))
+}
+
+// TestPlansWithoutNetwork runs the same in a network of their own that has loopback and no route: nothing of Trommel, the
+// control plane and the examples needs another machine.
+func TestPlansWithoutNetwork(t *testing.T) {
+	if os.Getenv("TROMMEL_TEST_LONG") == "" {
+		t.Skip("not without TROMMEL_TEST_LONG")
+	}
+	isolated := []string{"unshare", "--user", "--map-root-user", "--net", "sh", "-ec", `ip link set lo up; exec "$@"`, "sh"}
+	if out, err := exec.Command(isolated[0], append(isolated[1:], "true")...).CombinedOutput(); err != nil {
+		t.Skipf("no network namespace here: %v %s", err, out)
+	}
+	testPlans(t, isolated[0], append(isolated[1:], buildTrommel(t))...)
+}
+
+// testPlans runs the plans with a command that gets the arguments of trommel behind its own.
+func testPlans(t *testing.T, command string, first ...string) {
 	examples, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
@@ -260,7 +277,7 @@ func TestPlans(t *testing.T) {
 	for _, s := range order {
 		t.Run(strings.TrimSuffix(s.example+"/"+s.variant, "/"), func(t *testing.T) {
 			t.Parallel()
-			var args []string
+			args := slices.Clone(first)
 			for _, p := range groups[s] {
 				args = append(args, "-p", filepath.Join(examples, p.example, "plans", p.plan+".yaml"))
 			}
@@ -269,7 +286,7 @@ func TestPlans(t *testing.T) {
 			}
 			dir := t.TempDir()
 			// Long enough for a cold build of the control plane.
-			_, out := runTrommel(t, trommel, dir, 15*time.Minute, args...)
+			_, out := runTrommel(t, command, dir, 15*time.Minute, args...)
 			for _, p := range groups[s] {
 				t.Run(p.plan, func(t *testing.T) {
 					records, err := filepath.Glob(filepath.Join(dir, "trommel-runs", p.plan+"-*"))

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,6 @@ import (
 // What the tests of time read from their environment, beside envLong and envOperators.
 const (
 	envPlans = "TROMMEL_TEST_PLANS" // how many generated plans of each operator are compared
-	envRuns  = "TROMMEL_TEST_RUNS"  // how many runs in a row
 	envSeed  = "TROMMEL_TEST_SEED"  // chooses the plans
 )
 
@@ -63,52 +61,6 @@ func TestVirtualTimeIsLikeRealTime(t *testing.T) {
 			}
 			t.Logf("%d plans, seed %d", len(runs["virtual"]), seed)
 		})
-	}
-}
-
-// TestManyRunsInARow runs a plan that shows a bug and one that passes, in turn, on one cluster. No run differs from the
-// first of its kind, and none hangs.
-func TestManyRunsInARow(t *testing.T) {
-	if os.Getenv(envLong) == "" {
-		t.Skip("not without " + envLong)
-	}
-	trommel, number := buildTrommel(t), fromEnv(t, envRuns, 500)
-	dir := filepath.Join(Root(t), "examples", database)
-	plans := t.TempDir()
-	kinds := []string{"stale-deletion", "interrupted-resize"}
-	name := regexp.MustCompile(`(?m)^testName: .*`)
-	for i := range number {
-		kind := kinds[i%len(kinds)]
-		text, err := os.ReadFile(filepath.Join(dir, "plans", kind+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		as := fmt.Sprintf("%s-%04d", kind, i+1)
-		file := filepath.Join(plans, fmt.Sprintf("%04d.yaml", i+1))
-		if err := os.WriteFile(file, name.ReplaceAll(text, []byte("testName: "+as)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	runs := runPlans(t, trommel, t.ArtifactDir(), "-q", "-p", plans, "--suite", filepath.Join(dir, "trommel.yaml"))
-	if len(runs) != number {
-		t.Errorf("%d runs, want %d", len(runs), number)
-	}
-	first, took := map[string]*record.Run{}, map[string][]time.Duration{}
-	for _, as := range slices.Sorted(maps.Keys(runs)) {
-		r, kind := runs[as], as[:strings.LastIndex(as, "-")]
-		took[kind] = append(took[kind], r.Meta.Took())
-		if first[kind] == nil {
-			first[kind] = r
-			continue
-		}
-		sameOutcome(t, first[kind], r)
-		if a, b := objectsIn(first[kind]), objectsIn(r); a != b {
-			t.Errorf("%s: %d objects, in %s %d", r.Dir, b, first[kind].Dir, a)
-		}
-	}
-	for kind, all := range took {
-		slices.Sort(all)
-		t.Logf("%s: %d runs, median %s, longest %s", kind, len(all), all[len(all)/2], all[len(all)-1])
 	}
 }
 
@@ -234,15 +186,4 @@ func outcome(r *record.Run) string {
 	}
 	return fmt.Sprintf("%s, %d of %d actions: %s", r.Meta.Verdict, r.Meta.ActionsFired, r.Meta.ActionsTotal,
 		strings.Join(parts, "; "))
-}
-
-// objectsIn counts the objects that were created in a run, as far as it has recorded them.
-func objectsIn(r *record.Run) int {
-	n := 0
-	for _, h := range r.History {
-		if h.Event == record.Created {
-			n++
-		}
-	}
-	return n
 }
