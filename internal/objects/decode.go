@@ -55,7 +55,7 @@ func DecodeLocated(data []byte, file string) ([]Located, error) {
 		if string(asJSON) == "null" {
 			continue
 		}
-		u, err := decodeJSON(asJSON)
+		u, err := DecodeJSON(asJSON)
 		if err != nil {
 			fail(d.line, "%v", err)
 			continue
@@ -82,7 +82,8 @@ func DecodeLocated(data []byte, file string) ([]Located, error) {
 	return all, nil
 }
 
-func decodeJSON(data []byte) (*unstructured.Unstructured, error) {
+// DecodeJSON decodes one object, which must have an apiVersion and a kind.
+func DecodeJSON(data []byte) (*unstructured.Unstructured, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -110,7 +111,7 @@ func FromMap(m map[string]any) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeJSON(data)
+	return DecodeJSON(data)
 }
 
 // Encode writes objects as a YAML stream that [Decode] reads.

@@ -32,11 +32,19 @@ func kustomize(dir string) ([]objects.Located, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kustomize %s: %w", dir, err)
 	}
-	text, err := built.AsYaml()
-	if err != nil {
-		return nil, fmt.Errorf("kustomize %s: %w", dir, err)
+	var all []objects.Located
+	for _, r := range built.Resources() {
+		text, err := r.MarshalJSON() // AsYaml makes YAML of that, which would have to be read again
+		if err != nil {
+			return nil, fmt.Errorf("kustomize %s: %w", dir, err)
+		}
+		u, err := objects.DecodeJSON(text)
+		if err != nil {
+			return nil, fmt.Errorf("kustomize %s: %s: %w", dir, r.CurId(), err)
+		}
+		all = append(all, objects.Located{Unstructured: u, Where: dir + " (built by kustomize)"})
 	}
-	return objects.DecodeLocated(text, dir+" (built by kustomize)")
+	return all, nil
 }
 
 // oldPatches is a file system in which kustomizations from before kustomize 2 can be read: their `patches` were a list
