@@ -3,20 +3,22 @@ package main
 import (
 	"errors"
 	"fmt"
+	goversion "go/version"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/explore/propose"
 	"github.com/trommel-dev/trommel/internal/scaffold"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 func newInitCommand(s streams) *cobra.Command {
-	var force, check bool
+	var force, check, goTest bool
 	c := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a first suite and a first plan for a controller's repository",
@@ -24,11 +26,15 @@ func newInitCommand(s streams) *cobra.Command {
 definitions, samples) and writes a commented trommel.yaml and a first plan there. It does not overwrite existing
 files. It adds trommel-runs/ to .gitignore, because run records can contain Secrets.
 
+With --go-test it also writes trommel-tests, a Go module with a test that runs the plans. If there is a suite already,
+it writes only that.
+
 With --check it writes nothing. It shows in a table what Trommel needs and what this machine has: Go, memory, disk,
 open files, what is built already, and about how long the first build takes here. Exit code 4 says that something is
 missing.`,
 		Example: `  trommel init
   trommel init --check
+  trommel init --go-test && cd trommel-tests && go mod tidy && go test -timeout 30m
   trommel init ../my-operator && trommel -p ../my-operator/trommel-plans/restart.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -39,13 +45,21 @@ missing.`,
 			if check {
 				return checkMachine(c.Context(), s, dir)
 			}
-			if err := initialize(s, dir, force); err != nil {
-				return &exitError{exitUsage, err}
+			if _, err := os.Stat(filepath.Join(dir, plan.SuiteFile)); err != nil || force || !goTest {
+				if err := initialize(s, dir, force); err != nil {
+					return &exitError{exitUsage, err}
+				}
+			}
+			if goTest {
+				if err := writeGoTest(s, dir, force); err != nil {
+					return &exitError{exitUsage, err}
+				}
 			}
 			return nil
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "overwrite existing files")
+	c.Flags().BoolVar(&goTest, "go-test", false, "also write a Go module with a test that runs the plans")
 	c.Flags().BoolVar(&check, "check", false, "write nothing; show what Trommel needs and what this machine has")
 	return c
 }
@@ -59,31 +73,15 @@ func initialize(s streams, dir string, force bool) error {
 	if err != nil {
 		return err
 	}
-	names := slices.Sorted(maps.Keys(files))
-	if !force {
-		var errs []error
-		for _, name := range names {
-			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-				errs = append(errs, fmt.Errorf("%s already exists (--force overwrites it)", filepath.Join(dir, name)))
-			}
-		}
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
-	}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
+	for name, text := range files {
 		kind := "TestPlan"
 		if name == plan.SuiteFile {
 			kind = "Suite"
 		}
-		if err := os.WriteFile(path, []byte(plan.EditorLine(kind, version())+files[name]), 0o644); err != nil {
-			return err
-		}
-		fmt.Fprintln(s.out, path)
+		files[name] = plan.EditorLine(kind, version()) + text
+	}
+	if err := writeFiles(s, dir, files, force); err != nil {
+		return err
 	}
 	ignore, err := scaffold.Ignore(dir)
 	if err != nil {
@@ -110,8 +108,62 @@ func initialize(s streams, dir string, force bool) error {
 		return fmt.Errorf("the plan needs manual changes:\n%w", err)
 	}
 	fmt.Fprintf(s.err, "next: trommel -p %s\n", filepath.Join(dir, scaffold.PlanFile))
-	if propose.Check(suite, "", "") == nil {
+	if r.SampleKey != "" { // what propose needs; propose.Check would build the kustomization once more
 		fmt.Fprintf(s.err, "more workloads: trommel propose -c %s --write\n", dir)
+	}
+	return nil
+}
+
+// writeGoTest writes a module with a Go test that runs the plans, and says how to run it.
+func writeGoTest(s streams, dir string, force bool) error {
+	files, err := scaffold.GoTest(dir, version(), goVersion())
+	if err != nil {
+		return err
+	}
+	if err := writeFiles(s, dir, files, force); err != nil {
+		return err
+	}
+	words := []string{"cd " + filepath.Join(dir, scaffold.GoTestDir)}
+	if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+		words = append(words, "export GOWORK=off") // the module is none of the workspace's
+	}
+	if !scaffold.Released(version()) {
+		words = append(words, "go get github.com/trommel-dev/trommel@latest")
+	}
+	words = append(words, "go mod tidy", "go test -timeout 30m")
+	fmt.Fprintf(s.err, "go test: %s\n", strings.Join(words, " && "))
+	return nil
+}
+
+// goVersion is the release of Go that Trommel was built with, without its last number, as go.mod files have it.
+func goVersion() string {
+	return strings.TrimPrefix(goversion.Lang(runtime.Version()), "go") + ".0"
+}
+
+// writeFiles writes files in dir, by path relative to it, and prints their paths. It overwrites none unless force is
+// set.
+func writeFiles(s streams, dir string, files map[string]string, force bool) error {
+	names := slices.Sorted(maps.Keys(files))
+	if !force {
+		var errs []error
+		for _, name := range names {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				errs = append(errs, fmt.Errorf("%s already exists (--force overwrites it)", filepath.Join(dir, name)))
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.out, path)
 	}
 	return nil
 }

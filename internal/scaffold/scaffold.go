@@ -4,16 +4,9 @@ package scaffold
 
 import (
 	_ "embed"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"text/template"
-
-	"golang.org/x/mod/modfile"
 
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -45,16 +38,9 @@ type Repository struct {
 
 // Inspect searches the repository in dir.
 func Inspect(dir string) (*Repository, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s has no go.mod: run it in the root of the controller's Go module", dir)
-	}
+	module, err := modulePath(dir)
 	if err != nil {
 		return nil, err
-	}
-	module := modfile.ModulePath(data)
-	if module == "" {
-		return nil, fmt.Errorf("%s has no module directive", filepath.Join(dir, "go.mod"))
 	}
 	r := &Repository{Module: module, Name: controllerName(module)}
 	r.owns = map[string]int{}
