@@ -15,8 +15,8 @@ func newGraphCommand(s streams) *cobra.Command {
 		Use:   "graph -p plan.yaml",
 		Short: "Draw the trigger graphs of a plan",
 		Long: `Graph draws, for each action, what must happen in which order before it is carried out: as text or for
-Mermaid. Text draws up to 500 triggers of an action; for a larger action it has only the expression. Mermaid gets the
-whole graph.`,
+Mermaid. It has the names of the triggers; "trommel explain -p" says in words what each waits for. Text draws up to 500
+triggers of an action; for a larger action it has only the expression. Mermaid gets the whole graph.`,
 		Example: `  trommel graph -p plan.yaml
   trommel graph -p plan.yaml -o mermaid > plan.mmd`,
 		Args: cobra.NoArgs,

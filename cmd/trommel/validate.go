@@ -41,8 +41,8 @@ against its suite, if there is one: --suite, the plan's own, or the nearest trom
 checks every YAML file that is a plan or a suite. Sieve's plans count as plans.
 
 For a suite it also reads the manifests, builds kustomizations and charts, and checks their objects and those of the
-workloads: custom resources against the definitions in the manifests, Kubernetes' own types for unknown fields. It
-does not check what only a running cluster can check (webhooks, CEL rules).
+workloads: custom resources against the definitions in the manifests, Kubernetes' own types for unknown and required
+fields, selectors and base64. It does not check what only a running cluster can check (webhooks, CEL rules).
 
 The types of resource keys must be Kubernetes' own, cert-manager's or Trommel's, or be defined by the manifests or by
 steps. One that a controller may define itself, because its role allows that, is only noted. With --cluster the types

@@ -3,12 +3,18 @@ package report
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"gopkg.in/yaml.v3"
 
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/record"
@@ -127,12 +133,8 @@ func settings(a, b *record.Run) []string {
 			lines = append(lines, fmt.Sprintf("%s: A: %s, B: %s", what, cmp.Or(x, "none"), cmp.Or(y, "none")))
 		}
 	}
-	if !bytes.Equal(a.Plan, b.Plan) {
-		lines = append(lines, "the plan is not the same")
-	}
-	if !bytes.Equal(a.Suite, b.Suite) {
-		lines = append(lines, "the suite is not the same")
-	}
+	lines = append(lines, filesDiffer("plan", a.Plan, b.Plan, "variant", "build")...) // which are noted below
+	lines = append(lines, filesDiffer("suite", a.Suite, b.Suite)...)
 	note("variant", a.Meta.Variant, b.Meta.Variant)
 	note("build", a.Meta.Build, b.Meta.Build)
 	note("Trommel", a.Meta.Trommel, b.Meta.Trommel)
@@ -154,6 +156,83 @@ func settings(a, b *record.Run) []string {
 		}
 	}
 	return lines
+}
+
+// mostFields is how many fields of a plan or suite are named.
+const mostFields = 8
+
+// filesDiffer says in which fields two plans or suites differ; the fields below told are said elsewhere.
+func filesDiffer(what string, a, b []byte, told ...string) []string {
+	if bytes.Equal(a, b) {
+		return nil
+	}
+	var x, y map[string]any
+	if yaml.Unmarshal(a, &x) != nil || yaml.Unmarshal(b, &y) != nil {
+		return []string{"the " + what + " is not the same"}
+	}
+	for _, name := range told {
+		delete(x, name)
+		delete(y, name)
+	}
+	var lines []string
+	fieldsDiffer(x, y, "", func(path string, x, y any) {
+		lines = append(lines, fmt.Sprintf("%s: %s: A: %s, B: %s", what, path, fieldText(x), fieldText(y)))
+	})
+	if more := len(lines) - mostFields; more > 1 {
+		lines = append(lines[:mostFields], fmt.Sprintf("%s: %d more fields", what, more))
+	}
+	return lines
+}
+
+// fieldsDiffer calls found for each place where two values differ. A list's items are compared one by one.
+func fieldsDiffer(x, y any, path string, found func(path string, x, y any)) {
+	mapX, okX := x.(map[string]any)
+	mapY, okY := y.(map[string]any)
+	if okX && okY {
+		keys := slices.Collect(maps.Keys(mapX))
+		for key := range mapY {
+			if _, ok := mapX[key]; !ok {
+				keys = append(keys, key)
+			}
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			fieldsDiffer(mapX[key], mapY[key], strings.TrimPrefix(path+"."+key, "."), found)
+		}
+		return
+	}
+	listX, okX := x.([]any)
+	listY, okY := y.([]any)
+	if okX && okY {
+		at := func(list []any, i int) any {
+			if i < len(list) {
+				return list[i]
+			}
+			return nil
+		}
+		for i := range max(len(listX), len(listY)) {
+			fieldsDiffer(at(listX, i), at(listY, i), fmt.Sprintf("%s[%d]", path, i), found)
+		}
+		return
+	}
+	if !reflect.DeepEqual(x, y) {
+		found(path, x, y)
+	}
+}
+
+// fieldText shows a field's value, shortened; "none" if it is absent.
+func fieldText(v any) string {
+	if v == nil {
+		return "none"
+	}
+	text := fmt.Sprint(v)
+	if data, err := json.Marshal(v); err == nil {
+		text = string(data)
+	}
+	if s, ok := v.(string); ok && !strings.Contains(s, "\n") {
+		text = s
+	}
+	return ansi.Truncate(text, 60, "…")
 }
 
 // actionsDiffer compares what was carried out, action by action.

@@ -250,6 +250,40 @@ func TestCompareSettings(t *testing.T) {
 	}
 }
 
+// Of plans and suites that differ it is said in what.
+func TestCompareFiles(t *testing.T) {
+	for _, tt := range []struct {
+		name, a, b string
+		want       []string
+	}{
+		{"the same with other blanks", "a: 1", "a:   1", nil},
+		{"the variant is noted on its own", "testName: a\nvariant: fixed", "testName: a", nil},
+		{"a field", "testName: a\nwatch: true", "testName: b", []string{
+			"plan: testName: A: a, B: b", "plan: watch: A: true, B: none"}},
+		{"an item", "actions: [{a: 1}, {b: {c: x}}]", "actions: [{a: 1}, {b: {c: y}}, {d: 1}]", []string{
+			"plan: actions[1].b.c: A: x, B: y", `plan: actions[2]: A: none, B: {"d":1}`}},
+		{"another type", "a: [1]", "a: {b: 1}", []string{`plan: a: A: [1], B: {"b":1}`}},
+		{"text of several lines", `a: "1\n2"`, "a: b", []string{`plan: a: A: "1\n2", B: b`}},
+		{"not YAML", "a: [", "a: 1", []string{"the plan is not the same"}},
+		{"not a mapping", "a", "b", []string{"the plan is not the same"}},
+		{"nothing", "", "a: 1", []string{"plan: a: A: none, B: 1"}},
+		{"many fields", "a: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", "a: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]", []string{
+			"plan: a[0]: A: 1, B: 0", "plan: a[1]: A: 2, B: 0", "plan: a[2]: A: 3, B: 0", "plan: a[3]: A: 4, B: 0",
+			"plan: a[4]: A: 5, B: 0", "plan: a[5]: A: 6, B: 0", "plan: a[6]: A: 7, B: 0", "plan: a[7]: A: 8, B: 0",
+			"plan: 2 more fields"}},
+	} {
+		a, b := runs()[0], runs()[0]
+		a.Plan, b.Plan = []byte(tt.a), []byte(tt.b)
+		d, err := Compare(a, b, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(d.Settings, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, d.Settings, tt.want)
+		}
+	}
+}
+
 func TestUIDsTimesAndGeneratedNamesDoNotCount(t *testing.T) {
 	times := 0
 	run := func(uid, name string) *record.Run {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/trommel-dev/trommel/internal/report/colour"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -62,7 +64,11 @@ func Text(w io.Writer, r *record.Run) error {
 		if !f.IsBug() {
 			paint = p.Yellow
 		}
-		fmt.Fprintf(&b, "  %s %s\n", paint(f.Judge+":"), f.Title)
+		title, rest := cutTitle(f.Title, colour.Width(w)-len("  ")-ansi.StringWidth(f.Judge+": "))
+		fmt.Fprintf(&b, "  %s %s\n", paint(f.Judge+":"), title)
+		if rest != "" {
+			fmt.Fprintf(&b, "      %s\n", indent(rest, "      "))
+		}
 		if f.Detail != "" {
 			fmt.Fprintf(&b, "      %s\n", p.Dim(indent(shorten(f.Detail, 20), "      ")))
 		}
@@ -103,6 +109,24 @@ func Text(w io.Writer, r *record.Run) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// cutTitle cuts a title to the cells that there are for it, at a blank if there is one in its second half, and returns
+// the rest. With few or no cells it is left whole: there is no terminal, or too small a one.
+func cutTitle(title string, cells int) (head, rest string) {
+	first, more, _ := strings.Cut(title, "\n")
+	if cells < 20 || ansi.StringWidth(first) <= cells {
+		return title, ""
+	}
+	head = ansi.Truncate(first, cells-1, "")
+	if i := strings.LastIndexByte(head, ' '); i > len(head)/2 && first[len(head)] != ' ' {
+		head = head[:i]
+	}
+	rest = strings.TrimLeft(first[len(head):], " ")
+	if more != "" {
+		rest += "\n" + more
+	}
+	return head + "…", rest
 }
 
 // took says how long a run took, and how long it lasted by its own clock if that differs. Phases and all other times in

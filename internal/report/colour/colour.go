@@ -19,6 +19,19 @@ func For(w io.Writer) Painter {
 	return Painter(ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())))
 }
 
+// Width returns how many cells a line has if w is a terminal; 0 if it is not, or does not say.
+func Width(w io.Writer) int {
+	f, ok := w.(interface{ Fd() uintptr })
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 func (p Painter) code(code, text string) string {
 	if !p {
 		return text
