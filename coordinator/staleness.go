@@ -176,8 +176,8 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 		}
 		read := record.StaleRead{
 			Controller: o.By, APIServer: h.apiServer, Event: e.Seq, Time: e.Time,
-			Received: o.Point == wire.ControllerRecv,
-			Op:       o.Op, Live: o.Live, Object: fmt.Sprintf("%s/%s/%s", h.origin.Kind, h.origin.Namespace, h.origin.Name),
+			Received: o.Point == wire.ControllerRecv, Op: o.Op, Live: o.Live,
+			Object:    fmt.Sprintf("%s/%s/%s", h.origin.Kind, h.origin.Namespace, h.origin.Name),
 			HeldEvent: h.seq, HeldOp: h.origin.Op, HeldVersion: h.version,
 		}
 		if !state.deleted {

@@ -187,8 +187,9 @@ type Controller struct {
 	// Cluster is where its Deployment is; empty: in the first one. Kubeconfigs give it access to others, by name.
 	Cluster     string                `yaml:"cluster"`
 	Kubeconfigs map[string]Kubeconfig `yaml:"kubeconfigs" item:"a kubeconfig"`
-	Build       *Build                `yaml:"build"`  // exactly one of Build and Binary
-	Binary      string                `yaml:"binary"` // an executable that cannot be rebuilt, without observation points
+	Build       *Build                `yaml:"build"` // exactly one of Build and Binary
+	// Binary is an executable that cannot be rebuilt, without observation points.
+	Binary string `yaml:"binary"`
 
 	Image       string            `yaml:"image"`                               // the image that the binary replaces
 	Deployment  ResourceKey       `yaml:"deployment" as:"deployment"`          // of the manifests; zero: generated

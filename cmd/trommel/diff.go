@@ -18,10 +18,11 @@ func newDiffCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff RECORD RECORD",
 		Short: "Show where two runs part",
-		Long: `Diff compares two run records: what they were run with (also in which fields their plans and suites differ),
-the first observation that differs, the actions, the findings and the objects at the end. Times, resource versions, UIDs and generated names do not count, nor does what
-differs between runs of the workload without faults, if these are known: see "trommel learn". Observations are compared
-for each object at each point of a process, because their order among those always differs.
+		Long: `Diff compares two run records: what they were run with (also in which fields their plans and suites
+differ), the first observation that differs, the actions, the findings and the objects at the end. Times, resource
+versions, UIDs and generated names do not count, nor does what differs between runs of the workload without faults,
+if these are known: see "trommel learn". Observations are compared for each object at each point of a process,
+because their order among those always differs.
 
 Exit codes: 0 no difference, 1 they differ, 2 usage.`,
 		Example: "  trommel diff trommel-runs/stale-deletion-20260102-150405.000 \\\n" +

@@ -175,7 +175,9 @@ func (r *readSuites) checkPlan(ctx context.Context, suite *plan.Suite, p *plan.P
 func (r *readSuites) checkWorkloads(ctx context.Context, suite *plan.Suite, workloads []string) error {
 	only := *suite
 	only.Workloads = maps.Clone(suite.Workloads)
-	maps.DeleteFunc(only.Workloads, func(name string, _ plan.Workload) bool { return !slices.Contains(workloads, name) })
+	maps.DeleteFunc(only.Workloads, func(name string, _ plan.Workload) bool {
+		return !slices.Contains(workloads, name)
+	})
 	_, err := r.checkObjects(&only)
 	_, keysErr := r.checkKeys(ctx, suite, nil, only.CheckResources)
 	if err = errors.Join(err, keysErr); err == nil {

@@ -131,7 +131,8 @@ func encoded(t testing.TB, calls ...call) []byte {
 	var b bytes.Buffer
 	e := gob.NewEncoder(&b)
 	for i, c := range calls {
-		for _, v := range []any{rpc.Request{ServiceMethod: wire.MonitorService + c.method, Seq: uint64(i)}, c.argument} {
+		request := rpc.Request{ServiceMethod: wire.MonitorService + c.method, Seq: uint64(i)}
+		for _, v := range []any{request, c.argument} {
 			if err := e.Encode(v); err != nil {
 				t.Fatal(err)
 			}

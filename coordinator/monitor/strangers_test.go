@@ -17,8 +17,8 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// TestManyStrangers holds connections open that say nothing: 10,000 with TROMMEL_TEST_LONG. A process gets in as before,
-// and when the strangers' time is over nothing of them is left.
+// TestManyStrangers holds connections open that say nothing: 10,000 with TROMMEL_TEST_LONG. A process gets in as
+// before, and when the strangers' time is over nothing of them is left.
 func TestManyStrangers(t *testing.T) {
 	timeout, number := 2*time.Second, 1000
 	if os.Getenv("TROMMEL_TEST_LONG") != "" {

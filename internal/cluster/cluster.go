@@ -33,8 +33,8 @@ const (
 	AnnotationBinaryPrefix = "binary.trommel.dev/"
 	// AnnotationWorkDirPrefix + container name: the working directory; default: a new directory.
 	AnnotationWorkDirPrefix = "workdir.trommel.dev/"
-	// AnnotationTimeless on a pod: "true" says that nothing its processes do depends on the time, as with `sleep infinity`.
-	// Then they do not keep a run in real time although they do not have its clock.
+	// AnnotationTimeless on a pod: "true" says that nothing its processes do depends on the time, as with `sleep
+	// infinity`. Then they do not keep a run in real time although they do not have its clock.
 	AnnotationTimeless = "trommel.dev/timeless"
 	// LabelProcessNode marks the process node; a pod that selects it (and tolerates TaintProcessNode) runs as local
 	// processes.

@@ -428,5 +428,6 @@ func (l *Learned) Text() string {
 	if len(fields) > 0 {
 		text += "  never counts, because it differs without faults: " + names(fields, most) + "\n"
 	}
-	return text + l.adviceLines() + fmt.Sprintf("  %s; what never counts can be edited in %s\n", l.File, filepath.Base(l.Masks))
+	return text + l.adviceLines() +
+		fmt.Sprintf("  %s; what never counts can be edited in %s\n", l.File, filepath.Base(l.Masks))
 }

@@ -20,7 +20,8 @@ func TestUpgradesOfAWorkload(t *testing.T) {
 	}{
 		{"named so", record.Step{Text: "upgrade to db:2: patch cluster.db.example/default/db"}, nil},
 		{
-			"of the controllers", record.Step{Text: "the new release: upgrade to the build v2", Upgrade: "the build v2"},
+			"of the controllers",
+			record.Step{Text: "the new release: upgrade to the build v2", Upgrade: "the build v2"},
 			[]string{"note the upgrade to the build v2 changes 1 object at rest, and replaces the pods of 1 of them: " +
 				"deployment.apps/default/db is updated (spec.template.image: its pods are replaced)"},
 		},

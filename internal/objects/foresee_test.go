@@ -22,7 +22,10 @@ func TestEmptyMetadataIsLeftOut(t *testing.T) {
 		patch string
 		want  string
 	}{
-		{"JSON patch that replaces", wire.JSONPatch, `[{"op":"replace","path":"/metadata/finalizers","value":[]}]`, want},
+		{
+			"JSON patch that replaces", wire.JSONPatch,
+			`[{"op":"replace","path":"/metadata/finalizers","value":[]}]`, want,
+		},
 		{"JSON patch that removes one", wire.JSONPatch, `[{"op":"remove","path":"/metadata/finalizers/0"}]`, want},
 		{"JSON patch that removes the list", wire.JSONPatch, `[{"op":"remove","path":"/metadata/finalizers"}]`, want},
 		{"merge patch", wire.MergePatch, `{"metadata":{"finalizers":[]}}`, want},

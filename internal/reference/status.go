@@ -137,7 +137,9 @@ func anyItem(where string) string { return unnamedItem.ReplaceAllString(where, "
 var listItem = regexp.MustCompile(`\[[^\]]*\]`)
 
 // path are the names of the fields that lead to what differs, without the items of lists.
-func (d Difference) path() []string { return strings.Split(listItem.ReplaceAllString(d.Field, ""), ".") }
+func (d Difference) path() []string {
+	return strings.Split(listItem.ReplaceAllString(d.Field, ""), ".")
+}
 
 func (d Difference) inCustomStatus() bool {
 	return d.Relation == nil && !d.Renewal && inStatus(d.Field) && IsCustom(d.Key.Type())
@@ -156,7 +158,8 @@ func (ref *Reference) OnlyInStatus(differ []Difference) bool {
 
 // keeps is the field that tells only of what has happened, or nil.
 func (ref *Reference) keeps(d Difference) *Kept {
-	i := slices.IndexFunc(ref.Kept, func(k Kept) bool { return anyItem(k.Field) == anyItem(d.Field) && k.Type == d.Key.Type() })
+	field := anyItem(d.Field)
+	i := slices.IndexFunc(ref.Kept, func(k Kept) bool { return anyItem(k.Field) == field && k.Type == d.Key.Type() })
 	if i < 0 || !d.inCustomStatus() || saysHowThingsAre(d, ref.usual(d.Key)) {
 		return nil
 	}

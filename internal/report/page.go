@@ -554,7 +554,8 @@ func (b *pageBuilder) say(o *record.Observation) string {
 			from = "from the API server"
 		}
 		if o.Op == wire.List || o.Op == wire.Watch {
-			return fmt.Sprintf("%s %s/%s/* %s", verb(string(o.Op)+"s", string(o.Op)), record.In(o.Cluster, b.kind(o)), o.Namespace, from)
+			return fmt.Sprintf("%s %s/%s/* %s", verb(string(o.Op)+"s", string(o.Op)),
+				record.In(o.Cluster, b.kind(o)), o.Namespace, from)
 		}
 		text := fmt.Sprintf("%s %s %s", verb("reads", "read"), key, from)
 		if o.Code == 404 {

@@ -24,8 +24,8 @@ var goTestTemplate string
 var goTest = template.Must(template.New("go test").Parse(goTestTemplate))
 
 // GoTest returns the files of a module with a Go test that runs the plans of the repository in dir, by path relative to
-// it. Version is Trommel's; if it was not released, the module does not require it, and the user must choose one. The Go
-// version is as go.mod has it.
+// it. Version is Trommel's; if it was not released, the module does not require it, and the user must choose one. The
+// Go version is as go.mod has it.
 func GoTest(dir, version, goVersion string) (map[string]string, error) {
 	path, err := modulePath(dir)
 	if err != nil {

@@ -54,7 +54,8 @@ type Config struct {
 	// Functions are what steps of the kind go call, by the names in these steps.
 	Functions map[string]Function
 	Progress  func(text string)
-	// Step is called when a step begins: number counts from 1. Its start is left to the function. Nil: Progress is called.
+	// Step is called when a step begins: number counts from 1. Its start is left to the function. Nil: Progress is
+	// called.
 	Step func(number, of int, s record.Step)
 	Log  io.Writer // what commands print; nil: nowhere
 	// Outage is asked about a write that has been failing since the given time because a webhook could not be called.

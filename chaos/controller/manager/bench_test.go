@@ -180,9 +180,9 @@ func complete(b *testing.B, c client.Client) {
 	}
 }
 
-// BenchmarkMany takes the time for up to 1,000 disruptions of a target each, from their creation until all are injected,
-// and from their deletion until none is left. Targets and chaos pods are on simulated nodes: only the controllers work.
-// Memory and CPU time are those of this process, with the benchmark's own caches and requests.
+// BenchmarkMany takes the time for up to 1,000 disruptions of a target each, from their creation until all are
+// injected, and from their deletion until none is left. Targets and chaos pods are on simulated nodes: only the
+// controllers work. Memory and CPU time are those of this process, with the benchmark's own caches and requests.
 //
 // What each disruption costs should be the same for few and many: the unit "x" of a figure is how many times as much
 // it is as with the fewest.

@@ -33,8 +33,8 @@ const (
 	AnnotationReadyFile = "chaos.trommel.dev/ready-file"
 	// AnnotationSimulated marks the nodes that KWOK simulates now, and only those. It is KWOK's own.
 	AnnotationSimulated = "kwok.x-k8s.io/node"
-	// AnnotationFailing takes the place of KWOK's annotation while a simulated node fails: by it the controllers and the
-	// admission policy of injectors know that the node is a simulated one.
+	// AnnotationFailing takes the place of KWOK's annotation while a simulated node fails: by it the controllers and
+	// the admission policy of injectors know that the node is a simulated one.
 	AnnotationFailing = "chaos.trommel.dev/failing-simulated"
 )
 

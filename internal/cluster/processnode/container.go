@@ -380,8 +380,8 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 		}
 		env.set(envPodFaults, page)
 	}
-	// Components of the control plane have the clock and the queues, too, and others do not look. An injector that is the
-	// executable of a controller that was built for it has the clock.
+	// Components of the control plane have the clock and the queues, too, and others do not look. An injector that is
+	// the executable of a controller that was built for it has the clock.
 	for _, variable := range c.pod.node.config.Keeper.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
 		env.set(name, value)

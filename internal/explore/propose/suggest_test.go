@@ -26,9 +26,13 @@ func TestSuggestWait(t *testing.T) {
 	}{
 		{
 			"the sample's status", []plan.Step{guessed},
-			[][]string{{`op updated ` + sample + ` {"status": {"ready": 2, "conditions": [{"type": "Ready", "status": "True"}]}}`}},
+			[][]string{{
+				`op updated ` + sample + ` {"status": {"ready": 2, ` +
+					`"conditions": [{"type": "Ready", "status": "True"}]}}`,
+			}},
 			`- {name: it is ready, wait: {resourceKey: database.example.com/default/db, condition: ` +
-				`'object.status.ready == 2 && object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")'}}`,
+				`'object.status.ready == 2 && ` +
+				`object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")'}}`,
 		},
 		{
 			"what differs between runs is left out", []plan.Step{{Sleep: 5}},
@@ -36,7 +40,8 @@ func TestSuggestWait(t *testing.T) {
 				{`op updated ` + sample + ` {"status": {"ready": 2, "seen": 7}}`},
 				{`op updated ` + sample + ` {"status": {"ready": 2, "seen": 8}}`},
 			},
-			`- {name: it is ready, wait: {resourceKey: database.example.com/default/db, condition: object.status.ready == 2}}`,
+			`- {name: it is ready, wait: {resourceKey: database.example.com/default/db, ` +
+				`condition: object.status.ready == 2}}`,
 		},
 		{
 			"no status: the last of its children that has one", []plan.Step{{Sleep: 5}},

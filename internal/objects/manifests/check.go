@@ -23,8 +23,8 @@ import (
 )
 
 // Checker checks objects as an API server would, but without a server: objects of Kubernetes' own types for unknown
-// fields, required ones and some values, custom objects against the schemas of their definitions. It does not check what needs a running server
-// (webhooks, CEL rules, constraints between fields). It is safe for concurrent use.
+// fields, required ones and some values, custom objects against the schemas of their definitions. It does not check
+// what needs a running server (webhooks, CEL rules, constraints between fields). It is safe for concurrent use.
 type Checker struct {
 	defined []objects.Type
 	schemas map[schema.GroupVersionKind]*structuralschema.Structural // nil if everything is valid

@@ -186,7 +186,8 @@ func TestChecker(t *testing.T) {
 			}},
 		{"no template", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {}}",
 			[]string{"Job j: spec.template.spec.containers is required"}},
-		{"fields that may be absent", "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}}", nil},
+		{"fields that may be absent", "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}}",
+			nil},
 		{"a rule without verbs", "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: r}, " +
 			"rules: [{apiGroups: ['']}]}", []string{"ClusterRole r: rules[0].verbs is required"}},
 		{"a claim", "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {resources: {}}}",
@@ -275,8 +276,8 @@ spec: {group: example.com, names: {kind: Wrong, plural: wrongs}, versions: []}
 
 // What a webhook fills in, and what a controller defines, is not known before the run.
 func TestCheckSuiteWithoutCertainty(t *testing.T) {
-	const webhook = "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: " +
-		"w}, webhooks: [{name: w.example.com, clientConfig: {url: 'https://a'}, sideEffects: None, " +
+	const webhook = "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: " +
+		"{name: w}, webhooks: [{name: w.example.com, clientConfig: {url: 'https://a'}, sideEffects: None, " +
 		"admissionReviewVersions: [v1], rules: [{apiGroups: [example.com], apiVersions: [v1], resources: " +
 		"[databases], operations: [CREATE]}]}]}"
 	dir := unpack(t, `

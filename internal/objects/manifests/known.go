@@ -30,8 +30,8 @@ type Known struct {
 	doubts  []string       // why there may be other types
 }
 
-// NewKnown returns the types of Kubernetes itself and those that the installed objects define, the types of cert-manager
-// and of Trommel, and those that the suite's workloads define.
+// NewKnown returns the types of Kubernetes itself and those that the installed objects define, the types of
+// cert-manager and of Trommel, and those that the suite's workloads define.
 func NewKnown(suite *plan.Suite, installed []*unstructured.Unstructured, kubernetes string) *Known {
 	c, _ := NewChecker(installed, kubernetes) // its mistakes are reported with the manifests
 	k := &Known{served: c.types(), further: slices.Concat(elsewhereTypes(), ownTypes())}

@@ -115,6 +115,6 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-const apiServiceOfZoo = "\n---\n{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.zoo.io}, " +
-	"spec: {group: zoo.io, version: v1, groupPriorityMinimum: 10, versionPriority: 10, " +
+const apiServiceOfZoo = "\n---\n{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: " +
+	"{name: v1.zoo.io}, spec: {group: zoo.io, version: v1, groupPriorityMinimum: 10, versionPriority: 10, " +
 	"service: {name: zoo, namespace: default}}}"
