@@ -82,6 +82,7 @@ var otherFlags = map[string]bool{
 	"--feature-gates": true, "--leader-elect": true, "--cascade": true,
 	"--region":             true, // of trommel-nodes in nodes/aws
 	"--fix-stale-deletion": true, "--fix-interrupted-create": true, "--fix-missed-scale": true,
+	"--fix-marker": true, "--fix-stale": true,
 }
 
 // commandsIn returns the arguments of each call of trommel in a block. A synopsis, with brackets or alternatives, is

@@ -94,6 +94,10 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	if err != nil {
 		return nil, &UserError{err}
 	}
+	if options.Cluster != "" && suite.ClusterNames() != nil {
+		return nil, &UserError{fmt.Errorf("%s: the suite has several clusters, which a run starts itself; it cannot "+
+			"use the cluster %q instead", suite.File, options.Cluster)}
+	}
 	s := &Session{suite: suite, options: options, binaries: options.Binaries}
 	controlPlane := options.ControlPlane
 	if s.binaries == nil || controlPlane == "" && options.Cluster == "" {
@@ -108,10 +112,6 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	kind, err := cluster.Lookup(string(suite.Cluster.Type))
 	if err != nil {
 		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
-	}
-	if options.Cluster != "" && suite.ClusterNames() != nil {
-		return nil, &UserError{fmt.Errorf("%s: the suite has several clusters, which a run starts itself; it cannot "+
-			"use the cluster %q instead", suite.File, options.Cluster)}
 	}
 	if options.Cluster != "" {
 		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
