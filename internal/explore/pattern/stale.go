@@ -57,7 +57,8 @@ func (g *generator) staleState(i int, by string) {
 		g.drop(g.signature(i), why(), rule)
 		return
 	}
-	all, again := g.undone(i), g.thereAgain(i, by)
+	all := g.undone(i)
+	again := g.thereAgain(i, by, all)
 	if len(all)+len(again) == 0 {
 		g.drop(g.signature(i), why(), "nothing undoes it later")
 		return
@@ -101,24 +102,29 @@ func (g *generator) staleState(i int, by string) {
 }
 
 // thereAgain lists the changes by which objects are made again that a controller has deleted because of the i-th
-// change, whoever makes them, if the state after that change is past then.
-func (g *generator) thereAgain(i int, by string) []int {
+// change, if the state after that change is past then: whoever makes them if that change is what the controller has
+// waited for; else only by the controller itself, when the state is undone.
+func (g *generator) thereAgain(i int, by string, undone []undoing) []int {
 	later := g.later(i)
 	if len(later) == 0 {
 		return nil
 	}
 	var all []int
 	for _, k := range g.followUps(i, by) {
-		if !g.deletes(k) || g.ref.Changes[k].Key == g.ref.Changes[i].Key || !g.causes(i, k, by) {
+		if !g.deletes(k) {
 			continue
 		}
+		caused := g.ref.Changes[k].Key != g.ref.Changes[i].Key && g.causes(i, k, by)
 		for _, m := range g.later(k) {
-			if g.ref.Changes[m].Event == record.Created {
-				if !slices.Contains(all, m) && later[0] < m {
-					all = append(all, m)
-				}
-				break
+			c := &g.ref.Changes[m]
+			if c.Event != record.Created {
+				continue
 			}
+			past := slices.ContainsFunc(undone, func(u undoing) bool { return k <= u.at && u.at < m })
+			if !slices.Contains(all, m) && later[0] < m && (caused || past && c.By == by) {
+				all = append(all, m)
+			}
+			break
 		}
 	}
 	return all
