@@ -67,7 +67,8 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 		"a part of the `title` of the finding to keep "+
 			"(default: the first bug, preferably one that needs no comparison)")
 	f.DurationVar(&o.budget, "budget", 5*time.Minute,
-		"begin no run that is not expected to end within this `time`; 0: no limit")
+		"begin no run that is not expected to end within this `time`, which begins when everything is "+
+			"built; 0: no limit")
 	f.IntVar(&o.runs, "runs", 2, "how often each plan must show the finding")
 	f.StringVarP(&o.out, "output", "o", "", "plan `file` to write (default: <testName>-small.yaml)")
 	f.StringVar(&o.dir, "dir", "", "`directory` for run records (default: trommel-runs/shrink-<time>)")

@@ -82,7 +82,8 @@ not run.`,
 	f := c.Flags()
 	f.StringVar(&o.Plans, "plans", "", "run the plans of this `directory` instead of generated ones")
 	f.DurationVar(&o.Budget, "budget", 0,
-		"begin no run that is not expected to end within this `time`; learning counts (default: no limit)")
+		"begin no run that is not expected to end within this `time`, which begins when everything is "+
+			"built; learning counts (default: no limit)")
 	f.BoolVar(&o.FailFast, "fail-fast", false, "stop after the first bug")
 	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan with findings is run; a bug must be found every time")
 	f.IntVar(&o.parallel, "parallel", 0,

@@ -207,7 +207,7 @@ func (c *campaign) foresee() {
 	}
 	c.forecast.told = reach
 	all := grouped(len(c.tasks))
-	budget := fmt.Sprintf("budget %s, of which learning took %s", plan.FormatDuration(c.given()),
+	budget := fmt.Sprintf("budget %s (after the builds), of which learning took %s", plan.FormatDuration(c.given()),
 		wording.Roughly(time.Since(c.began)))
 	switch {
 	case c.Budget == 0:

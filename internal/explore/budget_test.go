@@ -45,25 +45,25 @@ func TestWhatTheBudgetReaches(t *testing.T) {
 	}{
 		{
 			"some plans", 20 * time.Second, 2 * time.Second, 2 * time.Second, 1, []string{"w"},
-			[]string{"budget 20s, of which learning took 8.0 s: about 2 of 8 plans, the most valuable first; " +
+			[]string{"budget 20s (after the builds), of which learning took 8.0 s: about 2 of 8 plans, the most valuable first; " +
 				"fewer if there are findings to confirm"}, 3,
 		},
 		{
 			"all", time.Minute, 2 * time.Second, 2 * time.Second, 1, []string{"w"},
-			[]string{"budget 1m, of which learning took 8.0 s: all 8 plans, in about 16 s"}, 8,
+			[]string{"budget 1m (after the builds), of which learning took 8.0 s: all 8 plans, in about 16 s"}, 8,
 		},
 		{"no limit", 0, 2 * time.Second, 2 * time.Second, 1, []string{"w"},
 			[]string{"8 plans, in about 16 s; --budget sets a limit"}, 8},
 		{"learning takes all", 5 * time.Second, 2 * time.Second, 2 * time.Second, 1, []string{"w"}, nil, 0},
 		{
 			"side by side", 25 * time.Second, 2 * time.Second, 2 * time.Second, 2, []string{"w"},
-			[]string{"budget 25s, of which learning took 6.0 s: all 8 plans, in about 8.2 s"}, 8,
+			[]string{"budget 25s (after the builds), of which learning took 6.0 s: all 8 plans, in about 8.2 s"}, 8,
 		},
 		{
 			"plans take longer than learning", 2 * time.Minute, time.Second, 6 * time.Second, 1,
 			[]string{"a", "b", "c", "d", "e", "f", "g"},
 			[]string{
-				"budget 2m, of which learning took 28 s: all 56 plans, in about 58 s",
+				"budget 2m (after the builds), of which learning took 28 s: all 56 plans, in about 58 s",
 				"budget 2m: now about 12 of 56 plans, by the time that plans have taken so far",
 			}, 12,
 		},
@@ -106,7 +106,7 @@ func TestBudgetOfAResumedCampaign(t *testing.T) {
 		first := mustRun(t, c)
 		c.Budget, c.Progress = 10*time.Second+first.Took, &heard{}
 		second := mustRun(t, c)
-		if want := "budget 10s, of which learning took 0.0 s: about 2 of 8 plans"; len(first.Outcomes) != 1 ||
+		if want := "budget 10s (after the builds), of which learning took 0.0 s: about 2 of 8 plans"; len(first.Outcomes) != 1 ||
 			!strings.Contains(c.Progress.(*heard).String(), want) {
 			t.Errorf("%v, then %v\n%s", statuses(first), statuses(second), c.Progress)
 		}
