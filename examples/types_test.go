@@ -25,3 +25,25 @@ func TestTypesThatOnlyAFaultShows(t *testing.T) {
 		t.Errorf("exit code %d, want %d, and %q among the bugs\n%s", code, bug, finds, out)
 	}
 }
+
+// TestStatusThatTellsWhatHasHappened finds nothing in an operator whose status keeps a history, old errors and counters,
+// and finds that another variant of it does not tell any more how things are.
+func TestStatusThatTellsWhatHasHappened(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	trommel := buildTrommel(t)
+	for _, tt := range []struct {
+		variant string
+		want    int
+		finds   []string
+	}{
+		{"", pass, []string{"what does a status keep?", "passed"}},
+		{"forgetful", bug, []string{"talk.example.trommel.dev/default/a differs from the runs without faults"}},
+	} {
+		t.Run("variant "+tt.variant, func(t *testing.T) {
+			checkCampaign(t, trommel, t.TempDir(), tt.variant, tt.want, tt.finds,
+				"-c", "testdata/chatty-operator", "--pattern", "lost-answer,stale,denied,conflict")
+		})
+	}
+}
