@@ -56,7 +56,8 @@ func (ref *Reference) Allow(r *record.Run) error {
 // What has finished, or belongs to something that has, may do so before slow controllers have seen it at work, and
 // nobody needs it to be brought up to date after that. So its fields may also be as in the run slowlyMade, which is
 // fresh with slow controllers: there users have changed nothing that these could have missed. What a status says still
-// counts. Nil: there is no such run.
+// counts. Nil: there is no such run. The controllers are slow for a time only, and what is created anew may come when
+// that is over. So it suffices for that if it is like that in slowlyMade.
 func (ref *Reference) AllowSlow(slow, fresh, slowlyMade *record.Run, fieldsOnly bool) error {
 	run, err := Follow(slow)
 	if err != nil {
@@ -140,6 +141,13 @@ func (f *filter) allowTimed(
 			return !inStatus(d.Field) || saysHowThingsAre(d, want)
 		})
 	})
+	for key, l := range late {
+		want := ref.usual(key)
+		if objects[key] == nil && want.Made > 1 && want.End != nil && l.End != nil && ref.OwnerFinished(key) &&
+			!metadata.Marked(l.End) && len(f.fields(key, want, l)) > 0 && !status(key, want, l) {
+			objects[key] = &Object{End: l.End, Rewritten: want.Rewritten, Made: want.Made, MostMade: want.MostMade}
+		}
+	}
 	ref.add(Alternative{
 		How: how, Objects: objects, FieldsOnly: fieldsOnly || fresh == nil, Whole: true,
 	})

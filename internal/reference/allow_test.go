@@ -3,6 +3,7 @@ package reference
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,6 +115,40 @@ func TestSlowEndsOfWhatHasFinished(t *testing.T) {
 			}
 			got := strings.Join(compare(t, ref, story(t, tt.slow...)), "\n")
 			if tt.counts == "" && got != "" || !strings.Contains(got, tt.counts) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// Regression: what belongs to the second job of a name was a bug where the first job's was none, because the controllers
+// were not slow any more when it was created.
+func TestSlowEndsOfWhatIsCreatedAnew(t *testing.T) {
+	job := func(hosts string) []string {
+		return []string{
+			`created job.example.com/default/j {"metadata": {"uid": "j"}, "status": {"conditions": [` +
+				`{"type": "Succeeded", "status": "True"}]}}`,
+			`db: created configmap/default/hosts {"data": {"hosts": "` + hosts + `"}, ` +
+				`"metadata": {"ownerReferences": [{"uid": "j", "controller": true}]}}`,
+		}
+	}
+	gone := []string{`db: deleted configmap/default/hosts {}`, `deleted job.example.com/default/j {}`}
+	twice := func(first, second string) []string { return slices.Concat(job(first), gone, job(second)) }
+	for _, tt := range []struct {
+		name                string
+		usual, slow, judged []string
+		counts              bool
+	}{
+		{"created anew", twice("a", "a"), twice("", "a"), twice("a", ""), false},
+		{"created once", job("a"), job("a"), job(""), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := learn(t, story(t, tt.usual...), story(t, tt.usual...))
+			err := ref.AllowSlow(story(t, tt.slow...), story(t, job("a")...), story(t, job("")...), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := compare(t, ref, story(t, tt.judged...)); (len(got) > 0) != tt.counts {
 				t.Errorf("got %q", got)
 			}
 		})
