@@ -26,8 +26,8 @@ func TestTypesThatOnlyAFaultShows(t *testing.T) {
 	}
 }
 
-// TestStatusThatTellsWhatHasHappened finds nothing in an operator whose status keeps a history, old errors and counters,
-// and finds that another variant of it does not tell any more how things are.
+// TestStatusThatTellsWhatHasHappened finds nothing in an operator whose status keeps a history, old errors and
+// counters, and finds that another variant of it does not tell any more how things are.
 func TestStatusThatTellsWhatHasHappened(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")

@@ -121,8 +121,8 @@ func TestSlowEndsOfWhatHasFinished(t *testing.T) {
 	}
 }
 
-// Regression: what belongs to the second job of a name was a bug where the first job's was none, because the controllers
-// were not slow any more when it was created.
+// Regression: what belongs to the second job of a name was a bug where the first job's was none, because the
+// controllers were not slow any more when it was created.
 func TestSlowEndsOfWhatIsCreatedAnew(t *testing.T) {
 	job := func(hosts string) []string {
 		return []string{

@@ -123,7 +123,8 @@ func (r *reconciler) makeAll(ctx context.Context, talk *unstructured.Unstructure
 		{"Secret", secret, func() { secret.Data = map[string][]byte{"text": []byte(text)} }},
 		{"Config", config, func() { config.Data = map[string]string{"text": text} }},
 		{"Service", service, func() {
-			service.Spec.Selector, service.Spec.Ports = map[string]string{"text": text}, []corev1.ServicePort{{Port: 80}}
+			service.Spec.Selector = map[string]string{"text": text}
+			service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
 		}},
 	} {
 		if _, err := controllerutil.CreateOrUpdate(ctx, r.Client, step.object, func() error {
