@@ -33,7 +33,8 @@ var poorMachines = []poorMachine{
 		small: "TMPDIR", says: "no space left on device"},
 	{name: "the cache's disk is full", script: `mount -t tmpfs -o size=3m none "$small"; exec "$@"`,
 		small: "TROMMEL_CACHE", says: "no space left on device"},
-	{name: "the cache is read-only", script: `mount --bind "$cache" "$cache"; mount -o remount,bind,ro "$cache"; exec "$@"`,
+	{name: "the cache is read-only", script: `mount --bind "$cache" "$cache"
+		mount -o remount,bind,ro "$cache"; exec "$@"`,
 		says: "read-only file system"},
 	{name: "no inotify instance", script: `echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"`},
 	{name: "no inotify watch", script: `echo 0 > /proc/sys/user/max_inotify_watches; exec "$@"`},

@@ -242,13 +242,14 @@ func TestPlans(t *testing.T) {
 	testPlans(t, buildTrommel(t))
 }
 
-// TestPlansWithoutNetwork runs the same in a network of their own that has loopback and no route: nothing of Trommel, the
-// control plane and the examples needs another machine.
+// TestPlansWithoutNetwork runs the same in a network of their own that has loopback and no route: nothing of Trommel,
+// the control plane and the examples needs another machine.
 func TestPlansWithoutNetwork(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_LONG") == "" {
 		t.Skip("not without TROMMEL_TEST_LONG")
 	}
-	isolated := []string{"unshare", "--user", "--map-root-user", "--net", "sh", "-ec", `ip link set lo up; exec "$@"`, "sh"}
+	isolated := []string{"unshare", "--user", "--map-root-user", "--net",
+		"sh", "-ec", `ip link set lo up; exec "$@"`, "sh"}
 	if out, err := exec.Command(isolated[0], append(isolated[1:], "true")...).CombinedOutput(); err != nil {
 		t.Skipf("no network namespace here: %v %s", err, out)
 	}

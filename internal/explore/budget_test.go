@@ -45,7 +45,8 @@ func TestWhatTheBudgetReaches(t *testing.T) {
 	}{
 		{
 			"some plans", 20 * time.Second, 2 * time.Second, 2 * time.Second, 1, []string{"w"},
-			[]string{"budget 20s (after the builds), of which learning took 8.0 s: about 2 of 8 plans, the most valuable first; " +
+			[]string{"budget 20s (after the builds), of which learning took 8.0 s: about 2 of 8 plans, " +
+				"the most valuable first; " +
 				"fewer if there are findings to confirm"}, 3,
 		},
 		{
@@ -106,7 +107,8 @@ func TestBudgetOfAResumedCampaign(t *testing.T) {
 		first := mustRun(t, c)
 		c.Budget, c.Progress = 10*time.Second+first.Took, &heard{}
 		second := mustRun(t, c)
-		if want := "budget 10s (after the builds), of which learning took 0.0 s: about 2 of 8 plans"; len(first.Outcomes) != 1 ||
+		const want = "budget 10s (after the builds), of which learning took 0.0 s: about 2 of 8 plans"
+		if len(first.Outcomes) != 1 ||
 			!strings.Contains(c.Progress.(*heard).String(), want) {
 			t.Errorf("%v, then %v\n%s", statuses(first), statuses(second), c.Progress)
 		}
