@@ -389,6 +389,10 @@ func (a *Action) Scope(key string) *Action {
 	return a
 }
 
+// InCluster names the cluster of an API server, of what is written or of a pause's scope, in a suite with several.
+// Default: the first one.
+func (a *Action) InCluster(name string) *Action { a.action.Cluster = name; return a }
+
 // WaitBefore sets the time between the trigger and the action.
 func (a *Action) WaitBefore(d time.Duration) *Action { a.action.WaitBefore = d; return a }
 
@@ -537,6 +541,9 @@ func (c *Condition) At(timing plan.Timing, by string) *Condition {
 	c.definition.Observe.Timing, c.definition.Observe.ObserveBy = timing, by
 	return c
 }
+
+// InCluster names the cluster of the object, in a suite with several. Default: the first one.
+func (c *Condition) InCluster(name string) *Condition { c.definition.Observe.Cluster = name; return c }
 
 // InReconciler narrows a controller's observation to one reconciler.
 func (c *Condition) InReconciler(name string) *Condition {

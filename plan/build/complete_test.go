@@ -20,7 +20,7 @@ func everything() *build.PlanBuilder {
 		Invariants(plan.Invariant{Name: "i", Never: "false"}).Then(
 		build.RestartController(op).WaitBefore(1).WaitAfter(1).Async().When(
 			build.Created(key).To(build.State{"a": 1}).Where("true").Repeat(2).At(plan.AfterControllerWrite, op).
-				InReconciler("r")),
+				InReconciler("r").InCluster("east")),
 		build.KillController(op).When(build.Updated(key).From(build.State{"a": 1}).At(plan.AfterControllerRecv, op)),
 		build.StartController(op).When(build.Deleted(key).At(plan.AfterControllerRecv, op)),
 		build.PauseController(op, plan.BeforeControllerRead).Scope(key).AvoidOngoingRead().When(
@@ -29,7 +29,7 @@ func everything() *build.PlanBuilder {
 			build.AllFieldsModified(key, build.State{"a": 1}).At(plan.AfterControllerRecv, op)),
 		build.ReconnectController(op, "apiserver-2").ByCutting().WithoutStreamingLists().When(
 			build.Called("f").At(plan.AfterAnnotatedCall, op)),
-		build.PauseAPIServer("apiserver-1").When(build.Reconciled("").At(plan.AfterReconcile, op)),
+		build.PauseAPIServer("apiserver-1").InCluster("west").When(build.Reconciled("").At(plan.AfterReconcile, op)),
 		build.ResumeAPIServer("apiserver-1").When(build.Timeout(time.Second).Extend(time.Minute)),
 		build.FailCall(op, plan.Refused, 429).Scope(key).Operations("create").RetryAfter(1).UntilRestored().When(now()),
 		build.RestoreCalls(op).Scope(key).When(now()),
