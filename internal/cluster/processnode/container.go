@@ -470,13 +470,17 @@ func (c *container) freshFiles() error {
 // findExecutable sets path and argv. A binary replaces the image: it is run instead of the command's first word, which
 // remains argv[0].
 func (c *container) findExecutable(binary string, argv []string, env *environment) error {
+	set := func(path string, argv []string) error {
+		c.pod.node.mu.Lock() // the pod's status has the path, and is written while the pod is prepared
+		defer c.pod.node.mu.Unlock()
+		c.path, c.argv = path, argv
+		return nil
+	}
 	if binary != "" {
-		c.path = binary
 		if len(c.spec.Command) == 0 {
 			argv = append([]string{binary}, argv...)
 		}
-		c.argv = argv
-		return nil
+		return set(binary, argv)
 	}
 	if len(c.spec.Command) == 0 {
 		return fmt.Errorf("has no command, and no executable is given for image %q (annotation %s%s)",
@@ -486,8 +490,7 @@ func (c *container) findExecutable(binary string, argv []string, env *environmen
 	if err != nil {
 		return err
 	}
-	c.path, c.argv = path, argv
-	return nil
+	return set(path, argv)
 }
 
 // lookPath finds an executable in the container's own PATH.
