@@ -532,7 +532,7 @@ func TestFailedNodeThatNobodyKnows(t *testing.T) {
 		t.Fatal("nothing is left")
 	}
 	// The node itself is no target: it is not ready.
-	same := fail("same", "node-1", func(*chaos.DisruptionSpec) {})
+	same := fail("same", "node-1", func(s *chaos.DisruptionSpec) { s.Duration = duration(time.Hour) })
 	f.await(same, "told why", func(d *chaos.Disruption) bool {
 		return d.Status.Message == "none of the 1 matches is running"
 	})
