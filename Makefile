@@ -97,6 +97,7 @@ long: ## run all plans of the examples and third-party operators', eight runs at
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 240m ./internal/testing/operators
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestStoppedAndKilledByTheClock|TestKeeperStoppedAndKilled)$$' -timeout 60m ./internal/cluster/embedded
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m ./chaos/controller/manager
+	TROMMEL_TEST_LONG=1 go test -run '^$$' -bench '^BenchmarkMany$$' -timeout 60m ./chaos/controller/manager
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 300m ./nodes/controller/manager
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m -run '^TestKilledAtEveryWrite$$' ./nodes/simulated
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestDocumentedCommandsRun$$' -timeout 60m ./cmd/trommel

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -185,10 +186,14 @@ func complete(b *testing.B, c client.Client) {
 // controllers work. Memory and CPU time are those of this process, with the benchmark's own caches and requests.
 //
 // What each disruption costs should be the same for few and many: the unit "x" of a figure is how many times as much
-// it is as with the fewest.
+// it is as with the fewest. That takes minutes, so only the fewest are measured unless the long tests run.
 func BenchmarkMany(b *testing.B) {
+	sizes := []int{250}
+	if os.Getenv("TROMMEL_TEST_LONG") != "" {
+		sizes = append(sizes, 500, 1000)
+	}
 	var fewest costs
-	for _, many := range []int{250, 500, 1000} {
+	for _, many := range sizes {
 		b.Run(fmt.Sprint(many), func(b *testing.B) {
 			each := benchmarkMany(b, many)
 			if fewest == nil {
