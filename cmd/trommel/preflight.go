@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -33,6 +34,7 @@ type readSuite struct {
 	err       error
 	builds    []readBuild      // nil: not asked for
 	known     *manifests.Known // nil: not asked for
+	checked   map[string]error // by workloads, see checkWorkloads
 	reported  []string         // mistakes
 }
 
@@ -173,17 +175,25 @@ func (r *readSuites) checkPlan(ctx context.Context, suite *plan.Suite, p *plan.P
 // checkWorkloads checks what can be checked of a suite before anything is built, and of workloads. It reports each
 // mistake once.
 func (r *readSuites) checkWorkloads(ctx context.Context, suite *plan.Suite, workloads []string) error {
-	only := *suite
-	only.Workloads = maps.Clone(suite.Workloads)
-	maps.DeleteFunc(only.Workloads, func(name string, _ plan.Workload) bool {
-		return !slices.Contains(workloads, name)
-	})
-	_, err := r.checkObjects(&only)
-	_, keysErr := r.checkKeys(ctx, suite, nil, only.CheckResources)
-	if err = errors.Join(err, keysErr); err == nil {
+	s, key := r.of(suite), strings.Join(workloads, "\n")
+	err, known := s.checked[key]
+	if !known {
+		only := *suite
+		only.Workloads = maps.Clone(suite.Workloads)
+		maps.DeleteFunc(only.Workloads, func(name string, _ plan.Workload) bool {
+			return !slices.Contains(workloads, name)
+		})
+		_, objectsErr := r.checkObjects(&only)
+		_, keysErr := r.checkKeys(ctx, suite, nil, only.CheckResources)
+		err = errors.Join(objectsErr, keysErr)
+		if s.checked == nil {
+			s.checked = map[string]error{}
+		}
+		s.checked[key] = err
+	}
+	if err == nil {
 		return nil
 	}
-	s := r.of(suite)
 	if slices.Contains(s.reported, err.Error()) {
 		return fmt.Errorf("the suite %s has mistakes", suite.File)
 	}

@@ -39,6 +39,9 @@ type Evidence struct {
 	// cluster is the one of several that this evidence is about; empty: there is only one, or it is about all.
 	cluster string
 
+	// parts is what byCluster returns. Hear sets it, so that judges share the work.
+	parts []Evidence
+
 	// followed has followed the history. Hear sets it, so that judges share the work.
 	followed func() (*reference.Follower, error)
 }
@@ -64,11 +67,11 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	var all []record.Finding
 	var resting []int // indices of findings that rest on the whole run
 	e.followed = sync.OnceValues(e.read)
-	parts := e.byCluster()
+	e.parts = e.byCluster()
 	for _, j := range judges {
 		of := []Evidence{e}
-		if len(parts) > 1 && ofOneCluster(j) {
-			of = parts
+		if len(e.parts) > 1 && ofOneCluster(j) {
+			of = e.parts
 		}
 		for _, part := range of {
 			findings, err := hear(ctx, part, j)
@@ -86,7 +89,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 			}
 		}
 	}
-	if len(parts) < 2 {
+	if len(e.parts) < 2 {
 		e.own(all)
 	}
 	if why := broken(slices.Concat(e.Found, all)); why != "" {
@@ -102,6 +105,9 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 // byCluster returns the evidence about each of several clusters, in order of their names, or the evidence itself if
 // there is only one.
 func (e Evidence) byCluster() []Evidence {
+	if e.parts != nil {
+		return e.parts
+	}
 	names := map[string]bool{}
 	for i := range e.History {
 		names[e.History[i].Cluster] = true

@@ -32,7 +32,7 @@ func (w worlds) variables(cluster string, all map[string]any) map[string]any {
 	clusters := map[string]any{}
 	for name, world := range w {
 		if name != "" {
-			clusters[name] = slices.Clone(world.objects)
+			clusters[name] = world.objects
 		}
 	}
 	all["objects"], all["clusters"] = w.of(cluster).objects, clusters

@@ -198,6 +198,9 @@ func (b *pageBuilder) kind(o *record.Observation) string {
 	return cmp.Or(o.Kind, b.kinds[o.Resource], strings.TrimSuffix(o.Resource, "s"))
 }
 
+// typeOf returns the kind of an observation's object, and its cluster if there are several.
+func (b *pageBuilder) typeOf(o *record.Observation) string { return record.In(o.Cluster, b.kind(o)) }
+
 // state returns the index of an object's state, without its managed fields; none if there is none.
 func (b *pageBuilder) state(object int, raw json.RawMessage) int {
 	if len(raw) == 0 {
@@ -341,7 +344,7 @@ func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 	written := map[string]bool{}
 	for _, e := range b.run.Events {
 		if o := e.Observation; o != nil && o.Point == wire.ControllerWrite && o.Name != "" && kindOf(o) != "election" {
-			written[record.In(o.Cluster, b.kind(o))+"/"+o.Namespace+"/"+o.Name] = true
+			written[b.typeOf(o)+"/"+o.Namespace+"/"+o.Name] = true
 		}
 	}
 	found := byCause(b.run)
@@ -414,7 +417,7 @@ func (b *pageBuilder) observation(e *record.Event, begun map[callKey]int, last m
 	}
 	item := moments(b.laneOf(o), kindOf(o), "")
 	item.Run, item.Seqs = o.ReconcileID, []int{e.Seq}
-	item.Object = b.object(record.In(o.Cluster, b.kind(o)), o.Namespace, o.Name)
+	item.Object = b.object(b.typeOf(o), o.Namespace, o.Name)
 	b.election(e, holders)
 	b.finish(&item, e, last)
 	at := b.add(item, e.Time)
@@ -535,7 +538,7 @@ func kindOf(o *record.Observation) string {
 
 // say tells an observation in a sentence.
 func (b *pageBuilder) say(o *record.Observation) string {
-	key := record.In(o.Cluster, b.kind(o)) + "/" + o.Namespace + "/" + o.Name
+	key := b.typeOf(o) + "/" + o.Namespace + "/" + o.Name
 	verb := func(does, will string) string {
 		if o.Phase == wire.Before {
 			return o.By + " is about to " + will
@@ -555,7 +558,7 @@ func (b *pageBuilder) say(o *record.Observation) string {
 		}
 		if o.Op == wire.List || o.Op == wire.Watch {
 			return fmt.Sprintf("%s %s/%s/* %s", verb(string(o.Op)+"s", string(o.Op)),
-				record.In(o.Cluster, b.kind(o)), o.Namespace, from)
+				b.typeOf(o), o.Namespace, from)
 		}
 		text := fmt.Sprintf("%s %s %s", verb("reads", "read"), key, from)
 		if o.Code == 404 {

@@ -136,7 +136,7 @@ func (b *pageBuilder) sightings() map[int]*sightings {
 			if seen[o.By] == nil {
 				seen[o.By] = map[int]bool{}
 			}
-			seen[o.By][b.object(record.In(o.Cluster, b.kind(o)), o.Namespace, o.Name)] = true
+			seen[o.By][b.object(b.typeOf(o), o.Namespace, o.Name)] = true
 		}
 	}
 	for i := range b.run.Events {
@@ -194,7 +194,7 @@ func (b *pageBuilder) sightings() map[int]*sightings {
 			if o.Point == wire.ControllerRead && o.Error != "" && o.Code != 404 {
 				continue // it read nothing
 			}
-			see(b.object(record.In(o.Cluster, b.kind(o)), o.Namespace, o.Name), v)
+			see(b.object(b.typeOf(o), o.Namespace, o.Name), v)
 		}
 	}
 	return all
@@ -208,7 +208,7 @@ func (b *pageBuilder) listed(o *record.Observation, item json.RawMessage) int {
 	if json.Unmarshal(item, &meta) != nil {
 		return none
 	}
-	return b.object(record.In(o.Cluster, b.kind(o)), cmp.Or(meta.Metadata.Namespace, o.Namespace), meta.Metadata.Name)
+	return b.object(b.typeOf(o), cmp.Or(meta.Metadata.Namespace, o.Namespace), meta.Metadata.Name)
 }
 
 func placeName(by, kind string) string {

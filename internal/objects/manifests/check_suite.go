@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -14,18 +15,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// CheckSuite reads the suite's manifests, and checks them and the objects of its workloads with a [Checker]. It returns
-// the manifests, which are nil if they cannot be read, and notes for the user. The error holds all mistakes.
-func CheckSuite(suite *plan.Suite, kubernetes string) (installed []objects.Located, notes []string, err error) {
-	installed, notes, err = LocatedOfSuite(suite, kubernetes)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
-	}
-	more, err := CheckInstalled(suite, installed, kubernetes)
-	return installed, append(notes, more...), err
-}
-
-// CheckInstalled is [CheckSuite] for manifests that have been read.
+// CheckInstalled checks the suite's manifests, which have been read, and the objects of its workloads with a [Checker].
+// It returns notes for the user. The error holds all mistakes.
 func CheckInstalled(suite *plan.Suite, installed []objects.Located, kubernetes string) (notes []string, err error) {
 	list := Bare(installed)
 	for _, namespace := range MissingNamespaces(list) {
@@ -34,7 +25,8 @@ func CheckInstalled(suite *plan.Suite, installed []objects.Located, kubernetes s
 	}
 	checker, err := NewChecker(list, kubernetes)
 	errs := []error{wrapEach(suite.File+": manifests", err)}
-	known := NewKnown(suite, list, kubernetes)
+	// Asked for only if a type is unknown: it reads the objects of all steps, too.
+	doubtful := sync.OnceValue(func() bool { return len(NewKnown(suite, list, kubernetes).doubts) > 0 })
 	for _, l := range installed {
 		errs = append(errs, wrapEach(l.Where, checker.Check(l.Unstructured)))
 	}
@@ -54,7 +46,7 @@ func CheckInstalled(suite *plan.Suite, installed []objects.Located, kubernetes s
 				for _, err := range each(wrapEach(where, checker.Check(l.Unstructured))) {
 					var value *valueError
 					switch {
-					case errors.Is(err, objects.ErrNotServed) && (len(checker.defined) == 0 || len(known.doubts) > 0):
+					case errors.Is(err, objects.ErrNotServed) && (len(checker.defined) == 0 || doubtful()):
 						notes = append(notes,
 							err.Error()+"; the controller must define this type before the object is applied")
 					case errors.As(err, &value) && mutated(list, l.GroupVersionKind().Group):

@@ -212,6 +212,17 @@ func TestChecker(t *testing.T) {
 	}
 }
 
+// checkInstalled reads the manifests of a suite, and checks them and the objects of its workloads.
+func checkInstalled(t *testing.T, suite *plan.Suite) (notes []string, err error) {
+	t.Helper()
+	installed, notes, err := LocatedOfSuite(suite, "v1.36.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := CheckInstalled(suite, installed, "v1.36.3")
+	return append(notes, more...), err
+}
+
 func TestCheckSuite(t *testing.T) {
 	dir := unpack(t, `
 -- trommel.yaml --
@@ -249,7 +260,7 @@ spec: {group: example.com, names: {kind: Wrong, plural: wrongs}, versions: []}
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, notes, err := CheckSuite(suite, "v1.36.3")
+	notes, err := checkInstalled(t, suite)
 	if diff := cmp.Diff([]string{"no manifest creates namespace op, which others use; the run creates it"},
 		notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
@@ -294,7 +305,7 @@ workloads:
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, notes, err := CheckSuite(suite, "v1.36.3")
+	notes, err := checkInstalled(t, suite)
 	step := func(n int) string { return fmt.Sprintf("%s: workload \"a\", step %d: ", suite.File, n) }
 	want := []string{
 		step(1) + "Database a: spec.mode should be one of [fast safe]; a mutating webhook may change that",
