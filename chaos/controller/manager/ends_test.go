@@ -538,6 +538,7 @@ func TestFailedNodeThatNobodyKnows(t *testing.T) {
 	})
 	f.end(same)
 	another := fail("another", "node-2", func(s *chaos.DisruptionSpec) {
+		s.Duration = duration(time.Hour)
 		s.Triggers = &chaos.Triggers{Inject: chaos.Trigger{NotBefore: &over}}
 	})
 	f.phase(another, chaos.Injected)
