@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/report/colour"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -53,13 +54,14 @@ func quoted(words []string) string {
 // most is how many plans of a kind the summary lists.
 const most = 10
 
-// Text writes the summary.
+// Text writes the summary. On a terminal the headlines of findings are cut to its width, and the rest is below them.
 func (r *Result) Text(w io.Writer) error {
 	var b strings.Builder
-	r.groups(&b, "bugs", r.With(Bug))
-	r.groups(&b, notConfirmed+": the budget ended", r.pending())
-	r.groups(&b, notConfirmed, r.unconfirmed())
-	r.groups(&b, "found without the plan's actions too", r.With(OfWorkload))
+	width := colour.Width(w)
+	r.groups(&b, width, "bugs", r.With(Bug))
+	r.groups(&b, width, notConfirmed+": the budget ended", r.pending())
+	r.groups(&b, width, notConfirmed, r.unconfirmed())
+	r.groups(&b, width, "found without the plan's actions too", r.With(OfWorkload))
 	for _, kind := range []struct {
 		title  string
 		status Status
@@ -100,8 +102,9 @@ func (r *Result) Text(w io.Writer) error {
 // notConfirmed is the title of findings that did not come again, or were not run again.
 const notConfirmed = "not confirmed"
 
-// groups lists outcomes, together where they found the same.
-func (r *Result) groups(b *strings.Builder, title string, outcomes []Outcome) {
+// groups lists outcomes, together where they found the same. Headlines are cut to the width, in cells, of a terminal; 0:
+// they are not cut.
+func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []Outcome) {
 	groups := Groups(outcomes)
 	if len(groups) == 0 {
 		return
@@ -109,7 +112,12 @@ func (r *Result) groups(b *strings.Builder, title string, outcomes []Outcome) {
 	fmt.Fprintln(b, title)
 	for i, g := range groups {
 		first := &g.Plans[0]
-		fmt.Fprintf(b, "  %d. %s\n", i+1, g.title())
+		number := fmt.Sprintf("  %d. ", i+1)
+		headline, rest := report.CutTitle(g.title(), width-len(number))
+		fmt.Fprintf(b, "%s%s\n", number, headline)
+		if rest != "" {
+			fmt.Fprintf(b, "     %s\n", indent(rest, "     "))
+		}
 		for _, line := range besides(g) {
 			fmt.Fprintf(b, "     %s\n", line)
 		}

@@ -7,9 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/internal/reference/findings"
@@ -110,6 +113,34 @@ func TestSummary(t *testing.T) {
 	}
 	if diff := cmp.Diff(r, &back); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The headline of a finding fits into a terminal's line, and nothing of it is lost. A file has it whole.
+func TestHeadlinesOfASummaryFitIntoTheTerminal(t *testing.T) {
+	r := result()
+	for _, width := range []int{0, 60} {
+		var b strings.Builder
+		r.groups(&b, width, "bugs", r.With(Bug))
+		var whole strings.Builder
+		for i, g := range Groups(r.With(Bug)) {
+			lines := strings.Split(b.String(), "\n")
+			at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("  %d. ", i+1)) })
+			head := strings.TrimPrefix(lines[at], fmt.Sprintf("  %d. ", i+1))
+			if width > 0 && ansi.StringWidth(lines[at]) > width {
+				t.Errorf("%d cells: %s", ansi.StringWidth(lines[at]), lines[at])
+			}
+			if cut, ok := strings.CutSuffix(head, "…"); ok {
+				head = cut + " " + strings.TrimSpace(lines[at+1])
+			}
+			if head != g.title() {
+				t.Errorf("%q, want %q", head, g.title())
+			}
+			whole.WriteString(lines[at])
+		}
+		if got := strings.Contains(whole.String(), "…"); got != (width > 0) {
+			t.Errorf("width %d: cut %v\n%s", width, got, b.String())
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func Text(w io.Writer, r *record.Run) error {
 		if !f.IsBug() {
 			paint = p.Yellow
 		}
-		title, rest := cutTitle(f.Title, colour.Width(w)-len("  ")-ansi.StringWidth(f.Judge+": "))
+		title, rest := CutTitle(f.Title, colour.Width(w)-len("  ")-ansi.StringWidth(f.Judge+": "))
 		fmt.Fprintf(&b, "  %s %s\n", paint(f.Judge+":"), title)
 		if rest != "" {
 			fmt.Fprintf(&b, "      %s\n", indent(rest, "      "))
@@ -111,9 +111,9 @@ func Text(w io.Writer, r *record.Run) error {
 	return err
 }
 
-// cutTitle cuts a title to the cells that there are for it, at a blank if there is one in its second half, and returns
+// CutTitle cuts a title to the cells that there are for it, at a blank if there is one in its second half, and returns
 // the rest. With few or no cells it is left whole: there is no terminal, or too small a one.
-func cutTitle(title string, cells int) (head, rest string) {
+func CutTitle(title string, cells int) (head, rest string) {
 	first, more, _ := strings.Cut(title, "\n")
 	if cells < 20 || ansi.StringWidth(first) <= cells {
 		return title, ""

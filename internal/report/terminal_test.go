@@ -29,7 +29,7 @@ func TestCutTitle(t *testing.T) {
 		{"wide characters", strings.Repeat("世", 15), 24, strings.Repeat("世", 11) + "…", strings.Repeat("世", 4)},
 		{"several lines", strings.Repeat("x", 30) + "\nmore", 25, strings.Repeat("x", 24) + "…", "xxxxxx\nmore"},
 	} {
-		head, rest := cutTitle(tt.title, tt.cells)
+		head, rest := CutTitle(tt.title, tt.cells)
 		if head != tt.head || rest != tt.rest {
 			t.Errorf("%s: %q and %q, want %q and %q", tt.name, head, rest, tt.head, tt.rest)
 		}
