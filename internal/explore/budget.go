@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
@@ -127,6 +128,85 @@ func (c *campaign) usedUp() string {
 		return fmt.Sprintf("the budget of %s was used up by learning", plan.FormatDuration(c.given()))
 	}
 	return fmt.Sprintf("the budget of %s leaves no time for more", plan.FormatDuration(c.given()))
+}
+
+// learnShare is the part of a budget that learning has: a half. What is learned brings nothing before a plan is run.
+const learnShare = 2
+
+// learningShare counts the workloads that are learned within the budget, by that many at once. Its methods are safe for
+// concurrent use.
+type learningShare struct {
+	c       *campaign
+	runners int
+	mu      sync.Mutex
+	began   time.Time
+	begun   int
+	ended   int
+}
+
+func (c *campaign) learningShare(runners int) *learningShare {
+	return &learningShare{c: c, runners: max(1, runners), began: time.Now()}
+}
+
+// begin reports whether another workload is to be learned: if it takes as long as the others have on average, it ends
+// within the share. The first ones are learned anyway. Workloads of plans that the user has chosen are all learned.
+func (s *learningShare) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c.Budget > 0 && s.c.Plans == nil && s.begun >= s.runners {
+		left := s.c.given()/learnShare - time.Since(s.c.began)
+		each := time.Since(s.began) * time.Duration(s.runners) / time.Duration(max(1, s.ended))
+		if each > left {
+			return false
+		}
+	}
+	s.begun++
+	return true
+}
+
+// end counts a workload as learned.
+func (s *learningShare) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended++
+}
+
+// inPromise returns the indices of workloads, those from which plans promise most first: old state of what is deleted
+// does harm when it is there again, and a change that comes back may be missed. All begin with a creation, so that the
+// others show little more.
+func (c *campaign) inPromise(workloads []workload) []int {
+	order := make([]int, len(workloads))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := workloads[i], workloads[j]
+		return cmp.Or(cmp.Compare(c.promise(a), c.promise(b)), cmp.Compare(a.name, b.name)) // its builds beside it
+	})
+	return order
+}
+
+// promise is the lower, the more the plans of a workload promise.
+func (c *campaign) promise(w workload) int {
+	deleted, again, changes := false, false, 0
+	for _, s := range slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps) {
+		switch {
+		case s.Delete != nil:
+			deleted = true
+		case s.Apply != nil, s.Patch != nil:
+			again = again || deleted
+			changes++
+		}
+	}
+	switch {
+	case again:
+		return 0
+	case deleted:
+		return 1
+	case changes > 2:
+		return 2
+	}
+	return 3
 }
 
 // errBudget says that a run does not begin, because it is not expected to end within the budget.

@@ -66,7 +66,8 @@ func Learn(ctx context.Context, config Config) ([]Learned, error) {
 	return c.learn(ctx)
 }
 
-// learn returns what is known of each workload, in order. The error is that of ctx.
+// learn returns what is known of the workloads, in order. Those for whose learning the budget is too short are left
+// out. The error is that of ctx.
 func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	workloads := c.workloads()
 	all := make([]Learned, len(workloads))
@@ -77,11 +78,21 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 			c.toLearn(w.id(), c.Learn+1)
 		}
 	}
+	share := c.learningShare(len(c.Runners))
+	left := make([]bool, len(workloads)) // for another campaign
 	var group errgroup.Group
 	group.SetLimit(max(1, len(c.Runners)))
-	for i, w := range workloads {
+	for _, i := range c.inPromise(workloads) {
 		group.Go(func() error {
-			c.learnOne(ctx, w, &all[i], why[i], errs[i])
+			learns := errs[i] == nil && all[i].Reference == nil
+			if left[i] = learns && !share.begin(); left[i] {
+				c.toLearn(workloads[i].id(), 0)
+				return nil
+			}
+			c.learnOne(ctx, workloads[i], &all[i], why[i], errs[i])
+			if learns {
+				share.end()
+			}
 			return nil
 		})
 	}
@@ -89,7 +100,19 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return all, nil
+	var known []Learned
+	for i := range all {
+		if left[i] {
+			c.result.Unstudied = append(c.result.Unstudied, all[i].Workload)
+		} else {
+			known = append(known, all[i])
+		}
+	}
+	if n := len(c.result.Unstudied); n > 0 {
+		c.say("learning has had half of the budget: %s, from which plans promise less, not learned: %s",
+			wording.Count(n, "workload"), names(c.result.Unstudied, most))
+	}
+	return known, nil
 }
 
 // take takes the reference of a workload, if there is one of what there is now. Otherwise why says why it is learned.

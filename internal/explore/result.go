@@ -104,8 +104,10 @@ type Result struct {
 	// Stopped says why there are plans that were not run.
 	Stopped string `json:"stopped,omitempty"`
 	// Elsewhere is the number of plans in other shards.
-	Elsewhere int            `json:"elsewhere,omitempty"`
-	Unlearned []Unlearned    `json:"unlearned"`
+	Elsewhere int         `json:"elsewhere,omitempty"`
+	Unlearned []Unlearned `json:"unlearned"`
+	// Unstudied are the workloads for whose learning the budget was too short.
+	Unstudied []string       `json:"unstudied,omitempty"`
 	Dropped   map[string]int `json:"dropped"` // candidates without a plan, by the rule that dropped them
 	// Skipped are the plans that the suite leaves out.
 	Skipped []Skipped `json:"skipped,omitempty"`

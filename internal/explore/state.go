@@ -172,7 +172,7 @@ func (c *campaign) finish(err error) *Result {
 			r.NotRun = append(r.NotRun, t.plan.TestName)
 		}
 	}
-	if len(r.NotRun) > 0 || pending {
+	if len(r.NotRun) > 0 || len(r.Unstudied) > 0 || pending {
 		words := []string{"trommel", "test", "--resume", c.Dir}
 		if c.Budget > 0 {
 			words = append(words, "--budget", plan.FormatDuration(c.given()))

@@ -220,6 +220,10 @@ func (r *Result) notTested() []string {
 	for _, u := range r.Unlearned {
 		lines = append(lines, u.Reason)
 	}
+	if n := len(r.Unstudied); n > 0 {
+		lines = append(lines, fmt.Sprintf("%s, because learning has had half of the budget: %s",
+			wording.Count(n, "workload"), names(r.Unstudied, most)))
+	}
 	if r.Elsewhere > 0 {
 		lines = append(lines, fmt.Sprintf("%s in other shards", wording.Count(r.Elsewhere, "plan")))
 	}
