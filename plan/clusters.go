@@ -195,6 +195,7 @@ func (s *Suite) checkClusters(at *yamlfile.Place) {
 			at.Name().Errorf("cluster name %q: use up to 30 lower case letters, digits and -", name)
 		}
 		spec.check(at)
+		s.clusterFields(&spec, at)
 		if spec.Type != s.Cluster.Type {
 			at.Field("type").Errorf("all clusters of a suite must be of one type; that of %s is %s", names[0],
 				s.Cluster.Type)

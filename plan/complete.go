@@ -132,6 +132,7 @@ func (t *Trigger) unknown(e *expr.Expr) []expr.Name {
 func (s *Suite) complete() {
 	whole := s.source.Whole()
 	setDefaults(s, whole)
+	s.Cluster.completeCluster()
 	s.completeClusters(whole)
 	for i := range s.Controllers {
 		for j := range s.Controllers[i].AnnotatedCalls {

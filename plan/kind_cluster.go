@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
@@ -11,8 +12,13 @@ import (
 // ClusterType names a type of cluster.
 type ClusterType string
 
-// Embedded is the control plane that Trommel builds and runs by itself.
-const Embedded ClusterType = "embedded"
+// The types of clusters that this package declares.
+const (
+	// Embedded is the control plane that Trommel builds and runs by itself.
+	Embedded ClusterType = "embedded"
+	// Existing is a cluster that is there already, which a kubeconfig leads to.
+	Existing ClusterType = "existing"
+)
 
 // Capability is something that clusters of some types can do and others cannot. Its text completes "a cluster that
 // can …".
@@ -20,15 +26,21 @@ type Capability string
 
 // What plans and suites may need of a cluster, beside access to its API servers.
 const (
-	// ConfigureControlPlane takes the fields of [ClusterSpec], beside its type.
+	// ConfigureControlPlane starts a control plane as several clusters and variants want it.
 	ConfigureControlPlane Capability = "configure its control plane"
 	// ObserveAPIServers holds observations in API servers: they are instrumented.
 	ObserveAPIServers Capability = "observe and pause API servers"
 	KillAPIServers    Capability = "kill and start API servers"
 	// RunControllers runs controllers as processes that can be observed, killed, started and routed.
 	RunControllers Capability = "run controllers under test"
-	// OwnClock lets time pass by a clock of the cluster's own.
+	// OwnClock lets time pass by a clock of the cluster's own. Without it, time is real.
 	OwnClock Capability = "have a clock of its own"
+	// SimulateNodes has nodes that a plan may replace.
+	SimulateNodes Capability = "have simulated nodes"
+	// InstallBuilds installs another build of the controllers while a plan goes on.
+	InstallBuilds Capability = "install other builds of its controllers"
+	// InstallDisruptions runs the controllers of disruptions for a run. Without it, they must run there already.
+	InstallDisruptions Capability = "install the controllers of disruptions"
 )
 
 // ClusterKind is all that is to know of a type of cluster without starting one. Each type is declared once, with
@@ -37,6 +49,37 @@ type ClusterKind struct {
 	Type ClusterType
 	// Can lists what all clusters of this type can do.
 	Can []Capability
+	// Fields are those of [ClusterSpec] that the type takes, beside type and kubernetesVersion.
+	Fields []string
+	// APIServers is the number of API servers that plans know, if the type does not take apiServers; 0: 1.
+	APIServers int
+
+	// check reports mistakes in what a suite says of its cluster and of what goes on in it, as far as they are mistakes
+	// only with this type; nil: there are none.
+	check func(s *Suite, spec *ClusterSpec, at *yamlfile.Place)
+}
+
+// controlPlaneFields are the fields of [ClusterSpec] that say how a control plane is started.
+var controlPlaneFields = []string{
+	"apiServers", "nodes", "disableControllers", "featureGates", "apiServerArgs", "controllerManagerArgs", "answers",
+	"removedAPIs",
+}
+
+// takes lists the types of clusters that take a field.
+func takes(field string) (types []string) {
+	for _, k := range clusterKinds {
+		if slices.Contains(k.Fields, field) {
+			types = append(types, string(k.Type))
+		}
+	}
+	return types
+}
+
+// completeCluster fills in what the type of a cluster decides.
+func (c *ClusterSpec) completeCluster() {
+	if kind, known := LookupClusterKind(c.Type); known && !slices.Contains(kind.Fields, "apiServers") {
+		c.APIServers = max(kind.APIServers, 1)
+	}
 }
 
 // clusterKinds holds the types of clusters in the order in which messages name them.
@@ -86,13 +129,7 @@ func (c *checker) needs(at *yamlfile.Place, need Capability, what string) {
 
 // capabilities reports what the suite asks for and its type of cluster cannot do.
 func (s *Suite) capabilities(at *yamlfile.Place) {
-	spec := at.Field("cluster")
-	for _, name := range layout.ShapeOf(reflect.TypeFor[ClusterSpec]()).Names {
-		// A version is asked for on any cluster: a run refuses another one.
-		if f := spec.Field(name); name != "type" && name != "kubernetesVersion" && f.Given() {
-			s.needs(f, ConfigureControlPlane, name)
-		}
-	}
+	s.clusterFields(&s.Cluster, at.Field("cluster"))
 	if f := at.Field("clusters"); f.Given() {
 		s.needs(f, ConfigureControlPlane, "clusters")
 	}
@@ -103,6 +140,26 @@ func (s *Suite) capabilities(at *yamlfile.Place) {
 		if f := at.Field("variants").Field(name).Field("cluster"); f.Given() || len(v.Cluster.FeatureGates) > 0 {
 			s.needs(f, ConfigureControlPlane, "a variant's cluster")
 		}
+	}
+}
+
+// clusterFields reports fields of a cluster that its type does not take, and what else its type refuses.
+func (s *Suite) clusterFields(spec *ClusterSpec, at *yamlfile.Place) {
+	kind, known := LookupClusterKind(spec.Type)
+	if !known {
+		return
+	}
+	for _, name := range layout.ShapeOf(reflect.TypeFor[ClusterSpec]()).Names {
+		f := at.Field(name)
+		// A version is asked for on any cluster: a run refuses another one.
+		if name == "type" || name == "kubernetesVersion" || !f.Given() || slices.Contains(kind.Fields, name) {
+			continue
+		}
+		f.Errorf("%s is not for a cluster of type %q (it is for: %s)", name, kind.Type,
+			strings.Join(takes(name), ", "))
+	}
+	if kind.check != nil {
+		kind.check(s, spec, at)
 	}
 }
 
@@ -127,12 +184,19 @@ func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 			at.Errorf("%s needs a cluster with a clock of its own, and the suite says time: real", what)
 		}
 	}
+	switch a.Type {
+	case CycleNodes, EndCycle:
+		c.needs(at, SimulateNodes, what)
+	case Upgrade:
+		c.needs(at, InstallBuilds, what)
+	}
 	// Whatever is done to a controller needs one that runs: that the suite's type of cluster cannot run any has been
 	// reported in the suite.
 }
 
 func init() {
-	RegisterClusterKind(ClusterKind{Type: Embedded, Can: []Capability{
-		ConfigureControlPlane, ObserveAPIServers, KillAPIServers, RunControllers, OwnClock,
+	RegisterClusterKind(ClusterKind{Type: Embedded, Fields: controlPlaneFields, Can: []Capability{
+		ConfigureControlPlane, ObserveAPIServers, KillAPIServers, RunControllers, OwnClock, SimulateNodes,
+		InstallBuilds, InstallDisruptions,
 	}})
 }

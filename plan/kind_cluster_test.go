@@ -41,8 +41,7 @@ variants:
 `
 	_, err := ParseSuite([]byte(strings.ReplaceAll(suite, "TYPE", "plain")), "trommel.yaml")
 	wantErrors(t, err,
-		`trommel.yaml:3:15: apiServers needs a cluster that can configure its control plane; `+
-			`one of type "plain" cannot`,
+		`trommel.yaml:3:15: apiServers is not for a cluster of type "plain" (it is for: embedded)`,
 		`trommel.yaml:5:3: controller "db" needs a cluster that can run controllers under test; `+
 			`one of type "plain" cannot`,
 		`trommel.yaml:8:20: a variant's cluster needs a cluster that can configure its control plane; `+
@@ -125,5 +124,39 @@ func TestActionsThatNeedAClock(t *testing.T) {
 	s.Time = VirtualTime
 	if err := p.Validate(s); err != nil {
 		t.Error(err)
+	}
+}
+
+// Each type of cluster takes the fields of its own.
+func TestExistingCluster(t *testing.T) {
+	const suite = `cluster:
+  type: existing
+  context: staging
+  namespaces: [db, Db, db]
+  nodes: 2
+controllers:
+- {name: db, binary: /bin/true}
+workloads: {nothing: [{sleep: 1s}]}
+`
+	_, err := ParseSuite([]byte(suite), "trommel.yaml")
+	wantErrors(t, err,
+		`trommel.yaml:4:20: namespace "Db": use lower case letters, digits and -`,
+		`trommel.yaml:4:24: duplicate namespace "db"`,
+		`trommel.yaml:5:10: nodes is not for a cluster of type "existing" (it is for: embedded)`)
+
+	_, err = ParseSuite([]byte("cluster: {type: existing, kubeconfig: none.yaml}\n"), "trommel.yaml")
+	wantErrors(t, err,
+		"trommel.yaml:1:10: an existing cluster needs namespaces: the only ones in which a run may write",
+		"trommel.yaml:1:39: none.yaml: no such file beside the suite")
+	_, err = ParseSuite([]byte("cluster: {context: staging}\n"), "trommel.yaml")
+	wantErrors(t, err,
+		`trommel.yaml:1:20: context is not for a cluster of type "embedded" (it is for: existing)`)
+
+	s, err := ParseSuite([]byte("cluster: {type: existing, context: staging, namespaces: [db]}\n"), "trommel.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := s.APIServerNames(); !slices.Equal(names, []string{"apiserver-1"}) {
+		t.Errorf("its API servers are %q", names)
 	}
 }

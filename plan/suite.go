@@ -139,6 +139,13 @@ type ClusterSpec struct {
 	// RemovedAPIs serves API versions that Kubernetes has removed; nil: if a controller is built with a client-go of
 	// that time.
 	RemovedAPIs *bool `yaml:"removedAPIs"`
+
+	// Kubeconfig is the file that leads to an existing cluster, relative to the suite; empty: the one that kubectl would
+	// take. Context is one of its contexts, which has no default.
+	Kubeconfig string `yaml:"kubeconfig"`
+	Context    string `yaml:"context"`
+	// Namespaces are the only ones of an existing cluster in which a run writes.
+	Namespaces []string `yaml:"namespaces"`
 }
 
 // Answer is what containers of simulated pods answer to commands, or their log. The first one that matches is used.

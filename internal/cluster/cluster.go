@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -86,6 +87,14 @@ type APIServerKiller interface {
 // ProcessRunner is a cluster with a process node.
 type ProcessRunner interface {
 	Processes() ProcessNode
+}
+
+// Deployer is a cluster that starts controllers under test in a way of its own. Others get the controllers' objects, and
+// what runs pods there does the rest.
+type Deployer interface {
+	// Deploy starts a controller. Own are its objects: its Deployment, with the annotations above, and what was generated
+	// with it. It does not wait until the controller runs.
+	Deploy(ctx context.Context, controller string, own []*unstructured.Unstructured) error
 }
 
 // Equipped is a cluster on which some of Trommel's own controllers run for as long as it does.

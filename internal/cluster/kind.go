@@ -8,11 +8,11 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
 )
 
-// Config configures a cluster. Only Binary is required.
+// Config configures a cluster. Each kind takes what its type takes in suites.
 type Config struct {
 	// Name identifies the cluster on this machine; default: a random one. Letters, digits and dashes, at most 40.
 	Name string
-	// Binary is the control plane executable (module controlplane).
+	// Binary is the control plane executable (module controlplane), for kinds that need one.
 	Binary string
 	// APIServers is the number of API servers, 1 to 5; default 3.
 	APIServers int
@@ -50,6 +50,12 @@ type Config struct {
 	Equip func(ctx context.Context, c Cluster) (stop func() error, err error)
 	// Equipment names what Equip gives the cluster; see Equipped.
 	Equipment []string
+	// Kubeconfig and Context lead to a cluster that exists; an empty file is the one that kubectl would take. Namespaces
+	// are the only ones in which a run writes.
+	Kubeconfig, Context string
+	Namespaces          []string
+	// Confirmed says that the user named the context for this very run, not only in a file.
+	Confirmed bool
 	// Dir is the directory in which the cluster creates its own directory for keys, data and sockets. Its path must be
 	// short: the path of a unix socket is limited to about 100 characters. Default: a directory of the user below the
 	// directory for temporary files.
@@ -65,6 +71,11 @@ type Config struct {
 
 // Kind starts and finds clusters of one kind.
 type Kind struct {
+	// ControlPlane says that clusters of the kind run the control plane executable that Trommel builds.
+	ControlPlane bool
+	// Join begins to use a cluster that somebody else runs, for one run. It is a Shared. Nil: clusters of this kind are
+	// started.
+	Join func(ctx context.Context, config Config) (Cluster, error)
 	// Start starts a cluster. It outlives ctx; the caller closes it. If Start fails, it leaves nothing behind.
 	Start func(ctx context.Context, config Config) (Cluster, error)
 	// Attach finds a running cluster by its name. Closing it leaves it running.

@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
@@ -29,10 +30,10 @@ type Binary struct {
 // already. A session on a running cluster needs the binary only for controllers that are control plane components. It
 // does not build what options provide.
 func build(
-	ctx context.Context, suite *plan.Suite, options Options,
+	ctx context.Context, suite *plan.Suite, kind cluster.Kind, options Options,
 ) (binaries []Binary, controlPlane string, err error) {
 	err = phaseOfBuild(ctx, options.Progress, func() (err error) {
-		binaries, controlPlane, err = buildAll(ctx, suite, options)
+		binaries, controlPlane, err = buildAll(ctx, suite, needsControlPlane(kind, options), options)
 		return err
 	})
 	return binaries, controlPlane, err
@@ -54,7 +55,9 @@ func phaseOfBuild(ctx context.Context, listener progress.Listener, do func() err
 	return err
 }
 
-func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary, string, error) {
+func buildAll(
+	ctx context.Context, suite *plan.Suite, needed bool, options Options,
+) ([]Binary, string, error) {
 	if err := checkBinaries(suite); err != nil {
 		return nil, "", err
 	}
@@ -66,7 +69,7 @@ func buildAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary
 	group.Go(func() error {
 		if slices.ContainsFunc(suite.Controllers, isComponent) && options.Binaries == nil {
 			// Their points are needed, so its manifest is needed.
-		} else if options.Cluster != "" || options.ControlPlane != "" {
+		} else if !needed || options.ControlPlane != "" {
 			return nil
 		}
 		var err error

@@ -33,7 +33,9 @@ func TestPlainCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan.RegisterClusterKind(plan.ClusterKind{Type: "plain"})
-	cluster.Register("plain", cluster.Kind{Start: func(ctx context.Context, c cluster.Config) (cluster.Cluster, error) {
+	cluster.Register("plain", cluster.Kind{ControlPlane: true, Start: func(
+		ctx context.Context, c cluster.Config,
+	) (cluster.Cluster, error) {
 		c.APIServers, c.Nodes = 1, -1
 		started, err := embedded.Start(ctx, c)
 		if err != nil {

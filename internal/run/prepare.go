@@ -143,7 +143,14 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if p.node == nil && len(r.suite.Controllers) > 0 {
 		return fmt.Errorf("run controllers: %w", cluster.ErrNotSupported)
 	}
+	deployer, deploys := p.cluster.(cluster.Deployer)
 	for _, c := range r.suite.Controllers {
+		if deploys {
+			if err := deployer.Deploy(ctx, c.Name, found.own[c.Name]); err != nil {
+				return err
+			}
+			continue
+		}
 		for _, u := range found.own[c.Name] {
 			if err := set.applyIn(c.Cluster).one(ctx, u); err != nil {
 				return err

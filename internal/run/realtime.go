@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/plan"
@@ -10,9 +11,12 @@ import (
 // realTime says why a run of the plan (nil: any plan) must go in real time; empty: its cluster may have a clock of its
 // own. What lives in real time must not meet objects from the future.
 func (s *Session) realTime(p *plan.Plan) string {
+	kind, known := plan.LookupClusterKind(s.suite.Cluster.Type)
 	switch {
 	case s.suite.Time == plan.RealTime:
 		return "time: real"
+	case known && !slices.Contains(kind.Can, plan.OwnClock):
+		return fmt.Sprintf("a cluster of type %s lives in real time", kind.Type)
 	case p != nil && disrupts(p):
 		return "the controllers of disruptions, and the injectors, live in real time"
 	}

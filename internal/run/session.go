@@ -31,6 +31,8 @@ type Options struct {
 	// Cluster is the name of a running cluster (`trommel cluster up`). It is restored to its previous state after each
 	// run. If empty, the session starts its own cluster and resets it between runs.
 	Cluster string
+	// Context is that of an existing cluster which the user has named for this session; it comes before the suite's.
+	Context string
 	// Fresh starts a new cluster for each run. A single run then needs no baseline.
 	Fresh bool
 	// Binaries of the suite's controllers, in order. If nil, Open builds them.
@@ -98,10 +100,18 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 		return nil, &UserError{fmt.Errorf("%s: the suite has several clusters, which a run starts itself; it cannot "+
 			"use the cluster %q instead", suite.File, options.Cluster)}
 	}
+	kind, err := cluster.Lookup(string(suite.Cluster.Type))
+	if err != nil {
+		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
+	}
+	if options.Cluster != "" && kind.Attach == nil {
+		return nil, &UserError{fmt.Errorf("%s: the suite's cluster is of type %s; it cannot use the cluster %q instead",
+			suite.File, suite.Cluster.Type, options.Cluster)}
+	}
 	s := &Session{suite: suite, options: options, binaries: options.Binaries}
 	controlPlane := options.ControlPlane
-	if s.binaries == nil || controlPlane == "" && options.Cluster == "" {
-		if s.binaries, controlPlane, err = build(ctx, suite, options); err != nil {
+	if s.binaries == nil || controlPlane == "" && needsControlPlane(kind, options) {
+		if s.binaries, controlPlane, err = build(ctx, suite, kind, options); err != nil {
 			return nil, err
 		}
 	}
@@ -109,9 +119,11 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	if s.builds == nil {
 		s.builds = newBuilds(suite, s.binaries, options.Progress)
 	}
-	kind, err := cluster.Lookup(string(suite.Cluster.Type))
-	if err != nil {
-		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
+	if kind.Join != nil {
+		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
+			return kind.Join(ctx, s.clusterConfig(suite.Cluster, "", newConsole(options.Progress, "")))
+		}}
+		return s, nil
 	}
 	if options.Cluster != "" {
 		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
@@ -129,6 +141,11 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 			return kind.Start(ctx, config)
 		}}
 	return s, nil
+}
+
+// needsControlPlane reports whether the session starts a control plane that Trommel builds.
+func needsControlPlane(kind cluster.Kind, options Options) bool {
+	return kind.ControlPlane && options.Cluster == ""
 }
 
 // Run runs a plan, which must have been validated against the suite, and returns its record's metadata with the
@@ -327,8 +344,14 @@ func (s *Session) clusterConfig(spec plan.ClusterSpec, binary string, console *c
 	if spec.Nodes != nil {
 		nodes = cmp.Or(*spec.Nodes, -1) // none
 	}
+	kubeconfig := spec.Kubeconfig
+	if kubeconfig != "" {
+		kubeconfig = plan.Beside(s.suite.File, kubeconfig)
+	}
 	return cluster.Config{
-		Binary: binary, APIServers: spec.APIServers, Nodes: nodes, DisableControllers: spec.DisableControllers,
+		Kubeconfig: kubeconfig, Context: cmp.Or(s.options.Context, spec.Context), Namespaces: spec.Namespaces,
+		Confirmed: s.options.Context != "",
+		Binary:    binary, APIServers: spec.APIServers, Nodes: nodes, DisableControllers: spec.DisableControllers,
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           removed,

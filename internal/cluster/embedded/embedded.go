@@ -83,6 +83,7 @@ const Name = "embedded"
 
 func init() {
 	cluster.Register(Name, cluster.Kind{
+		ControlPlane: true,
 		Start: func(ctx context.Context, config cluster.Config) (cluster.Cluster, error) {
 			return orNil(Start(ctx, config))
 		},
