@@ -229,6 +229,9 @@ func (s *Step) check(whole *yamlfile.Place, suite string, of *Suite) {
 	if at := whole.Field("advanceTime"); s.AdvanceTime == 0 && at.Given() && !at.Failed() {
 		at.Errorf("advanceTime is 0")
 	}
+	if of != nil {
+		of.stepNeeds(s, whole)
+	}
 	if at := whole.Field("apply"); s.Apply != nil && !at.Failed() {
 		if suite != "" {
 			checkFileBeside(at.Field("file"), suite, s.Apply.File)

@@ -57,6 +57,8 @@ type ClusterKind struct {
 	// check reports mistakes in what a suite says of its cluster and of what goes on in it, as far as they are mistakes
 	// only with this type; nil: there are none.
 	check func(s *Suite, spec *ClusterSpec, at *yamlfile.Place)
+	// checkWrite reports a write of a step or of an action at a place where it must not be; nil: it may be anywhere.
+	checkWrite func(spec *ClusterSpec, at *yamlfile.Place, key ResourceKey)
 }
 
 // controlPlaneFields are the fields of [ClusterSpec] that say how a control plane is started.
@@ -163,6 +165,43 @@ func (s *Suite) clusterFields(spec *ClusterSpec, at *yamlfile.Place) {
 	}
 }
 
+// stepNeeds reports what a step does and the suite's type of cluster cannot do, or must not.
+func (s *Suite) stepNeeds(step *Step, at *yamlfile.Place) {
+	if step.AdvanceTime > 0 {
+		s.needs(at.Field("advanceTime"), OwnClock, "advanceTime")
+	}
+	if step.Upgrade != nil {
+		s.needs(at.Field("upgrade"), InstallBuilds, "upgrade")
+	}
+	if step.Apply != nil {
+		for _, object := range step.Apply.Objects {
+			s.mayWrite(at.Field("apply"), keyOf(object))
+		}
+	}
+	if step.Delete != nil {
+		s.mayWrite(at.Field("delete"), step.Delete.ResourceKey)
+	}
+	if step.Patch != nil {
+		s.mayWrite(at.Field("patch"), step.Patch.ResourceKey)
+	}
+}
+
+// keyOf returns the namespace of an object in a workload, and its name.
+func keyOf(object map[string]any) ResourceKey {
+	kind, _ := object["kind"].(string)
+	m, _ := object["metadata"].(map[string]any)
+	name, _ := m["name"].(string)
+	namespace, _ := m["namespace"].(string)
+	return ResourceKey{Type: strings.ToLower(kind), Namespace: namespace, Name: name}
+}
+
+// mayWrite reports a write that the suite's type of cluster does not allow.
+func (s *Suite) mayWrite(at *yamlfile.Place, key ResourceKey) {
+	if kind, known := LookupClusterKind(s.Cluster.Type); known && kind.checkWrite != nil && at.Given() && !at.Failed() {
+		kind.checkWrite(&s.Cluster, at, key)
+	}
+}
+
 // capabilities reports what the action does and the suite's type of cluster cannot do.
 func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 	what := string(a.Type)
@@ -184,11 +223,21 @@ func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 			at.Errorf("%s needs a cluster with a clock of its own, and the suite says time: real", what)
 		}
 	}
+	if c.suite != nil && e.Writes {
+		if a.ResourceKey != (ResourceKey{}) {
+			c.suite.mayWrite(at, a.ResourceKey)
+		}
+		if a.Manifest != nil {
+			c.suite.mayWrite(at, keyOf(a.Manifest))
+		}
+	}
 	switch a.Type {
 	case CycleNodes, EndCycle:
 		c.needs(at, SimulateNodes, what)
 	case Upgrade:
 		c.needs(at, InstallBuilds, what)
+	case Disrupt, EndDisruption:
+		c.needs(at, InstallDisruptions, what)
 	}
 	// Whatever is done to a controller needs one that runs: that the suite's type of cluster cannot run any has been
 	// reported in the suite.

@@ -127,7 +127,7 @@ func TestActionsThatNeedAClock(t *testing.T) {
 	}
 }
 
-// Each type of cluster takes the fields of its own.
+// Each type of cluster takes the fields of its own, and an existing one refuses what is elsewhere.
 func TestExistingCluster(t *testing.T) {
 	const suite = `cluster:
   type: existing
@@ -136,13 +136,26 @@ func TestExistingCluster(t *testing.T) {
   nodes: 2
 controllers:
 - {name: db, binary: /bin/true}
-workloads: {nothing: [{sleep: 1s}]}
+- {name: other, binary: /bin/true, deployment: elsewhere/other}
+workloads:
+  some:
+  - delete: pod/kube-system/a
+  - patch: {resourceKey: pod/db/a, patch: {}}
+  - apply: {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: kube-public}}
+  - advanceTime: 1h
 `
 	_, err := ParseSuite([]byte(suite), "trommel.yaml")
 	wantErrors(t, err,
 		`trommel.yaml:4:20: namespace "Db": use lower case letters, digits and -`,
 		`trommel.yaml:4:24: duplicate namespace "db"`,
-		`trommel.yaml:5:10: nodes is not for a cluster of type "existing" (it is for: embedded)`)
+		`trommel.yaml:5:10: nodes is not for a cluster of type "existing" (it is for: embedded)`,
+		`trommel.yaml:7:3: on an existing cluster controller "db" needs deployment: namespace/name, one of the `+
+			`manifests: what Trommel would generate may do everything`,
+		`trommel.yaml:8:48: deployment elsewhere/other is not in one of the suite's namespaces (db, Db, db)`,
+		`trommel.yaml:11:13: pod a is in namespace kube-system, and the suite's namespaces are db, Db, db`,
+		`trommel.yaml:13:12: pod a is in namespace kube-public, and the suite's namespaces are db, Db, db`,
+		`trommel.yaml:14:18: advanceTime needs a cluster that can have a clock of its own; `+
+			`one of type "existing" cannot`)
 
 	_, err = ParseSuite([]byte("cluster: {type: existing, kubeconfig: none.yaml}\n"), "trommel.yaml")
 	wantErrors(t, err,

@@ -42,7 +42,8 @@ func newClusterCommand(s streams) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newClusterUpCommand(s), newClusterStatusCommand(s), newClusterDownCommand(s))
+	cmd.AddCommand(newClusterUpCommand(s), newClusterStatusCommand(s), newClusterDownCommand(s),
+		newClusterRestoreCommand(s))
 	return cmd
 }
 

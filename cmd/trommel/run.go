@@ -27,6 +27,8 @@ type runOptions struct {
 	suite     string
 	variant   string
 	cluster   string
+	context   string
+	dryRun    bool
 	recordDir string
 	reference string
 	progress  progressOptions
@@ -52,6 +54,10 @@ func (o *runOptions) register(c *cobra.Command) {
 	o.time.register(f)
 	f.StringVar(&o.cluster, "cluster", "",
 		"run on the cluster of this `name`, started by `trommel cluster up` (default: a new one for the run)")
+	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig, for a suite whose cluster exists already; "+
+		"it comes before the suite's")
+	f.BoolVar(&o.dryRun, "dry-run", false, "on a cluster that exists already: only list what the runs would create, "+
+		"replace and delete")
 	f.StringVar(&o.recordDir, "record", "", "`directory` for the run record (default: trommel-runs/<plan>-<time>)")
 	o.outputs.register(f)
 	f.StringVar(&o.reference, "reference", "", "also compare with what the workload does without faults, which is "+
@@ -80,6 +86,7 @@ effect.`,
   trommel run -p plans/stale-deletion.yaml
   trommel run -p plans/stale-deletion.yaml --variant fixed
   trommel run -p plans/ --junit out/junit.xml
+  trommel run plans/stale-deletion.yaml --context staging --dry-run
   trommel run -c examples/zookeeper-operator -m test -p plan.yaml`,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.plans = append(o.plans, args...)
@@ -208,6 +215,9 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 	all, err := o.loadAll(ctx, files, r)
 	if err != nil {
 		return &exitError{exitUsage, errors.Join(err, r.write(&o.outputs))}
+	}
+	if o.dryRun {
+		return o.listEffects(ctx, s, console, all)
 	}
 	for _, group := range bySession(all) {
 		r.worst(runGroup(ctx, s, console, o, group, r))
@@ -381,6 +391,21 @@ func runGroup(
 	return worst
 }
 
+// listEffects lists what runs of the plans would do to a cluster that exists already.
+func (o *runOptions) listEffects(ctx context.Context, s streams, console *console, all []*loaded) error {
+	for _, l := range all {
+		lines, err := run.Foresee(ctx, l.suite, l.plan, o.session(s, console, l, false))
+		if err != nil {
+			return &exitError{codeOf(err), err}
+		}
+		fmt.Fprintf(s.out, "%s:\n", l.title())
+		for _, line := range lines {
+			fmt.Fprintf(s.out, "  %s\n", line)
+		}
+	}
+	return nil
+}
+
 // session returns how to open a session for a plan, and others if there are several.
 func (o *runOptions) session(s streams, console *console, l *loaded, several bool) run.Options {
 	level := slog.LevelError
@@ -388,7 +413,7 @@ func (o *runOptions) session(s streams, console *console, l *loaded, several boo
 		level = slog.LevelDebug
 	}
 	return run.Options{
-		Variant: l.variant, Cluster: o.cluster, Fresh: !several && o.reference == "", Trace: o.trace,
+		Variant: l.variant, Cluster: o.cluster, Context: o.context, Fresh: !several && o.reference == "", Trace: o.trace,
 		Version: version(), Injector: injectorCommand(),
 		DisruptionControllers: disruptionControllersCommand(), Progress: console,
 		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),

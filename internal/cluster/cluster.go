@@ -97,6 +97,12 @@ type Deployer interface {
 	Deploy(ctx context.Context, controller string, own []*unstructured.Unstructured) error
 }
 
+// Guarded is a cluster in which only some things may be written.
+type Guarded interface {
+	// Allow refuses manifests that must not be applied, and lets the others be. It is called before they are.
+	Allow(ctx context.Context, manifests []*unstructured.Unstructured) error
+}
+
 // Equipped is a cluster on which some of Trommel's own controllers run for as long as it does.
 type Equipped interface {
 	// Equipment names them: Disruptions, Cycling.

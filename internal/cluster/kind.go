@@ -54,6 +54,8 @@ type Config struct {
 	// are the only ones in which a run writes.
 	Kubeconfig, Context string
 	Namespaces          []string
+	// DryRun: a cluster that is joined is only looked at.
+	DryRun bool
 	// Confirmed says that the user named the context for this very run, not only in a file.
 	Confirmed bool
 	// Dir is the directory in which the cluster creates its own directory for keys, data and sockets. Its path must be
@@ -73,6 +75,8 @@ type Config struct {
 type Kind struct {
 	// ControlPlane says that clusters of the kind run the control plane executable that Trommel builds.
 	ControlPlane bool
+	// Check refuses a configuration without a look at the cluster; nil: it has nothing to refuse. Its error is a *Refusal.
+	Check func(config Config) error
 	// Join begins to use a cluster that somebody else runs, for one run. It is a Shared. Nil: clusters of this kind are
 	// started.
 	Join func(ctx context.Context, config Config) (Cluster, error)
@@ -81,6 +85,12 @@ type Kind struct {
 	// Attach finds a running cluster by its name. Closing it leaves it running.
 	Attach func(ctx context.Context, name string) (Cluster, error)
 }
+
+// Refusal is an error that the user has to solve: in a suite, in a kubeconfig, or in what he may do on a cluster.
+type Refusal struct{ Err error }
+
+func (r *Refusal) Error() string { return r.Err.Error() }
+func (r *Refusal) Unwrap() error { return r.Err }
 
 // kinds are the registered kinds by name.
 var kinds = map[string]Kind{}

@@ -171,6 +171,9 @@ func (s *sharedCluster) acquire(
 	ctx context.Context, console *console, _ bool, _ string,
 ) (_ *lease, err error) {
 	c, err := s.attach(ctx)
+	if refusal := (*cluster.Refusal)(nil); errors.As(err, &refusal) {
+		return nil, &UserError{err}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}

@@ -2,12 +2,14 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
@@ -26,6 +28,16 @@ type suiteManifests struct {
 	address, token string
 	info           func(text string)
 	clock          *clock.Clock
+	// allow refuses manifests that must not be applied to the cluster; nil: all may be.
+	allow func(ctx context.Context, all []*unstructured.Unstructured) error
+}
+
+// refused makes an error that the user has to solve one of the suite's.
+func refused(file string, err error) error {
+	if refusal := (*cluster.Refusal)(nil); errors.As(err, &refusal) {
+		return &UserError{fmt.Errorf("%s: %w", file, err)}
+	}
+	return err
 }
 
 // readManifests are what the runs on a cluster have read. All builds have the certificates of one authority.
@@ -78,9 +90,14 @@ func (m *suiteManifests) install(
 	}
 	for _, u := range manifests.MissingNamespaces(used) {
 		m.info(fmt.Sprintf("creating namespace %s: the manifests use it, but do not contain it", u.GetName()))
-		all = append(all, u)
+		all, used = append(all, u), append(used, u)
 	}
 	done.runsPods = slices.ContainsFunc(all, runsPods)
+	if m.allow != nil {
+		if err := m.allow(ctx, used); err != nil {
+			return nil, refused(m.suite.File, err)
+		}
+	}
 	return done, apply(ctx, all)
 }
 

@@ -82,6 +82,9 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
 		clock: at.clock,
 	}
+	if guarded, ok := at.cluster.(cluster.Guarded); ok {
+		manifests.allow = guarded.Allow
+	}
 	disruptions := &disruptionControllers{
 		plan: r.plan, cluster: at.cluster.Name(), node: at.node, injector: r.session.Injector,
 		program: r.session.DisruptionControllers, deployed: r.suite.Disruptions.Install,

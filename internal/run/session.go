@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	_ "github.com/trommel-dev/trommel/internal/cluster/embedded" // a kind of cluster
+	_ "github.com/trommel-dev/trommel/internal/cluster/existing" // a kind of cluster
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/reference"
@@ -109,6 +110,11 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 			suite.File, suite.Cluster.Type, options.Cluster)}
 	}
 	s := &Session{suite: suite, options: options, binaries: options.Binaries}
+	if kind.Check != nil {
+		if err := kind.Check(s.clusterConfig(suite.Cluster, "", newConsole(options.Progress, ""))); err != nil {
+			return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
+		}
+	}
 	controlPlane := options.ControlPlane
 	if s.binaries == nil || controlPlane == "" && needsControlPlane(kind, options) {
 		if s.binaries, controlPlane, err = build(ctx, suite, kind, options); err != nil {

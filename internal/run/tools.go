@@ -87,7 +87,8 @@ func (c *controllers) releaseLocks(ctx context.Context, name string) error {
 				"metadata": map[string]any{"annotations": map[string]any{coordinator.LeaderAnnotation: nil}},
 			}, "")
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
+		// A cluster may keep a lock that was there before the run. Then the successor waits until it expires.
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			errs = append(errs, fmt.Errorf("release %s, the lock of killed controller %q: %w", l, name, err))
 		}
 	}

@@ -49,6 +49,9 @@ const DefaultName = "process-node"
 type Config struct {
 	// Name of the Node object; default DefaultName.
 	Name string
+	// Unregistered says that the cluster does not know the node: nothing binds pods to it, and neither a Node nor its
+	// pods are objects. It runs the pods that are given to Run.
+	Unregistered bool
 	// RESTConfig is the node's access to the API; it needs all permissions.
 	RESTConfig *rest.Config
 	// APIServers maps the names of API servers to their addresses, host:port, which do not change.
@@ -145,6 +148,9 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 		n.cancel()
 		n.tasks.Wait()
 		return nil, fmt.Errorf("process node: %w", err)
+	}
+	if config.Unregistered {
+		return n, nil
 	}
 	if err := n.register(ctx); err != nil {
 		n.cancel()
@@ -370,6 +376,10 @@ func (n *Node) observe(object *corev1.Pod) {
 		p.terminateLocked(time.Duration(grace) * time.Second)
 	}
 }
+
+// Run runs a pod of which there is no object, until Stop; see Config.Unregistered. Its UID must be unique. Its tokens are
+// those of its service account, and its volumes are as its spec says: nothing is added to it.
+func (n *Node) Run(pod *corev1.Pod) { n.observe(pod) }
 
 // forget ends a pod whose object has been deleted.
 func (n *Node) forget(uid types.UID) {

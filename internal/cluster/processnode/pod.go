@@ -220,7 +220,7 @@ func (p *pod) finish() {
 	delay := 50 * time.Millisecond
 	for {
 		n.mu.Lock()
-		skip := p.gone || n.closed
+		skip := p.gone || n.closed || n.config.Unregistered
 		n.mu.Unlock()
 		if skip {
 			return

@@ -20,6 +20,9 @@ const (
 	tokenSeconds        = 3607 // what the API server's admission asks for in the volume it adds
 )
 
+// ServiceAccountMount is where programs look for their service account.
+const ServiceAccountMount = serviceAccountMount
+
 func (p *pod) serviceAccountDir() string { return filepath.Join(p.dir, "serviceaccount") }
 func (p *pod) kubeconfigFile() string    { return filepath.Join(p.dir, "kubeconfig") }
 
@@ -80,6 +83,9 @@ func (p *pod) requestToken(ctx context.Context, audience string) (token string, 
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.name,
 			UID: p.uid},
 	}}
+	if p.node.config.Unregistered {
+		request.Spec.BoundObjectRef = nil
+	}
 	if audience != "" {
 		request.Spec.Audiences = []string{audience}
 	}

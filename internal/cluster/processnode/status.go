@@ -46,7 +46,7 @@ func (p *pod) writeStatuses(ctx context.Context) {
 // writeStatus writes the node's part of the status and does not change other writers' conditions.
 func (p *pod) writeStatus(ctx context.Context) error {
 	p.node.mu.Lock()
-	gone := p.gone
+	gone := p.gone || p.node.config.Unregistered
 	p.node.mu.Unlock()
 	if gone {
 		return nil

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/internal/cluster/existing"
+	"github.com/trommel-dev/trommel/internal/run"
+)
+
+func newClusterRestoreCommand(s streams) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Put back what runs that were killed have left on clusters that exist already",
+		Long: `Restore deletes what runs that were killed have made on clusters of type existing, and puts back what they have
+replaced. It knows that from journals on this machine, and reaches each cluster as the run did. The next run on the
+cluster does the same. It leaves runs alone that are in progress.`,
+		Example: `  trommel cluster restore
+  trommel cluster restore --context staging`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return restoreClusters(cmd.Context(), s, name) },
+	}
+	cmd.Flags().StringVar(&name, "context", "", "only the cluster of this `context`")
+	return cmd
+}
+
+func restoreClusters(ctx context.Context, s streams, name string) error {
+	all, err := existing.LeftBehind()
+	if err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	found := false
+	var errs []error
+	for _, left := range all {
+		if name != "" && left.Context() != name {
+			continue
+		}
+		found = true
+		what := fmt.Sprintf("context %s, namespaces %s", left.Context(), strings.Join(left.Namespaces(), ", "))
+		config := left.Config()
+		config.Progress = func(text string) { fmt.Fprintln(s.err, text) }
+		switch err := run.Restore(ctx, config); {
+		case errors.As(err, new(*existing.InUseError)):
+			fmt.Fprintf(s.err, "%s: %v\n", what, err)
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		default:
+			fmt.Fprintf(s.out, "%s: restored\n", what)
+		}
+	}
+	if !found {
+		fmt.Fprintln(s.err, "no run has left anything behind")
+	}
+	if len(errs) > 0 {
+		return &exitError{exitCannotRun, errors.Join(errs...)}
+	}
+	return nil
+}

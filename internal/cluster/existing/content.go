@@ -1,0 +1,100 @@
+package existing
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// protobufMagic begins objects that are encoded as protobuf.
+var protobufMagic = []byte("k8s\x00")
+
+// metadataOf reads the metadata of an encoded object.
+func metadataOf(contentType string, body []byte) (*metav1.ObjectMeta, error) {
+	var o metav1.PartialObjectMetadata
+	switch {
+	case bytes.HasPrefix(body, protobufMagic):
+		var envelope runtime.Unknown
+		if err := envelope.Unmarshal(body[len(protobufMagic):]); err != nil {
+			return nil, err
+		}
+		// The metadata is the first field of each type of Kubernetes. The rest is not looked at.
+		if err := o.Unmarshal(envelope.Raw); err != nil {
+			return nil, err
+		}
+	case strings.Contains(contentType, "yaml"):
+		if err := yaml.Unmarshal(body, &o); err != nil {
+			return nil, err
+		}
+	default:
+		if err := json.Unmarshal(body, &o); err != nil {
+			return nil, err
+		}
+	}
+	return &o.ObjectMeta, nil
+}
+
+// claimsOf returns the names of a StatefulSet's volume claim templates.
+func claimsOf(body []byte) (names []string) {
+	var set struct {
+		Spec struct {
+			VolumeClaimTemplates []struct {
+				Metadata struct{ Name string }
+			}
+		}
+	}
+	if json.Unmarshal(body, &set) != nil {
+		return nil
+	}
+	for _, t := range set.Spec.VolumeClaimTemplates {
+		names = append(names, t.Metadata.Name)
+	}
+	return names
+}
+
+// differs names the first field in which two encoded objects differ, apart from what the API server keeps about writes.
+func differs(a, b []byte) (field string, err error) {
+	var x, y map[string]any
+	for data, to := range map[*[]byte]*map[string]any{&a: &x, &b: &y} {
+		if err := json.Unmarshal(*data, to); err != nil {
+			return "", fmt.Errorf("read an object: %w", err)
+		}
+		if m, ok := (*to)["metadata"].(map[string]any); ok {
+			for _, name := range []string{"managedFields", "resourceVersion", "generation"} {
+				delete(m, name)
+			}
+		}
+		delete(*to, "status")
+	}
+	return difference("", x, y), nil
+}
+
+func difference(path string, x, y any) string {
+	xs, ok := x.(map[string]any)
+	ys, also := y.(map[string]any)
+	if !ok || !also {
+		if reflect.DeepEqual(x, y) {
+			return ""
+		}
+		return strings.TrimPrefix(path, ".")
+	}
+	for _, name := range slices.Sorted(maps.Keys(xs)) {
+		if d := difference(path+"."+name, xs[name], ys[name]); d != "" {
+			return d
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(ys)) {
+		if _, ok := xs[name]; !ok {
+			return strings.TrimPrefix(path+"."+name, ".")
+		}
+	}
+	return ""
+}

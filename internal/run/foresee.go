@@ -1,0 +1,211 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/cluster/existing"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/deploy"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// Foresee lists what a run of the plan would do to a cluster that exists already. It only reads from the cluster.
+func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Options) (lines []string, err error) {
+	if suite, err = Choose(suite, options.Variant); err != nil {
+		return nil, &UserError{err}
+	}
+	kind, err := cluster.Lookup(string(suite.Cluster.Type))
+	if err != nil {
+		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
+	}
+	if kind.Join == nil {
+		return nil, &UserError{fmt.Errorf("%s: a cluster of type %s is the run's own, which ends with it: there is nothing "+
+			"to list", suite.File, suite.Cluster.Type)}
+	}
+	s := &Session{suite: suite, options: options}
+	config := s.clusterConfig(suite.Cluster, "", newConsole(nil, ""))
+	config.DryRun, config.Progress = true, nil
+	c, err := kind.Join(ctx, config)
+	if err != nil {
+		return nil, refused(suite.File, err)
+	}
+	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
+	to, err := c.RESTConfig("")
+	if err != nil {
+		return nil, err
+	}
+	client, err := objects.New(to)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := discovery.NewDiscoveryClientForConfig(to)
+	if err != nil {
+		return nil, err
+	}
+	version, err := asked.ServerVersion()
+	if err != nil {
+		return nil, err
+	}
+	f := &foresight{ctx: ctx, client: client}
+	all, _, err := manifests.OfSuite(suite, version.GitVersion)
+	if err != nil {
+		return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+	}
+	var own []*unstructured.Unstructured
+	for i := range suite.Controllers {
+		var objects []*unstructured.Unstructured
+		if objects, all, err = deploy.Controller(&suite.Controllers[i], all, deploy.Target{}); err != nil {
+			return nil, &UserError{err}
+		}
+		own = append(own, objects...)
+	}
+	all = append(all, manifests.MissingNamespaces(slices.Concat(all, own))...)
+	if guarded, ok := c.(cluster.Guarded); ok {
+		if err := guarded.Allow(ctx, slices.Concat(all, own)); err != nil {
+			return nil, refused(suite.File, err)
+		}
+	}
+	for _, u := range all {
+		if err := f.manifest(u); err != nil {
+			return nil, err
+		}
+	}
+	for _, u := range own {
+		if err := f.controller(u); err != nil {
+			return nil, err
+		}
+	}
+	within, name := p.Within(suite)
+	f.workload(within.Workloads[name])
+	for i := range p.Actions {
+		if p.Actions[i].Effects().Writes {
+			text, _, _ := strings.Cut(plan.ExplainAction(p, i), "\n")
+			f.add("plan", text)
+		}
+	}
+	f.add("delete", "at the end: all that was created, and what the controllers make of it")
+	return f.lines, nil
+}
+
+// foresight collects what a run would do.
+type foresight struct {
+	ctx    context.Context
+	client *objects.Client
+	lines  []string
+}
+
+func (f *foresight) add(verb, text string) {
+	f.lines = append(f.lines, fmt.Sprintf("%-8s %s", verb, text))
+}
+
+// workload lists what the steps of a workload write.
+func (f *foresight) workload(w plan.Workload) {
+	if len(w.Command) > 0 {
+		f.add("command", strings.Join(w.Command, " "))
+	}
+	for _, s := range w.Steps {
+		switch {
+		case s.Apply != nil && s.Apply.File != "":
+			f.add("apply", s.Apply.File)
+		case s.Apply != nil:
+			for _, o := range s.Apply.Objects {
+				u := &unstructured.Unstructured{Object: o}
+				f.add("apply", u.GetKind()+" "+u.GetName()+in(u.GetNamespace()))
+			}
+		case s.Delete != nil:
+			f.add("delete", s.Delete.ResourceKey.String())
+		case s.Patch != nil:
+			f.add("patch", s.Patch.ResourceKey.String())
+		case s.Exec != nil:
+			f.add("command", strings.Join(s.Exec.Command, " "))
+		}
+	}
+}
+
+func in(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in namespace " + namespace
+}
+
+// find returns the cluster's object; nil: it has none.
+func (f *foresight) find(u *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+	what := u.GetKind() + " " + u.GetName() + in(u.GetNamespace())
+	t, err := f.client.ResolveKind(f.ctx, u.GroupVersionKind())
+	if errors.Is(err, objects.ErrNotServed) {
+		return nil, what, nil // the manifests define it
+	}
+	if err != nil {
+		return nil, what, err
+	}
+	got, err := f.client.Resource(t, u.GetNamespace()).Get(f.ctx, u.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, what, nil
+	}
+	return got, what, err
+}
+
+func (f *foresight) manifest(u *unstructured.Unstructured) error {
+	got, what, err := f.find(u)
+	switch {
+	case err != nil:
+		return err
+	case got == nil:
+		f.add("create", what)
+	default:
+		f.add("keep", what+": it is there; the run is refused if the manifests would change it")
+	}
+	return nil
+}
+
+func (f *foresight) controller(u *unstructured.Unstructured) error {
+	got, what, err := f.find(u)
+	if err != nil {
+		return err
+	}
+	if got != nil {
+		replicas, _, _ := unstructured.NestedInt64(got.Object, "spec", "replicas")
+		f.add("replace", fmt.Sprintf("%s: scaled from %d to 0, and back at the end", what, replicas))
+	}
+	f.add("run", what+": as processes of this machine")
+	return nil
+}
+
+// Restore puts back what a run on a cluster that exists already has left behind. It does nothing if that run is in
+// progress: the error is an *existing.InUseError.
+func Restore(ctx context.Context, config cluster.Config) (err error) {
+	c, err := existing.Join(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
+	unlock, err := c.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	baseline, err := c.KeptBaseline()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.Reset(ctx, baseline); err != nil {
+		return err
+	}
+	return c.DropBaseline()
+}
