@@ -79,7 +79,7 @@ func choose(config cluster.Config) (*access, error) {
 			}
 		}
 	}
-	target.QPS, target.UserAgent = -1, "trommel"
+	target.QPS, target.UserAgent, target.WarningHandler = -1, "trommel", rest.NoWarnings{}
 	return &access{file: config.Kubeconfig, context: config.Context, config: target}, nil
 }
 

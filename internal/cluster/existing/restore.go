@@ -227,10 +227,21 @@ func (r *reset) look(ctx context.Context) (ours, others []*seen, err error) {
 			}
 		}
 	}
+	theirs := map[types.UID]bool{} // new ones that belong to what was there before
+	for changed := true; changed; {
+		changed = false
+		for _, s := range all {
+			if !theirs[s.UID] && slices.ContainsFunc(s.owners, func(uid types.UID) bool {
+				return r.base.has(uid) || theirs[uid]
+			}) {
+				theirs[s.UID], changed = true, true
+			}
+		}
+	}
 	for _, s := range all {
 		if r.ours[s.UID] != nil {
 			ours = append(ours, s)
-		} else if !byItself(s) {
+		} else if !byItself(s) && !theirs[s.UID] {
 			others = append(others, s)
 		}
 	}
@@ -275,9 +286,11 @@ func (r *reset) clean(ctx context.Context) error {
 			first = append(first, o)
 		}
 	}
-	gentle, cancel := context.WithTimeout(ctx, graceful)
-	_ = r.delete(gentle, first, false)
-	cancel()
+	if len(r.c.node.Pods()) > 0 {
+		gentle, cancel := context.WithTimeout(ctx, graceful)
+		_ = r.delete(gentle, first, false) // what does not go by itself goes later
+		cancel()
+	}
 	if err := r.c.node.Stop(ctx, nil); err != nil {
 		return err
 	}
