@@ -35,8 +35,8 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 			"to list", suite.File, suite.Cluster.Type)}
 	}
 	s := &Session{suite: suite, options: options}
-	config := s.clusterConfig(suite.Cluster, "", newConsole(nil, ""))
-	config.DryRun, config.Progress = true, nil
+	config := s.joinConfig(nil)
+	config.DryRun = true
 	c, err := kind.Join(ctx, config)
 	if err != nil {
 		return nil, refused(suite.File, err)

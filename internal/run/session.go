@@ -111,7 +111,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	}
 	s := &Session{suite: suite, options: options, binaries: options.Binaries}
 	if kind.Check != nil {
-		if err := kind.Check(s.clusterConfig(suite.Cluster, "", newConsole(options.Progress, ""))); err != nil {
+		if err := kind.Check(s.joinConfig(nil)); err != nil {
 			return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
 		}
 	}
@@ -127,7 +127,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	}
 	if kind.Join != nil {
 		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
-			return kind.Join(ctx, s.clusterConfig(suite.Cluster, "", newConsole(options.Progress, "")))
+			return kind.Join(ctx, s.joinConfig(newConsole(options.Progress, "").Info))
 		}}
 		return s, nil
 	}
@@ -350,20 +350,27 @@ func (s *Session) clusterConfig(spec plan.ClusterSpec, binary string, console *c
 	if spec.Nodes != nil {
 		nodes = cmp.Or(*spec.Nodes, -1) // none
 	}
-	kubeconfig := spec.Kubeconfig
-	if kubeconfig != "" {
-		kubeconfig = plan.Beside(s.suite.File, kubeconfig)
-	}
 	return cluster.Config{
-		Kubeconfig: kubeconfig, Context: cmp.Or(s.options.Context, spec.Context), Namespaces: spec.Namespaces,
-		Confirmed: s.options.Context != "",
-		Binary:    binary, APIServers: spec.APIServers, Nodes: nodes, DisableControllers: spec.DisableControllers,
+		Binary: binary, APIServers: spec.APIServers, Nodes: nodes, DisableControllers: spec.DisableControllers,
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           removed,
 		Answers:               answers(spec.Answers),
 		Progress:              console.Info,
 		Logger:                s.options.Logger,
+	}
+}
+
+// joinConfig returns the configuration of a cluster that is there.
+func (s *Session) joinConfig(progress func(string)) cluster.Config {
+	spec := s.suite.Cluster
+	kubeconfig := spec.Kubeconfig
+	if kubeconfig != "" {
+		kubeconfig = plan.Beside(s.suite.File, kubeconfig)
+	}
+	return cluster.Config{
+		Kubeconfig: kubeconfig, Context: cmp.Or(s.options.Context, spec.Context), Namespaces: spec.Namespaces,
+		Confirmed: s.options.Context != "", Progress: progress, Logger: s.options.Logger,
 	}
 }
 
