@@ -279,6 +279,16 @@ func TestRunIsUndone(t *testing.T) {
 		_, err := client.CoreV1().PersistentVolumeClaims(f.ns).Get(ctx, "data-db-0", metav1.GetOptions{})
 		return err
 	})
+	// A set that is deleted without its pods leaves them without an owner.
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		_, err := client.CoreV1().Pods(f.ns).Get(ctx, "db-0", metav1.GetOptions{})
+		return err
+	})
+	orphan := metav1.DeletePropagationOrphan
+	if err := client.AppsV1().StatefulSets(f.ns).Delete(ctx, "db", metav1.DeleteOptions{
+		PropagationPolicy: &orphan}); err != nil {
+		t.Error(err)
+	}
 	_, elsewhere := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("x"), metav1.CreateOptions{})
 	_, unlisted := client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "unlisted"}}, metav1.CreateOptions{})
@@ -327,6 +337,9 @@ func TestRunIsUndone(t *testing.T) {
 	}
 	if err := r.DropBaseline(); err != nil {
 		t.Error(err)
+	}
+	if _, err := f.admin.CoreV1().Pods(f.ns).Get(ctx, "db-0", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the pod that has no owner any more: %v", err)
 	}
 	claims, err := f.admin.CoreV1().PersistentVolumeClaims(f.ns).List(ctx, metav1.ListOptions{})
 	if err != nil || len(claims.Items) > 0 {
@@ -397,6 +410,9 @@ func TestKilledRun(t *testing.T) {
 				t.Fatalf("left behind: %+v, %v", left, err)
 			}
 			if !tt.journal {
+				if err := os.RemoveAll(left[0].begun.Dir); err != nil { // which nobody knows then
+					t.Error(err)
+				}
 				if err := os.Remove(left[0].File); err != nil {
 					t.Fatal(err)
 				}

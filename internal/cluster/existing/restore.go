@@ -54,6 +54,7 @@ type seen struct {
 	owners     []types.UID
 	finalizers []string
 	ending     bool
+	ofSet      bool // it says that it is a pod of a StatefulSet
 }
 
 // listAll lists the objects in the namespaces, as far as the user may. Events are left out.
@@ -111,6 +112,7 @@ func seenOf(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) *s
 		object: object{Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, Namespace: m.Namespace,
 			Name: m.Name, UID: m.UID},
 		finalizers: m.Finalizers, ending: m.DeletionTimestamp != nil,
+		ofSet: m.Labels["statefulset.kubernetes.io/pod-name"] == m.Name,
 	}
 	for _, o := range m.OwnerReferences {
 		s.owners = append(s.owners, o.UID)
@@ -172,10 +174,14 @@ func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
 	c.baseline = base
 	c.mu.Unlock()
 	// A run's end must not be cut short by the end of what has cut the run short.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
-	defer cancel()
+	whole := context.WithoutCancel(ctx)
+	cleaning, cancel := context.WithTimeout(whole, cleanTimeout)
 	r := &reset{c: c, base: base, ours: map[types.UID]*object{}}
-	err := r.clean(ctx)
+	err := r.clean(cleaning)
+	cancel()
+	// What was replaced is put back also if something else stays.
+	ctx, cancel = context.WithTimeout(whole, graceful)
+	defer cancel()
 	stopErr := c.node.Stop(ctx, nil)
 	for _, d := range c.journal.replaced() {
 		err = errors.Join(err, c.putBack(ctx, d))
@@ -190,8 +196,8 @@ type reset struct {
 	ours map[types.UID]*object // the run's objects, also those that are gone
 }
 
-// claimName is the name of a volume claim of a StatefulSet: template, set and number.
-var claimName = regexp.MustCompile(`^(.+)-[0-9]+$`)
+// numbered is the name of a pod of a StatefulSet, or of its claim: the template and the set, and a number.
+var numbered = regexp.MustCompile(`^(.+)-[0-9]+$`)
 
 // look lists the run's objects in its namespaces, and others that were not there before it.
 func (r *reset) look(ctx context.Context) (ours, others []*seen, err error) {
@@ -201,9 +207,12 @@ func (r *reset) look(ctx context.Context) (ours, others []*seen, err error) {
 	}
 	all = slices.DeleteFunc(all, func(s *seen) bool { return r.base.has(s.UID) })
 	made, _, intents := r.c.journal.made()
-	claims := map[string]bool{}
+	claims, sets := map[string]bool{}, map[string]bool{}
 	for _, o := range made {
 		r.ours[o.UID] = o
+		if o.Group == "apps" && o.Resource == "statefulsets" {
+			sets[o.Namespace+"/"+o.Name] = true
+		}
 		for _, template := range o.Claims {
 			claims[o.Namespace+"/"+template+"-"+o.Name] = true
 		}
@@ -212,8 +221,10 @@ func (r *reset) look(ctx context.Context) (ours, others []*seen, err error) {
 		if r.ours[s.UID] != nil || slices.ContainsFunc(s.owners, func(uid types.UID) bool { return r.ours[uid] != nil }) {
 			return true
 		}
-		if m := claimName.FindStringSubmatch(s.Name); s.Resource == "persistentvolumeclaims" && m != nil &&
-			claims[s.Namespace+"/"+m[1]] {
+		// Claims have no owner, and who deletes a set may leave its pods without one.
+		if m := numbered.FindStringSubmatch(s.Name); m != nil && s.Group == "" &&
+			(s.Resource == "persistentvolumeclaims" && claims[s.Namespace+"/"+m[1]] ||
+				s.Resource == "pods" && sets[s.Namespace+"/"+m[1]] && s.ofSet) {
 			return true
 		}
 		// The process was killed between the request and the record of its answer.
