@@ -38,8 +38,8 @@ func checkExisting(s *Suite, spec *ClusterSpec, at *yamlfile.Place) {
 		switch field := at.Field("deployment"); {
 		case at.Failed() || field.Failed() || len(spec.Namespaces) == 0:
 		case c.Deployment.Name == "" && c.Image == "":
-			at.Errorf("on an existing cluster controller %q needs deployment: namespace/name, one of the manifests: what "+
-				"Trommel would generate may do everything", c.Name)
+			at.Errorf("on an existing cluster controller %q needs deployment: namespace/name, one of the manifests: "+
+				"what Trommel would generate may do everything", c.Name)
 		case c.Deployment.Name != "" && !slices.Contains(spec.Namespaces, c.Deployment.Namespace):
 			field.Errorf("deployment %s/%s is not in one of the suite's namespaces (%s)", c.Deployment.Namespace,
 				c.Deployment.Name, strings.Join(spec.Namespaces, ", "))

@@ -89,11 +89,11 @@ type ProcessRunner interface {
 	Processes() ProcessNode
 }
 
-// Deployer is a cluster that starts controllers under test in a way of its own. Others get the controllers' objects, and
-// what runs pods there does the rest.
+// Deployer is a cluster that starts controllers under test in a way of its own. Others get the controllers' objects,
+// and what runs pods there does the rest.
 type Deployer interface {
-	// Deploy starts a controller. Own are its objects: its Deployment, with the annotations above, and what was generated
-	// with it. It does not wait until the controller runs.
+	// Deploy starts a controller. Own are its objects: its Deployment, with the annotations above, and what was
+	// generated with it. It does not wait until the controller runs.
 	Deploy(ctx context.Context, controller string, own []*unstructured.Unstructured) error
 }
 

@@ -50,8 +50,8 @@ type Config struct {
 	Equip func(ctx context.Context, c Cluster) (stop func() error, err error)
 	// Equipment names what Equip gives the cluster; see Equipped.
 	Equipment []string
-	// Kubeconfig and Context lead to a cluster that exists; an empty file is the one that kubectl would take. Namespaces
-	// are the only ones in which a run writes.
+	// Kubeconfig and Context lead to a cluster that exists; an empty file is the one that kubectl would take.
+	// Namespaces are the only ones in which a run writes.
 	Kubeconfig, Context string
 	Namespaces          []string
 	// DryRun: a cluster that is joined is only looked at.
@@ -75,7 +75,8 @@ type Config struct {
 type Kind struct {
 	// ControlPlane says that clusters of the kind run the control plane executable that Trommel builds.
 	ControlPlane bool
-	// Check refuses a configuration without a look at the cluster; nil: it has nothing to refuse. Its error is a *Refusal.
+	// Check refuses a configuration without a look at the cluster; nil: it has nothing to refuse. Its error is a
+	// *Refusal.
 	Check func(config Config) error
 	// Join begins to use a cluster that somebody else runs, for one run. It is a Shared. Nil: clusters of this kind are
 	// started.

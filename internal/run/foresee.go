@@ -31,8 +31,9 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
 	}
 	if kind.Join == nil {
-		return nil, &UserError{fmt.Errorf("%s: a cluster of type %s is the run's own, which ends with it: there is nothing "+
-			"to list", suite.File, suite.Cluster.Type)}
+		return nil,
+			&UserError{fmt.Errorf("%s: a cluster of type %s is the run's own, which ends with it: there is nothing "+
+				"to list", suite.File, suite.Cluster.Type)}
 	}
 	s := &Session{suite: suite, options: options}
 	config := s.joinConfig(nil)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -74,13 +75,21 @@ func choose(config cluster.Config) (*access, error) {
 			"context": config.Context, "cluster": named.Cluster, "server": hostOf(target.Host),
 		} {
 			if word := productiveWord(name); word != "" {
-				return nil, refuse("the %s %q looks like production (%s); name the context on the command line if it is "+
-					"really meant: --context %s", what, name, word, config.Context)
+				return nil,
+					refuse("the %s %q looks like production (%s); name the context on the command line if it is "+
+						"really meant: --context %s", what, name, word, config.Context)
 			}
 		}
 	}
 	target.QPS, target.UserAgent, target.WarningHandler = -1, "trommel", rest.NoWarnings{}
-	return &access{file: config.Kubeconfig, context: config.Context, config: target}, nil
+	file := config.Kubeconfig
+	if file != "" {
+		// The journal names it for processes with other working directories.
+		if file, err = filepath.Abs(file); err != nil {
+			return nil, refuse("find the kubeconfig: %v", err)
+		}
+	}
+	return &access{file: file, context: config.Context, config: target}, nil
 }
 
 // productiveWord returns the word by which a name looks like production; empty: it does not.
@@ -144,7 +153,8 @@ func (c *Cluster) may(ctx context.Context, all []right) error {
 		answer, err := c.admin.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 				ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Namespace: r.namespace, Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource,
+					Namespace: r.namespace, Verb: r.verb, Group: r.group, Resource: r.resource,
+					Subresource: r.subresource,
 				},
 			}}, metav1.CreateOptions{})
 		if apierrors.IsUnauthorized(err) {

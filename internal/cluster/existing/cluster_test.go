@@ -136,7 +136,8 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if _, err := f.admin.CoreV1().ConfigMaps(f.ns).Create(ctx, configMap("somebodys"), metav1.CreateOptions{}); err != nil {
+	if _, err := f.admin.CoreV1().ConfigMaps(f.ns).Create(ctx, configMap("somebodys"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	d := new(appsv1.Deployment)
@@ -416,7 +417,8 @@ func TestKilledRun(t *testing.T) {
 				if err := os.Remove(left[0].File); err != nil {
 					t.Fatal(err)
 				}
-				if err := f.admin.CoreV1().ConfigMaps(f.ns).Delete(t.Context(), "made", metav1.DeleteOptions{}); err != nil {
+				if err := f.admin.CoreV1().ConfigMaps(f.ns).Delete(t.Context(), "made",
+					metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}

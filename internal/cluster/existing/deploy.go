@@ -43,14 +43,16 @@ func (c *Cluster) Allow(ctx context.Context, manifests []*unstructured.Unstructu
 		switch {
 		case u.GetKind() == "ValidatingWebhookConfiguration" || u.GetKind() == "MutatingWebhookConfiguration" ||
 			u.GetKind() == "APIService":
-			return refuse("the manifests have %s: the API servers of an existing cluster cannot call what runs on this "+
-				"machine; leave it out, or use a cluster of another type", name)
+			return refuse("the manifests have %s: the API servers of an existing cluster cannot call what runs on "+
+				"this machine; leave it out, or use a cluster of another type", name)
 		case !known:
 			// A type that other manifests define: its scope is known when it is applied, and the front sees the path.
-			c.front.list(u.GroupVersionKind().Group, strings.ToLower(u.GetKind())+"s", u.GetNamespace(), u.GetName(), true)
+			c.front.list(u.GroupVersionKind().Group, strings.ToLower(u.GetKind())+"s", u.GetNamespace(), u.GetName(),
+				true)
 			continue
 		case !t.namespaced && u.GetKind() == "Namespace" && !slices.Contains(c.namespaces, u.GetName()):
-			return refuse("the manifests have %s: the suite's namespaces are %s", name, strings.Join(c.namespaces, ", "))
+			return refuse("the manifests have %s: the suite's namespaces are %s", name, strings.Join(c.namespaces,
+				", "))
 		case t.namespaced && !slices.Contains(c.namespaces, namespaceOf(u)):
 			return refuse("the manifests have %s in namespace %s: the suite's namespaces are %s", name, namespaceOf(u),
 				strings.Join(c.namespaces, ", "))
@@ -115,8 +117,8 @@ func (c *Cluster) Deploy(ctx context.Context, controller string, own []*unstruct
 	}
 	for _, u := range own {
 		if u.GetKind() != "Deployment" {
-			return refuse("controller %q needs %s %s of its own, and an existing cluster takes only what the manifests "+
-				"list: name its Deployment there with deployment:", controller, u.GetKind(), u.GetName())
+			return refuse("controller %q needs %s %s of its own, and an existing cluster takes only what the "+
+				"manifests list: name its Deployment there with deployment:", controller, u.GetKind(), u.GetName())
 		}
 		d := new(appsv1.Deployment)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, d); err != nil {
@@ -126,7 +128,8 @@ func (c *Cluster) Deploy(ctx context.Context, controller string, own []*unstruct
 			d.Namespace = metav1.NamespaceDefault
 		}
 		if !slices.Contains(c.namespaces, d.Namespace) {
-			return refuse("the Deployment of controller %q is in namespace %s: the suite's namespaces are %s", controller,
+			return refuse("the Deployment of controller %q is in namespace %s: the suite's namespaces are %s",
+				controller,
 				d.Namespace, strings.Join(c.namespaces, ", "))
 		}
 		if err := c.displace(ctx, d.Namespace, d.Name); err != nil {
@@ -249,7 +252,8 @@ func (c *Cluster) putBack(ctx context.Context, r *replaced) error {
 		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 			change["spec"] = map[string]any{"replicas": r.Replicas}
 		} else {
-			c.progress(fmt.Sprintf("deployment %s/%s keeps its size: somebody has changed it meanwhile", r.Namespace, r.Name))
+			c.progress(fmt.Sprintf("deployment %s/%s keeps its size: somebody has changed it meanwhile", r.Namespace,
+				r.Name))
 		}
 		patch, err := json.Marshal(change)
 		if err != nil {
@@ -282,7 +286,8 @@ func (c *Cluster) putBackAnnotated(ctx context.Context) error {
 			}
 			r := &replaced{}
 			if err := json.Unmarshal([]byte(text), r); err != nil {
-				return fmt.Errorf("deployment %s/%s has an invalid annotation %s: %w", ns, d.Name, annotationReplaced, err)
+				return fmt.Errorf("deployment %s/%s has an invalid annotation %s: %w", ns, d.Name, annotationReplaced,
+					err)
 			}
 			r.Namespace, r.Name, r.UID = ns, d.Name, d.UID
 			c.progress(fmt.Sprintf("putting back deployment %s/%s, which an earlier run has scaled to 0", ns, d.Name))

@@ -172,7 +172,8 @@ func (c *Cluster) checkNamespaces(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("read namespace %s of %s: %w", name, c.access, err)
 		case ns.Status.Phase == corev1.NamespaceTerminating:
-			return fmt.Errorf("namespace %s of %s is being deleted (Terminating); wait until it is gone", name, c.access)
+			return fmt.Errorf("namespace %s of %s is being deleted (Terminating); wait until it is gone", name,
+				c.access)
 		}
 	}
 	return nil

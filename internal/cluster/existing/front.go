@@ -29,10 +29,10 @@ import (
 	"github.com/trommel-dev/trommel/internal/pki"
 )
 
-// front is a server on loopback through which all requests of a run go to the API server. A request with the front's own
-// token is made as the user of the kubeconfig; all others as whoever their own token says, as those of a controller
-// under test. The front refuses writes that the rules do not allow, and records what is created before the client knows
-// it.
+// front is a server on loopback through which all requests of a run go to the API server. A request with the front's
+// own token is made as the user of the kubeconfig; all others as whoever their own token says, as those of a
+// controller under test. The front refuses writes that the rules do not allow, and records what is created before the
+// client knows it.
 type front struct {
 	c           *Cluster
 	listener    net.Listener
@@ -331,8 +331,8 @@ func (f *front) mayCluster(change *write, name string) error {
 		return nil
 	}
 	what := object{Group: change.Group, Resource: change.Resource, Name: name}
-	return fmt.Errorf("%s has no namespace, and the suite's manifests do not list it: on an existing cluster nobody may "+
-		"write it in a run", &what)
+	return fmt.Errorf("%s has no namespace, and the suite's manifests do not list it: on an existing cluster nobody "+
+		"may write it in a run", &what)
 }
 
 func listKey(group, resource, namespace, name string) string {
@@ -345,7 +345,8 @@ func (f *front) isListed(change *write) bool {
 	return f.files[listKey(change.Group, change.Resource, change.Namespace, change.Name)]
 }
 
-// ofRun reports whether an object is one of the run's: it made it, or it was not there before in a namespace of the run.
+// ofRun reports whether an object is one of the run's: it made it, or it was not there before in a namespace of the
+// run.
 func (f *front) ofRun(change *write, old *metav1.PartialObjectMetadata) bool {
 	if f.c.journal.madeUID(old.UID) {
 		return true

@@ -12,14 +12,21 @@ import (
 
 func TestParseWrite(t *testing.T) {
 	for path, want := range map[string]write{
-		"/api/v1/namespaces/db/pods":                        {object: object{Version: "v1", Resource: "pods", Namespace: "db"}},
-		"/api/v1/namespaces/db/pods/a":                      {object: object{Version: "v1", Resource: "pods", Namespace: "db", Name: "a"}},
-		"/api/v1/namespaces/db/serviceaccounts/a/token":     {object: object{Version: "v1", Resource: "serviceaccounts", Namespace: "db", Name: "a"}, subresource: "token"},
-		"/api/v1/namespaces":                                {object: object{Version: "v1", Resource: "namespaces"}},
-		"/api/v1/namespaces/db":                             {object: object{Version: "v1", Resource: "namespaces", Name: "db"}},
-		"/api/v1/namespaces/db/finalize":                    {object: object{Version: "v1", Resource: "namespaces", Name: "db"}, subresource: "finalize"},
-		"/apis/apps/v1/namespaces/db/deployments/a/scale":   {object: object{Group: "apps", Version: "v1", Resource: "deployments", Namespace: "db", Name: "a"}, subresource: "scale"},
-		"/apis/rbac.authorization.k8s.io/v1/clusterroles/a": {object: object{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles", Name: "a"}},
+		"/api/v1/namespaces/db/pods": {object: object{Version: "v1", Resource: "pods",
+			Namespace: "db"}},
+		"/api/v1/namespaces/db/pods/a": {object: object{Version: "v1", Resource: "pods",
+			Namespace: "db", Name: "a"}},
+		"/api/v1/namespaces/db/serviceaccounts/a/token": {object: object{Version: "v1",
+			Resource: "serviceaccounts", Namespace: "db", Name: "a"}, subresource: "token"},
+		"/api/v1/namespaces": {object: object{Version: "v1", Resource: "namespaces"}},
+		"/api/v1/namespaces/db": {object: object{Version: "v1", Resource: "namespaces",
+			Name: "db"}},
+		"/api/v1/namespaces/db/finalize": {object: object{Version: "v1", Resource: "namespaces",
+			Name: "db"}, subresource: "finalize"},
+		"/apis/apps/v1/namespaces/db/deployments/a/scale": {object: object{Group: "apps", Version: "v1",
+			Resource: "deployments", Namespace: "db", Name: "a"}, subresource: "scale"},
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles/a": {object: object{Group: "rbac.authorization.k8s.io",
+			Version: "v1", Resource: "clusterroles", Name: "a"}},
 	} {
 		want.verb = http.MethodPatch
 		got, ok := parseWrite(http.MethodPatch, path)

@@ -65,7 +65,8 @@ func (c *Cluster) Lock() (unlock func(), err error) {
 		ending, done := context.WithTimeout(context.Background(), answerTimeout)
 		defer done()
 		for _, ns := range held {
-			if err := c.admin.CoordinationV1().Leases(ns).Delete(ending, leaseName, metav1.DeleteOptions{}); err != nil &&
+			if err := c.admin.CoordinationV1().Leases(ns).Delete(ending, leaseName,
+				metav1.DeleteOptions{}); err != nil &&
 				!apierrors.IsNotFound(err) {
 				c.log.Warn("delete the lease of a run", "namespace", ns, "error", err)
 			}

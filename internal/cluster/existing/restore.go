@@ -218,7 +218,8 @@ func (r *reset) look(ctx context.Context) (ours, others []*seen, err error) {
 		}
 	}
 	isNew := func(s *seen) bool {
-		if r.ours[s.UID] != nil || slices.ContainsFunc(s.owners, func(uid types.UID) bool { return r.ours[uid] != nil }) {
+		if r.ours[s.UID] != nil || slices.ContainsFunc(s.owners,
+			func(uid types.UID) bool { return r.ours[uid] != nil }) {
 			return true
 		}
 		// Claims have no owner, and who deletes a set may leave its pods without one.
@@ -227,8 +228,13 @@ func (r *reset) look(ctx context.Context) (ours, others []*seen, err error) {
 				s.Resource == "pods" && sets[s.Namespace+"/"+m[1]] && s.ofSet) {
 			return true
 		}
+		if i := strings.LastIndexByte(s.Name, '-'); s.Group == "apps" && s.Resource == "controllerrevisions" && i > 0 &&
+			sets[s.Namespace+"/"+s.Name[:i]] {
+			return true
+		}
 		// The process was killed between the request and the record of its answer.
-		return slices.ContainsFunc(intents, s.same) || !slices.Contains(r.base.Namespaces, s.Namespace) && r.madeNamespace(s)
+		return slices.ContainsFunc(intents, s.same) || !slices.Contains(r.base.Namespaces,
+			s.Namespace) && r.madeNamespace(s)
 	}
 	for changed := true; changed; { // owners may come after what they own
 		changed = false
@@ -348,7 +354,10 @@ func (r *reset) clean(ctx context.Context) error {
 
 // early reports whether the object is one of a namespace that goes as a whole, or belongs to one of the manifests'.
 func (r *reset) early(s *seen, early []*object) bool {
-	return r.madeNamespace(s) || slices.ContainsFunc(early, func(o *object) bool { return slices.Contains(s.owners, o.UID) })
+	return r.madeNamespace(s) || slices.ContainsFunc(early, func(o *object) bool {
+		return slices.Contains(s.owners,
+			o.UID)
+	})
 }
 
 // others reports objects that were not there before the run, and that it has not made as far as is known.
@@ -357,8 +366,8 @@ func (r *reset) others(ctx context.Context) error {
 	if err != nil || len(others) == 0 {
 		return err
 	}
-	return fmt.Errorf("the namespaces of the run have objects that it has not made, and that were not there before: %s; "+
-		"it leaves them alone", namesOf(others))
+	return fmt.Errorf("the namespaces of the run have objects that it has not made, and that were not there before: "+
+		"%s; it leaves them alone", namesOf(others))
 }
 
 func namesOf[T fmt.Stringer](all []T) string {
@@ -373,8 +382,8 @@ func namesOf[T fmt.Stringer](all []T) string {
 	return strings.Join(names, ", ")
 }
 
-// delete deletes objects, in their order, and waits until they are gone. With force it takes away finalizers that nobody
-// works on any more, those of custom types.
+// delete deletes objects, in their order, and waits until they are gone. With force it takes away finalizers that
+// nobody works on any more, those of custom types.
 func (r *reset) delete(ctx context.Context, all []*object, force bool) error {
 	waiting := all
 	forced := map[types.UID]bool{}
