@@ -13,7 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 )
 
-// Proxy listens on its own loopback port.
+// Proxy listens on a port of its own, on loopback unless it was given a listener.
 type Proxy struct {
 	clock    *clock.Clock // for shapes
 	dial     func(context.Context) (net.Conn, error)
@@ -48,16 +48,21 @@ func New(clock *clock.Clock, dial func(context.Context) (net.Conn, error)) (*Pro
 	if err != nil {
 		return nil, err
 	}
+	return Serve(listener, clock, dial), nil
+}
+
+// Serve is New with a listener, which the proxy closes.
+func Serve(listener net.Listener, clock *clock.Clock, dial func(context.Context) (net.Conn, error)) *Proxy {
 	p := &Proxy{
 		clock: clock, dial: dial, listener: listener, links: map[*link]struct{}{}, heeded: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.running.Add(1)
 	go p.accept()
-	return p, nil
+	return p
 }
 
-// Addr returns the address for clients: 127.0.0.1 and a port.
+// Addr returns the address for clients: an IP, 127.0.0.1 unless the proxy was given a listener, and a port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Cut resets every open connection and returns their number. New connections are accepted as before.

@@ -1,0 +1,248 @@
+package kind
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Paths in the images of programs.
+const (
+	launcherPath = "/trommel/launcher"
+	programPath  = "/trommel/program"
+)
+
+// nobody is the user of programs that must not be root and whose pods name no user.
+const nobody = 65532
+
+// imageFile is a file in an image: a copy of a local one, or its own content, or a directory, or a link.
+type imageFile struct {
+	path    string
+	local   string
+	content []byte
+	link    string // a hard link to an earlier file
+	dir     bool
+	mode    int64
+}
+
+// image is a container image of one layer without a base.
+type image struct {
+	names      []string
+	files      []imageFile
+	entrypoint []string
+}
+
+// pathVariable is the PATH of processes in our images.
+const pathVariable = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// write writes the image as docker save does, to a new file.
+func (i image) write(file string) (err error) {
+	layer, err := os.CreateTemp(filepath.Dir(file), "layer-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(layer.Name()) }()
+	defer layer.Close()
+	sum := sha256.New()
+	if err := i.writeLayer(io.MultiWriter(layer, sum)); err != nil {
+		return err
+	}
+	size, err := layer.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := layer.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	diffID := hex.EncodeToString(sum.Sum(nil))
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux",
+		"config": map[string]any{"Env": []string{pathVariable}, "Entrypoint": i.entrypoint},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + diffID}},
+	})
+	if err != nil {
+		return err
+	}
+	configSum := sha256.Sum256(config)
+	configName := hex.EncodeToString(configSum[:]) + ".json"
+	manifest, err := json.Marshal([]map[string]any{{
+		"Config": configName, "RepoTags": i.names, "Layers": []string{diffID + "/layer.tar"},
+	}})
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	w := tar.NewWriter(out)
+	add := func(name string, size int64, from io.Reader) error {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size}); err != nil {
+			return err
+		}
+		_, err := io.Copy(w, from)
+		return err
+	}
+	err = errors.Join(
+		add(configName, int64(len(config)), bytes.NewReader(config)),
+		add(diffID+"/layer.tar", size, layer),
+		add("manifest.json", int64(len(manifest)), bytes.NewReader(manifest)),
+	)
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+func (i image) writeLayer(to io.Writer) error {
+	w := tar.NewWriter(to)
+	seen := map[string]bool{"/": true, ".": true}
+	for _, f := range i.files {
+		if err := writeParents(w, path.Dir(f.path), seen); err != nil {
+			return err
+		}
+		seen[f.path] = true
+		if err := f.write(w); err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+	}
+	return w.Close()
+}
+
+func writeParents(w *tar.Writer, dir string, seen map[string]bool) error {
+	if seen[dir] {
+		return nil
+	}
+	seen[dir] = true
+	if err := writeParents(w, path.Dir(dir), seen); err != nil {
+		return err
+	}
+	return imageFile{path: dir, dir: true, mode: 0o755}.write(w)
+}
+
+func (f imageFile) write(w *tar.Writer) error {
+	name := strings.TrimPrefix(f.path, "/")
+	switch {
+	case f.dir:
+		return w.WriteHeader(&tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: f.mode})
+	case f.link != "":
+		return w.WriteHeader(&tar.Header{
+			Name: name, Typeflag: tar.TypeLink, Linkname: strings.TrimPrefix(f.link, "/"), Mode: f.mode,
+		})
+	case f.local == "":
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: f.mode, Size: int64(len(f.content))}); err != nil {
+			return err
+		}
+		_, err := w.Write(f.content)
+		return err
+	}
+	local, err := os.Open(f.local)
+	if err != nil {
+		return err
+	}
+	defer local.Close()
+	info, err := local.Stat()
+	if err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Name: name, Mode: f.mode, Size: info.Size()}); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, local)
+	return err
+}
+
+// programImage is the image in which a program runs, and its only name, which depends on its content: the program, the
+// launcher, and what a program expects of any system.
+func programImage(ctx context.Context, binary, launcher string) (image, error) {
+	digest, err := digestFiles(binary, launcher)
+	if err != nil {
+		return image{}, err
+	}
+	i := image{
+		names: []string{"trommel.dev/program:" + digest},
+		files: []imageFile{
+			{path: launcherPath, local: launcher, mode: 0o755},
+			{path: programPath, local: binary, mode: 0o755},
+			{path: "/tmp", dir: true, mode: 0o1777},
+			{path: "/etc/passwd", mode: 0o644, content: fmt.Appendf(nil,
+				"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:%d:%d:nonroot:/tmp:/sbin/nologin\n", nobody, nobody)},
+			{path: "/etc/group", mode: 0o644, content: fmt.Appendf(nil, "root:x:0:\nnonroot:x:%d:\n", nobody)},
+		},
+		entrypoint: []string{launcherPath, "--", programPath, path.Base(programPath)},
+	}
+	libraries, err := sharedLibraries(ctx, binary)
+	if err != nil {
+		return image{}, err
+	}
+	for _, l := range libraries {
+		i.files = append(i.files, imageFile{path: l, local: l, mode: 0o755})
+	}
+	if file := "/etc/ssl/certs/ca-certificates.crt"; exists(file) {
+		i.files = append(i.files, imageFile{path: file, local: file, mode: 0o644})
+	}
+	return i, nil
+}
+
+var libraryRE = regexp.MustCompile(`(?m)^\s+(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$`)
+
+// sharedLibraries lists the files of this machine that a dynamically linked executable needs, as Go's are that use cgo.
+func sharedLibraries(ctx context.Context, binary string) ([]string, error) {
+	f, err := elf.Open(binary)
+	if err != nil {
+		return nil, fmt.Errorf("%s runs in a container and must be an executable for Linux: %w", binary, err)
+	}
+	defer f.Close()
+	if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return nil, nil
+	}
+	text, err := exec.CommandContext(ctx, "ldd", binary).Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s is linked dynamically, and ldd does not find its libraries (build it with "+
+			"CGO_ENABLED=0): %w", binary, err)
+	}
+	var all []string
+	for _, m := range libraryRE.FindAllSubmatch(text, -1) {
+		all = append(all, string(m[1]))
+	}
+	return all, nil
+}
+
+// digestFiles returns a name for the content of files.
+func digestFiles(files ...string) (string, error) {
+	h := sha256.New()
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			return "", err
+		}
+		n, err := io.Copy(h, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, ":%d", n)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:20], nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return !errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,260 @@
+// Command trommel-kind makes one cluster with kind and removes it when its standard input ends, however the process at
+// the other end has ended. It reads requests and writes answers, each a line of JSON, one after the other. kind is a
+// library in this module of its own, so that Trommel's is free of it.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
+	kinderrors "sigs.k8s.io/kind/pkg/errors"
+	kindexec "sigs.k8s.io/kind/pkg/exec"
+	"sigs.k8s.io/kind/pkg/log"
+)
+
+// request asks for one thing. The package that starts this program has the same type.
+type request struct {
+	Do         string `json:"do"`                   // list, network, up, load, down
+	Name       string `json:"name,omitempty"`       // of the cluster, and of its network
+	Image      string `json:"image,omitempty"`      // up: the nodes' image
+	Config     string `json:"config,omitempty"`     // up: kind's configuration, YAML
+	Kubeconfig string `json:"kubeconfig,omitempty"` // up: the file to write
+	Archive    string `json:"archive,omitempty"`    // load: a file with images, as docker save writes it
+}
+
+// answer is one line of the answer to a request; the last one has Done or Error.
+type answer struct {
+	Progress string   `json:"progress,omitempty"`
+	Done     bool     `json:"done,omitempty"`
+	Error    string   `json:"error,omitempty"`
+	Names    []string `json:"names,omitempty"`   // list: the clusters
+	Gateway  string   `json:"gateway,omitempty"` // network: this machine's address there
+	Node     string   `json:"node,omitempty"`    // up: the container
+	Address  string   `json:"address,omitempty"` // up: the node's IP
+}
+
+func main() {
+	// The process that started us decides when we end: a Ctrl-C in the terminal is meant for it.
+	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
+	out := &output{encoder: json.NewEncoder(os.Stdout)}
+	p := &program{
+		provider: cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(logger{out})),
+	}
+	in := json.NewDecoder(bufio.NewReader(os.Stdin))
+	for {
+		var r request
+		err := in.Decode(&r)
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				fmt.Fprintln(os.Stderr, "trommel-kind:", err)
+			}
+			break
+		}
+		a, err := p.do(r)
+		if err != nil {
+			a.Error = describe(err)
+		}
+		a.Done = err == nil
+		out.write(a)
+	}
+	if err := p.removeAll(); err != nil {
+		fmt.Fprintln(os.Stderr, "trommel-kind:", describe(err))
+		os.Exit(1)
+	}
+}
+
+// program knows what it has made.
+type program struct {
+	provider *cluster.Provider
+	clusters []string
+	networks []string
+}
+
+func (p *program) do(r request) (answer, error) {
+	switch r.Do {
+	case "list":
+		names, err := p.provider.List()
+		return answer{Names: names}, err
+	case "network":
+		gateway, err := p.network(r.Name)
+		return answer{Gateway: gateway}, err
+	case "up":
+		return p.up(r)
+	case "load":
+		return answer{}, p.load(r)
+	case "down":
+		return answer{}, p.removeAll()
+	}
+	return answer{}, fmt.Errorf("unknown request %q", r.Do)
+}
+
+// network creates the cluster's own network, and returns this machine's address in it.
+func (p *program) network(name string) (gateway string, err error) {
+	if err := docker("network", "inspect", name); err == nil {
+		return "", fmt.Errorf("the network %q exists already", name)
+	}
+	err = docker("network", "create", "--driver", "bridge", "--label", "dev.trommel.cluster="+name, name)
+	if err != nil {
+		return "", err
+	}
+	p.networks = append(p.networks, name)
+	lines, err := kindexec.OutputLines(kindexec.Command("docker", "network", "inspect", "--format",
+		"{{range .IPAM.Config}}{{.Gateway}}\n{{end}}", name))
+	if err != nil {
+		return "", err
+	}
+	for _, line := range lines {
+		if line != "" && !strings.Contains(line, ":") {
+			return line, nil
+		}
+	}
+	return "", fmt.Errorf("the network %q has no IPv4 gateway", name)
+}
+
+func (p *program) up(r request) (answer, error) {
+	names, err := p.provider.List()
+	if err != nil {
+		return answer{}, err
+	}
+	if slices.Contains(names, r.Name) {
+		return answer{}, fmt.Errorf("there is already a kind cluster %q", r.Name)
+	}
+	if err := docker("image", "inspect", r.Image); err != nil {
+		return answer{}, fmt.Errorf("the engine has no image %q", r.Image)
+	}
+	if err := os.Setenv("KIND_EXPERIMENTAL_DOCKER_NETWORK", r.Name); err != nil {
+		return answer{}, err
+	}
+	p.clusters = append(p.clusters, r.Name)
+	err = p.provider.Create(r.Name, cluster.CreateWithRawConfig([]byte(r.Config)),
+		cluster.CreateWithNodeImage(r.Image), cluster.CreateWithKubeconfigPath(r.Kubeconfig),
+		cluster.CreateWithDisplayUsage(false), cluster.CreateWithDisplaySalutation(false))
+	if err != nil {
+		return answer{}, err
+	}
+	nodes, err := p.provider.ListInternalNodes(r.Name)
+	if err != nil {
+		return answer{}, err
+	}
+	if len(nodes) != 1 {
+		return answer{}, fmt.Errorf("the cluster has %d nodes instead of one", len(nodes))
+	}
+	address, _, err := nodes[0].IP()
+	return answer{Node: nodes[0].String(), Address: address}, err
+}
+
+// load puts the images of an archive into the nodes.
+func (p *program) load(r request) error {
+	nodes, err := p.provider.ListInternalNodes(r.Name)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		f, err := os.Open(r.Archive)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(nodeutils.LoadImageArchive(n, f), f.Close())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll removes what this program has made, and what is left it tries again at the next call.
+func (p *program) removeAll() error {
+	var errs []error
+	left := func(names []string, remove func(name string) error) (left []string) {
+		for _, name := range names {
+			if err := remove(name); err != nil {
+				errs = append(errs, err)
+				left = append(left, name)
+			}
+		}
+		return left
+	}
+	p.clusters = left(p.clusters, func(name string) error { return p.provider.Delete(name, os.DevNull) })
+	p.networks = left(p.networks, func(name string) error { return docker("network", "rm", name) })
+	return errors.Join(errs...)
+}
+
+// docker runs the engine's client; an error has what it wrote.
+func docker(args ...string) error {
+	text, err := exec.Command("docker", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(text)))
+	}
+	return nil
+}
+
+// describe adds what a failed command wrote.
+func describe(err error) string {
+	text := err.Error()
+	if run := kindexec.RunErrorForError(err); run != nil && len(run.Output) > 0 {
+		lines := strings.Split(strings.TrimSpace(string(run.Output)), "\n")
+		if len(lines) > 40 {
+			lines = lines[len(lines)-40:]
+		}
+		text += "\n\t" + strings.Join(lines, "\n\t")
+	}
+	for _, e := range kinderrors.Errors(err) {
+		if e != err && !strings.Contains(text, e.Error()) {
+			text += "\n\t" + e.Error()
+		}
+	}
+	return text
+}
+
+// output writes answers.
+type output struct {
+	mu      sync.Mutex
+	encoder *json.Encoder
+}
+
+func (o *output) write(a answer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_ = o.encoder.Encode(a) // nobody reads if the other end has gone; the next read finds out
+}
+
+// logger makes kind's log progress.
+type logger struct{ out *output }
+
+func (l logger) say(text string) {
+	if text = strings.TrimSpace(text); text != "" {
+		l.out.write(answer{Progress: text})
+	}
+}
+
+func (l logger) Warn(message string)               { l.say(message) }
+func (l logger) Warnf(format string, args ...any)  { l.say(fmt.Sprintf(format, args...)) }
+func (l logger) Error(message string)              { l.say(message) }
+func (l logger) Errorf(format string, args ...any) { l.say(fmt.Sprintf(format, args...)) }
+func (l logger) V(level log.Level) log.InfoLogger  { return verbosity{l, level} }
+
+// verbosity passes on what everybody should see.
+type verbosity struct {
+	logger
+	level log.Level
+}
+
+func (v verbosity) Enabled() bool { return v.level <= 0 }
+func (v verbosity) Info(message string) {
+	if v.Enabled() {
+		v.say(message)
+	}
+}
+func (v verbosity) Infof(format string, args ...any) { v.Info(fmt.Sprintf(format, args...)) }
