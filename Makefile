@@ -24,7 +24,7 @@ APIDIFF := $(CURDIR)/bin/apidiff-$(APIDIFF_VERSION)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## run the first example's plan against its buggy and its fixed controller
@@ -105,6 +105,12 @@ long: ## run all plans of the examples and third-party operators', eight runs at
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMutations$$' -timeout 240m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestOwnControllers$$' -timeout 200m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestMoments|TestPoorMachines)$$' -timeout 300m .
+
+.PHONY: kind-test
+kind-test: ## as root: bring up a container engine of Debian's packages, test clusters of type kind, and take it down again
+	go run ./cmd/trommel build --control-plane
+	go test -c -o bin/kind.test ./internal/cluster/kind
+	cd internal/cluster/kind && TROMMEL_TEST_KIND=1 testing/engine run $(CURDIR)/bin/kind.test -test.v -test.timeout 60m $(KINDFLAGS)
 
 SOAK ?= 1h
 

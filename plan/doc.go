@@ -112,7 +112,7 @@
 //	apiVersion: trommel.dev/v1alpha1
 //	kind: Suite
 //	cluster:
-//	  type: embedded                   # the default, and the only one today
+//	  type: embedded                   # the default; or kind, or existing
 //	  kubernetesVersion: "1.36"        # default: 1.36; trommel build --help lists the versions
 //	  apiServers: 3                    # 1 to 5
 //	  nodes: 3                         # simulated

@@ -19,8 +19,8 @@ func registerClusterKind(t *testing.T, k ClusterKind) {
 }
 
 func TestTypeOfClusterThatIsNotKnown(t *testing.T) {
-	_, err := ParseSuite([]byte("cluster: {type: kind}\n"), "trommel.yaml")
-	if err == nil || !strings.Contains(err.Error(), `trommel.yaml:1:17: unknown cluster type "kind"`) {
+	_, err := ParseSuite([]byte("cluster: {type: cloud}\n"), "trommel.yaml")
+	if err == nil || !strings.Contains(err.Error(), `trommel.yaml:1:17: unknown cluster type "cloud"`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -41,7 +41,7 @@ variants:
 `
 	_, err := ParseSuite([]byte(strings.ReplaceAll(suite, "TYPE", "plain")), "trommel.yaml")
 	wantErrors(t, err,
-		`trommel.yaml:3:15: apiServers is not for a cluster of type "plain" (it is for: embedded)`,
+		`trommel.yaml:3:15: apiServers is not for a cluster of type "plain" (it is for: embedded, kind)`,
 		`trommel.yaml:5:3: controller "db" needs a cluster that can run controllers under test; `+
 			`one of type "plain" cannot`,
 		`trommel.yaml:8:20: a variant's cluster needs a cluster that can configure its control plane; `+

@@ -146,6 +146,9 @@ type ClusterSpec struct {
 	Context    string `yaml:"context"`
 	// Namespaces are the only ones of an existing cluster in which a run writes.
 	Namespaces []string `yaml:"namespaces"`
+
+	// Images are those that pods find on kind's node, from the local Docker engine: it pulls none for them.
+	Images []string `yaml:"images"`
 }
 
 // Answer is what containers of simulated pods answer to commands, or their log. The first one that matches is used.

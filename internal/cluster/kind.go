@@ -50,6 +50,8 @@ type Config struct {
 	Equip func(ctx context.Context, c Cluster) (stop func() error, err error)
 	// Equipment names what Equip gives the cluster; see Equipped.
 	Equipment []string
+	// Images are images of the local container engine that pods find on the cluster's node.
+	Images []string
 	// Kubeconfig and Context lead to a cluster that exists; an empty file is the one that kubectl would take.
 	// Namespaces are the only ones in which a run writes.
 	Kubeconfig, Context string

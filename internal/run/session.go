@@ -355,6 +355,7 @@ func (s *Session) clusterConfig(spec plan.ClusterSpec, binary string, console *c
 		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           removed,
+		Images:                spec.Images,
 		Answers:               answers(spec.Answers),
 		Progress:              console.Info,
 		Logger:                s.options.Logger,

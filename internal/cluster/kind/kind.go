@@ -53,16 +53,13 @@ const firstPort = 6443
 
 func init() {
 	cluster.Register(Name, cluster.Kind{
+		ControlPlane: true,
 		Start: func(ctx context.Context, config cluster.Config) (cluster.Cluster, error) {
 			c, err := Start(ctx, config)
 			if err != nil {
 				return nil, err
 			}
 			return c, nil
-		},
-		Attach: func(_ context.Context, name string) (cluster.Cluster, error) {
-			return nil, fmt.Errorf("use the running cluster %q: clusters of type kind belong to one command: %w", name,
-				cluster.ErrNotSupported)
 		},
 	})
 }
@@ -226,6 +223,9 @@ func (c *Cluster) complete(ctx context.Context) error {
 	if _, err := docker(ctx, nil, "exec", c.node, "systemctl", "start", "kube-proxy"); err != nil {
 		return err
 	}
+	if err := c.loadImages(ctx); err != nil {
+		return err
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, name := range c.APIServers() {
 		group.Go(func() error { return c.awaitReady(groupCtx, name) })
@@ -249,6 +249,21 @@ func (c *Cluster) complete(ctx context.Context) error {
 		group.Go(func() error { return c.awaitWebhook(groupCtx, name) })
 	}
 	return group.Wait()
+}
+
+// loadImages puts the configured images of the local engine onto the node.
+func (c *Cluster) loadImages(ctx context.Context) error {
+	if len(c.config.Images) == 0 {
+		return nil
+	}
+	c.config.Progress("putting images onto the node: " + strings.Join(c.config.Images, ", "))
+	archive := c.file("images.tar")
+	defer os.Remove(archive)
+	if _, err := docker(ctx, nil, append([]string{"save", "-o", archive}, c.config.Images...)...); err != nil {
+		return err
+	}
+	_, err := c.program.ask(ctx, request{Do: "load", Name: c.config.Name, Archive: archive})
+	return err
 }
 
 // newDir makes a directory that only the user can enter, at a path that is short enough for sockets in it.

@@ -304,6 +304,7 @@ func compose(ctx context.Context, base, name string, files []imageFile, images .
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	id := "trommel-node-" + randomHex(4)
 	if _, err := docker(ctx, nil, "run", "-d", "--name", id, "--privileged", "--network", "none",
+		"--stop-signal", "SIGRTMIN+3", // which the image keeps, and systemd knows
 		"--entrypoint", "sleep", base, "infinity"); err != nil {
 		return err
 	}
@@ -340,7 +341,7 @@ func compose(ctx context.Context, base, name string, files []imageFile, images .
 			return err
 		}
 		_, err = docker(ctx, f, "exec", "-i", id, "ctr", "--namespace=k8s.io", "images", "import", "--no-unpack",
-			"--label=io.cri-containerd.pinned=pinned", "-")
+			"-")
 		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
@@ -348,7 +349,7 @@ func compose(ctx context.Context, base, name string, files []imageFile, images .
 	if _, err := docker(ctx, nil, "exec", id, "pkill", "-x", "containerd"); err != nil {
 		return err
 	}
-	_, err = docker(ctx, nil, "commit", "--change", "ENV container=docker", "--change", "STOPSIGNAL SIGRTMIN+3",
+	_, err = docker(ctx, nil, "commit", "--change", "ENV container=docker",
 		"--change", `ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]`, "--change", "CMD []", id, name)
 	return err
 }

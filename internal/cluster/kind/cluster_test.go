@@ -1,0 +1,314 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/cluster"
+)
+
+// needEngine skips the test where there is no container engine. TROMMEL_TEST_KIND, which make kind-test sets, says that
+// there is one.
+func needEngine(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("makes a cluster with kind")
+	}
+	if err := CheckEngine(t.Context()); err != nil && os.Getenv("TROMMEL_TEST_KIND") != "" {
+		t.Fatal(err)
+	} else if err != nil {
+		t.Skipf("make kind-test brings up an engine: %v", err)
+	}
+}
+
+// start starts a cluster, and sees at the end that nothing of it is left.
+func start(t *testing.T, config cluster.Config) *Cluster {
+	t.Helper()
+	needEngine(t)
+	before := leftovers(t)
+	if config.Binary == "" {
+		result, err := instrumentation.BuildControlPlane(t.Context(), instrumentation.ControlPlaneConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Binary = result.Binary
+	}
+	config.LogDir = t.TempDir()
+	begin := time.Now()
+	config.Progress = func(line string) { t.Logf("%6.1f s %s", time.Since(begin).Seconds(), line) }
+	c, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%6.1f s up", time.Since(begin).Seconds())
+	t.Cleanup(func() {
+		begin := time.Now()
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		t.Logf("%6.1f s down", time.Since(begin).Seconds())
+		if after := leftovers(t); after != before {
+			t.Errorf("left in the engine:\n%s\nbefore:\n%s", after, before)
+		}
+	})
+	return c
+}
+
+// leftovers lists what the engine has.
+func leftovers(t *testing.T) string {
+	t.Helper()
+	var all []string
+	for _, args := range [][]string{
+		{"ps", "-aq"}, {"network", "ls", "-q", "--filter", "type=custom"}, {"volume", "ls", "-q"},
+	} {
+		out, err := docker(context.Background(), nil, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := strings.Fields(out)
+		slices.Sort(list)
+		all = append(all, strings.Join(append(args[:1:1], list...), " "))
+	}
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), "trommel-kind-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(append(all, dirs...), "\n")
+}
+
+// coordinate runs a monitor where the cluster's processes look for a coordinator, and returns the names of those that
+// connect.
+func coordinate(t *testing.T, c *Cluster) <-chan string {
+	t.Helper()
+	address, token := c.Rendezvous()
+	m, err := monitor.Listen(monitor.Config{Address: address, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected := make(chan string, 100)
+	go func() {
+		for e := range m.Events() {
+			if e.Started {
+				connected <- e.Session.Identity
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = m.Close() })
+	return connected
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), d, errors.New("not within "+d.String()))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestCluster(t *testing.T) {
+	c := start(t, cluster.Config{APIServers: 3})
+	client, err := c.client("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("API servers have hooks, and are killed and started", func(t *testing.T) {
+		connected := coordinate(t, c)
+		seen := map[string]bool{}
+		ctx := within(t, time.Minute)
+		for len(seen) < 3 {
+			select {
+			case name := <-connected:
+				seen[name] = true
+			case <-ctx.Done():
+				t.Fatalf("only %v have connected", seen)
+			}
+		}
+		const name = "apiserver-2"
+		if err := c.KillAPIServer(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		address, err := c.apiServerAddress(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
+			_ = conn.Close()
+			t.Error("it still listens")
+		}
+		if err := c.StartAPIServer(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-connected:
+			if got != name {
+				t.Errorf("%s has connected", got)
+			}
+		case <-ctx.Done():
+			t.Error("it has not connected again")
+		}
+	})
+	t.Run("a pod runs a local program in a container", func(t *testing.T) { testPod(t, c, client) })
+}
+
+// testPod runs this machine's sh, with its libraries, in a container on the node.
+func testPod(t *testing.T, c *Cluster, client kubernetes.Interface) {
+	ctx := within(t, 2*time.Minute)
+	yes := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "shell", Namespace: "default", Annotations: map[string]string{
+			cluster.AnnotationController: "shell", cluster.AnnotationBinaryPrefix + "main": "/bin/sh",
+		}},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{cluster.LabelProcessNode: "true"},
+			Containers: []corev1.Container{{
+				Name: "main", Image: "nowhere.example/shell:1",
+				Command: []string{"sh", "-c", `read id rest < /proc/self/stat; echo "$KUBERNETES_SERVICE_HOST pid $id $(
+					cd /var/run/secrets/kubernetes.io/serviceaccount && echo *)"; while :; do read x < /dev/zero; done`},
+				SecurityContext: &corev1.SecurityContext{RunAsNonRoot: &yes},
+			}},
+		},
+	}
+	if _, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	node := c.Processes()
+	status := func() []cluster.Process {
+		all, err := node.Status(ctx, "shell")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if err := poll(ctx, func(ctx context.Context) error {
+		if len(status()) != 1 {
+			got, _ := client.CoreV1().Pods("default").Get(ctx, "shell", metav1.GetOptions{})
+			return errors.New(got.Status.String())
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := poll(ctx, func(context.Context) error {
+		text, _ := os.ReadFile(status()[0].Log)
+		if !strings.Contains(string(text), c.gateway+" pid ") || !strings.Contains(string(text), "ca.crt") {
+			return errors.New("log: " + string(text))
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := node.Kill(ctx, "shell"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.CoreV1().Pods("default").Get(ctx, "shell", metav1.GetOptions{})
+	if err != nil || got.Status.ContainerStatuses[0].RestartCount != 0 || got.Status.Phase != corev1.PodRunning {
+		t.Errorf("the pod of a killed program: %+v, %v", got.Status, err)
+	}
+	if err := node.Start(ctx, "shell"); err != nil {
+		t.Fatal(err)
+	}
+	if all := status(); len(all) != 2 || all[0].Running() || !all[0].Planned || !all[1].Running() {
+		t.Errorf("processes %+v", all)
+	}
+	if err := client.CoreV1().Pods("default").Delete(ctx, "shell", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := poll(ctx, func(context.Context) error {
+		if all := status(); all[1].Running() {
+			return errors.New("it still runs")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFailsWell: a cluster that cannot be made leaves nothing, and says why.
+func TestFailsWell(t *testing.T) {
+	result, err := instrumentation.BuildControlPlane(t.Context(), instrumentation.ControlPlaneConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("the name is taken", func(t *testing.T) {
+		needEngine(t)
+		if _, err := docker(t.Context(), nil, "network", "create", "taken"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = docker(context.Background(), nil, "network", "rm", "taken") }()
+		before := leftovers(t)
+		_, err := Start(t.Context(), cluster.Config{Name: "taken", Binary: result.Binary})
+		if want := `the network "taken" exists already`; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if after := leftovers(t); after != before {
+			t.Errorf("left:\n%s\nbefore:\n%s", after, before)
+		}
+	})
+	t.Run("an image is missing", func(t *testing.T) {
+		needEngine(t)
+		before := leftovers(t)
+		_, err := Start(t.Context(), cluster.Config{
+			Binary: result.Binary, APIServers: 1, Images: []string{"nowhere.example/a:1"},
+		})
+		if want := "nowhere.example/a:1"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if after := leftovers(t); after != before {
+			t.Errorf("left:\n%s\nbefore:\n%s", after, before)
+		}
+	})
+	t.Run("it is interrupted", func(t *testing.T) {
+		needEngine(t)
+		before := leftovers(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stop := errors.New("stopped by the test")
+		_, err := Start(ctx, cluster.Config{Binary: result.Binary, Progress: func(line string) {
+			if strings.Contains(line, "Creating cluster") {
+				cancel(stop)
+			}
+		}})
+		if !errors.Is(err, stop) {
+			t.Errorf("got %v", err)
+		}
+		if after := leftovers(t); after != before {
+			t.Errorf("left:\n%s\nbefore:\n%s", after, before)
+		}
+	})
+}
+
+func TestWithoutEngine(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none.sock"))
+	err := CheckEngine(t.Context())
+	if err == nil || !strings.HasPrefix(err.Error(), "a cluster of type kind needs Docker, and ") {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	err = CheckEngine(t.Context())
+	want := "a cluster of type kind needs Docker, and there is no command docker in PATH"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	_, err := Start(t.Context(), cluster.Config{Name: "a/b", APIServers: 9, Nodes: 2, Member: "east"})
+	for _, want := range []string{
+		`cluster name "a/b"`, "has 1 to 5 API servers, not 9", "no simulated ones", "one of several",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
