@@ -62,8 +62,8 @@ func nodeImage(ctx context.Context, controlPlane string, progress func(string)) 
 		return "", err
 	}
 	base := baseName()
-	name := "trommel.dev/node:" + digest(binaries, base, string(nodeSource), string(programSource), setupScript,
-		cniConfig, proxyUnit)
+	name := "trommel.dev/node:" + digest(binaries, base, string(nodeSource), moduleVersion(programSource, kindModule),
+		setupScript, cniConfig, proxyUnit)
 	if _, err := docker(ctx, nil, "image", "inspect", name); err == nil {
 		return name, nil
 	}

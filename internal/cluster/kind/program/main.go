@@ -77,9 +77,10 @@ func main() {
 
 // program knows what it has made.
 type program struct {
-	provider *cluster.Provider
-	clusters []string
-	networks []string
+	provider   *cluster.Provider
+	clusters   []string
+	kubeconfig string // of the cluster
+	networks   []string
 }
 
 func (p *program) do(r request) (answer, error) {
@@ -137,7 +138,7 @@ func (p *program) up(r request) (answer, error) {
 	if err := os.Setenv("KIND_EXPERIMENTAL_DOCKER_NETWORK", r.Name); err != nil {
 		return answer{}, err
 	}
-	p.clusters = append(p.clusters, r.Name)
+	p.clusters, p.kubeconfig = append(p.clusters, r.Name), r.Kubeconfig
 	err = p.provider.Create(r.Name, cluster.CreateWithRawConfig([]byte(r.Config)),
 		cluster.CreateWithNodeImage(r.Image), cluster.CreateWithKubeconfigPath(r.Kubeconfig),
 		cluster.CreateWithDisplayUsage(false), cluster.CreateWithDisplaySalutation(false))
@@ -186,7 +187,7 @@ func (p *program) removeAll() error {
 		}
 		return left
 	}
-	p.clusters = left(p.clusters, func(name string) error { return p.provider.Delete(name, os.DevNull) })
+	p.clusters = left(p.clusters, func(name string) error { return p.provider.Delete(name, p.kubeconfig) })
 	p.networks = left(p.networks, func(name string) error { return docker("network", "rm", name) })
 	return errors.Join(errs...)
 }
