@@ -111,7 +111,8 @@ func Register(name string, k Kind) {
 func Lookup(name string) (Kind, error) {
 	k, ok := kinds[name]
 	if !ok {
-		return Kind{}, fmt.Errorf("clusters of type %q: %w", name, ErrNotSupported)
+		return Kind{}, fmt.Errorf("this version of trommel cannot run plans on clusters of type %q yet: %w", name,
+			ErrNotSupported)
 	}
 	return k, nil
 }
