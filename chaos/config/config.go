@@ -6,7 +6,7 @@ import "embed"
 
 // Files are the manifests.
 //
-//go:embed crd rbac manager admission
+//go:embed crd rbac manager admission parent child
 var Files embed.FS
 
 // Installed lists the files that a cluster needs for controllers which run outside of it, in order.
@@ -14,6 +14,12 @@ var Installed = []string{
 	"rbac/namespace.yaml", DisruptionDefinition, "crd/chaos.trommel.dev_disruptioncrons.yaml",
 	"crd/chaos.trommel.dev_disruptionrollouts.yaml", "rbac/manager.yaml", "rbac/injector.yaml",
 }
+
+// Parent lists the files that a parent needs beside them, and Child those of a child.
+var (
+	Parent = []string{"crd/chaos.trommel.dev_remoteclusters.yaml", "parent/rbac.yaml"}
+	Child  = []string{"child/access.yaml"}
+)
 
 // Deployment is the file with the Deployment of the controllers.
 const Deployment = "manager/manager.yaml"

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,6 +87,36 @@ type Config struct {
 	KeepFor time.Duration
 	// Nets are the safety nets.
 	Nets Nets
+	// Mode is what the controllers do of what concerns several clusters; default: ModeSingle.
+	Mode Mode
+	// Remote is for ModeParent.
+	Remote Remote
+}
+
+// Mode is what controllers do of what concerns several clusters.
+type Mode string
+
+// The modes.
+const (
+	// ModeSingle knows no other clusters.
+	ModeSingle Mode = "single"
+	// ModeParent also has disruptions carried out in other clusters.
+	ModeParent Mode = "parent"
+	// ModeChild carries out the disruptions of a parent, and of who creates them there. It has neither crons nor
+	// rollouts, and sends no notifications: the parent does.
+	ModeChild Mode = "child"
+)
+
+// Remote configures what a parent does with other clusters. The zero value suits most.
+type Remote struct {
+	// WithoutLocal carries out nothing in the parent's own cluster.
+	WithoutLocal bool
+	// WithoutAuthorization creates disruptions in other clusters without asking them whether the user may.
+	WithoutAuthorization bool
+	// Look is how often a cluster is looked at, apart from what it tells by itself; default: ten seconds.
+	Look time.Duration
+	// Wrap wraps the transport of each connection to another cluster, as tests do; nil: it does not.
+	Wrap transport.WrapperFunc
 }
 
 // Env is what a controller works with.
@@ -173,6 +204,10 @@ func SetCondition(status *chaos.DisruptionStatus, kind string, ok bool, reason, 
 		Type: kind, Status: value, Reason: reason, Message: message,
 	})
 }
+
+// IsRemote reports whether another cluster carries out the disruption. Then only the controllers of the package remote
+// decide anything about it, apart from what spechash and lifetime say.
+func IsRemote(d *chaos.Disruption) bool { return d.Spec.RemoteCluster != nil }
 
 // Condition returns a condition, for comparison.
 func Condition(status *chaos.DisruptionStatus, kind string) metav1.Condition {

@@ -46,8 +46,8 @@ func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	}
 	return indexer.IndexField(ctx, &chaos.Disruption{}, indexTarget, func(o client.Object) []string {
 		d, ok := o.(*chaos.Disruption)
-		if !ok {
-			return nil
+		if !ok || IsRemote(d) {
+			return nil // these targets are in another cluster
 		}
 		var uids []string
 		for _, t := range d.Status.Targets {

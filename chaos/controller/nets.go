@@ -69,6 +69,20 @@ func (n *Nets) Refuses(d *chaos.Disruption) string {
 	return ""
 }
 
+// Refuses returns why controllers in this mode do not carry out a disruption; empty if they do.
+func (c *Config) Refuses(d *chaos.Disruption) string {
+	switch {
+	case IsRemote(d) && c.Mode == ModeChild:
+		return "spec.remoteCluster: the controllers here run with --mode=child: only a parent knows other clusters"
+	case IsRemote(d) && c.Mode != ModeParent:
+		return "spec.remoteCluster: the controllers here know no other clusters: they need --mode=parent"
+	case !IsRemote(d) && c.Mode == ModeParent && c.Remote.WithoutLocal:
+		return "spec.remoteCluster is required: the controllers here carry out nothing in their own cluster " +
+			"(--without-local)"
+	}
+	return ""
+}
+
 // TooMany returns why a number of targets is refused; empty if it is not. namespace and cluster are the numbers of pods
 // or nodes there, hit are those that other disruptions have as targets already.
 func (n *Nets) TooMany(d *chaos.Disruption, targets, namespace, cluster, hitNamespace, hitCluster int) string {

@@ -38,6 +38,14 @@ func (e *Env) CreateNext(
 		},
 	}}
 	spec.DeepCopyInto(&d.Spec)
+	if IsRemote(d) {
+		// It may do there what the user may who has created the owner, or last changed it.
+		for _, key := range []string{chaos.AnnotationUser, chaos.AnnotationGroups} {
+			if value, ok := owner.GetAnnotations()[key]; ok {
+				metav1.SetMetaDataAnnotation(&d.ObjectMeta, key, value)
+			}
+		}
+	}
 	err = e.Client.Create(ctx, d)
 	switch {
 	case apierrors.IsAlreadyExists(err): // perhaps created before a restart

@@ -49,6 +49,8 @@ type Disruption struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.nodeFailure) == has(oldSelf.nodeFailure) && (!has(self.nodeFailure) || self.nodeFailure == oldSelf.nodeFailure)",message="nodeFailure is immutable: only count can be changed; create another disruption"
 	// +kubebuilder:validation:XValidation:rule="has(self.podReplacement) == has(oldSelf.podReplacement) && (!has(self.podReplacement) || self.podReplacement == oldSelf.podReplacement)",message="podReplacement is immutable: only count can be changed; create another disruption"
 	// +kubebuilder:validation:XValidation:rule="has(self.grpc) == has(oldSelf.grpc) && (!has(self.grpc) || self.grpc == oldSelf.grpc)",message="grpc is immutable: only count can be changed; create another disruption"
+	// +kubebuilder:validation:XValidation:rule="has(self.remoteCluster) == has(oldSelf.remoteCluster) && (!has(self.remoteCluster) || self.remoteCluster == oldSelf.remoteCluster)",message="remoteCluster is immutable: only count can be changed; create another disruption"
+	// +kubebuilder:validation:XValidation:rule="!has(self.remoteCluster) || has(self.count) == has(oldSelf.count) && (!has(self.count) || self.count == oldSelf.count)",message="count is immutable with remoteCluster: the spec goes to the other cluster once; create another disruption"
 	Spec DisruptionSpec `json:"spec"`
 	// Status is written by the controllers.
 	// +optional
@@ -137,6 +139,10 @@ type DisruptionSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxRuns *int32 `json:"maxRuns,omitempty"`
+	// RemoteCluster lets another cluster carry out the disruption, for controllers with --mode=parent. All else in the
+	// spec is about that cluster.
+	// +optional
+	RemoteCluster *RemoteTarget `json:"remoteCluster,omitempty"`
 
 	Kinds `json:",inline"`
 }

@@ -1,5 +1,5 @@
-// Package v1alpha1 has the resources Disruption and DisruptionCron of the group chaos.trommel.dev: faults that last,
-// with a beginning, an end and a state.
+// Package v1alpha1 has the resources of the group chaos.trommel.dev: Disruptions, which are faults that last, with a
+// beginning, an end and a state; what creates them; and RemoteClusters, in which they can be carried out.
 //
 // +kubebuilder:object:generate=true
 // +groupName=chaos.trommel.dev

@@ -12,7 +12,7 @@ var GroupVersion = schema.GroupVersion{Group: "chaos.trommel.dev", Version: "v1a
 // AddToScheme adds the types of the group to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Disruption{}, &DisruptionList{}, &DisruptionCron{}, &DisruptionCronList{},
-		&DisruptionRollout{}, &DisruptionRolloutList{})
+		&DisruptionRollout{}, &DisruptionRolloutList{}, &RemoteCluster{}, &RemoteClusterList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -61,7 +61,11 @@ type DisruptionStatus struct {
 	// IsStuckOnRemoval is set while something cannot be cleaned without a person. Message says what to do.
 	// +optional
 	IsStuckOnRemoval bool `json:"isStuckOnRemoval,omitempty"`
-	// Conditions: Accepted, SpecUnchanged, TargetsFound, ChaosPods, Removable.
+	// Remote is where a disruption with remoteCluster is carried out. What the rest of the status says is copied from
+	// there.
+	// +optional
+	Remote *RemoteStatus `json:"remote,omitempty"`
+	// Conditions: Accepted, SpecUnchanged, TargetsFound, ChaosPods, Removable, Remote.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -78,8 +82,11 @@ const (
 	ConditionRemovable = "Removable"
 	// ConditionChaosPods is false while chaos pods cannot be created or deleted, with the error.
 	ConditionChaosPods = "ChaosPods"
-	// ConditionAccepted is false if a safety net refuses the disruption.
+	// ConditionAccepted is false if a safety net refuses the disruption, or the other cluster does.
 	ConditionAccepted = "Accepted"
+	// ConditionRemote is true while the status is that of the disruption in the other cluster, and false with the
+	// reason while it is not, or not any more. Only disruptions with remoteCluster have it.
+	ConditionRemote = "Remote"
 )
 
 // Target is a pod or a node.

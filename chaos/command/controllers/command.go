@@ -67,6 +67,12 @@ func NewCommand(injector string) *cobra.Command {
 	f.BoolVar(&o.Privileged, "privileged", true, "give chaos pods the privileges that faults on real nodes need")
 	f.DurationVar(&o.KeepFor, "keep", 0, "how long disruptions are kept that are over (default 15m)")
 	passed.Register(f)
+	f.StringVar((*string)(&o.Mode), "mode", string(controller.ModeSingle), "single: know no other clusters; parent: "+
+		"have disruptions carried out in RemoteClusters, too; child: carry out a parent's, without crons, rollouts and "+
+		"notifications")
+	f.BoolVar(&o.Remote.WithoutLocal, "without-local", false, "with --mode=parent, carry out no disruptions here")
+	f.BoolVar(&o.Remote.WithoutAuthorization, "without-remote-authorization", false,
+		"with --mode=parent, do not ask the other cluster whether the user may create a disruption there")
 	n := &o.Nets
 	f.IntVar(&n.NamespaceShare, "max-namespace-share", n.NamespaceShare,
 		"largest share in percent of a namespace's pods that disruptions may hit; 0: no limit")

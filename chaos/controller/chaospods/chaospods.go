@@ -78,6 +78,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.deleteOrphans(ctx, req.NamespacedName, d); d == nil || err != nil {
 		return ctrl.Result{}, err
 	}
+	if controller.IsRemote(d) {
+		return ctrl.Result{}, nil // its chaos pods are in the other cluster
+	}
 	pods, err := controller.ChaosPods(ctx, r.Env, d)
 	if err != nil {
 		return ctrl.Result{}, err

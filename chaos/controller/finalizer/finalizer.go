@@ -39,8 +39,8 @@ var gone = predicate.Funcs{
 // Reconcile adds or removes the finalizer.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
-	if d == nil || err != nil {
-		return ctrl.Result{}, err
+	if d == nil || err != nil || controller.IsRemote(d) {
+		return ctrl.Result{}, err // a remote one has another finalizer
 	}
 	has := slices.Contains(d.Finalizers, controller.Finalizer)
 	deleted := d.DeletionTimestamp != nil

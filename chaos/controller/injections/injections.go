@@ -54,7 +54,7 @@ func fields(s *chaos.DisruptionStatus) own {
 // Reconcile sums up.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
-	if d == nil || err != nil || d.Status.SpecHash == "" {
+	if d == nil || err != nil || d.Status.SpecHash == "" || controller.IsRemote(d) {
 		return ctrl.Result{}, err
 	}
 	pods, err := controller.ChaosPods(ctx, r.Env, d)

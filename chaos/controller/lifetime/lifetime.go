@@ -72,6 +72,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, controllers.Delete(ctx, r.Env.Client, d)
 	}
+	if controller.IsRemote(d) {
+		return ctrl.Result{}, nil // its schedule is that of the other cluster
+	}
 	if !controller.Checked(d) || unsupported(d) {
 		return controller.Result(r.over(ctx, d, now))
 	}

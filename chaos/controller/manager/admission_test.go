@@ -40,7 +40,8 @@ func apply(ctx context.Context, admin *rest.Config, file string) error {
 		return err
 	}
 	for _, u := range list {
-		if u.GetKind() == "ValidatingAdmissionPolicyBinding" && u.GetName() != "injectors.chaos.trommel.dev" {
+		everywhere := []string{"injectors.chaos.trommel.dev", "remote.chaos.trommel.dev"}
+		if u.GetKind() == "ValidatingAdmissionPolicyBinding" && !slices.Contains(everywhere, u.GetName()) {
 			err := unstructured.SetNestedStringMap(u.Object, map[string]string{labelPolicies: "true"},
 				"spec", "matchResources", "namespaceSelector", "matchLabels")
 			if err != nil {

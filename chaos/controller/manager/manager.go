@@ -2,13 +2,19 @@
 package manager
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
@@ -19,6 +25,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller/finalizer"
 	"github.com/trommel-dev/trommel/chaos/controller/injections"
 	"github.com/trommel-dev/trommel/chaos/controller/lifetime"
+	"github.com/trommel-dev/trommel/chaos/controller/remote"
 	"github.com/trommel-dev/trommel/chaos/controller/rollout"
 	"github.com/trommel-dev/trommel/chaos/controller/spechash"
 	"github.com/trommel-dev/trommel/chaos/controller/targets"
@@ -37,22 +44,52 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Controllers are the names of the controllers, each with the function that adds it.
+// Controllers are the names of the controllers, each with the function that adds it, and the modes that leave it out.
+// WithoutLocal leaves out those that are Local.
 var Controllers = []struct {
-	Name string
-	Add  func(ctrl.Manager, *controller.Env) error
+	Name    string
+	Add     func(ctrl.Manager, *controller.Env) error
+	Local   bool
+	Without []controller.Mode
 }{
-	{"finalizer", finalizer.Add}, {"spechash", spechash.Add}, {"targets", targets.Add}, {"lifetime", lifetime.Add},
-	{"chaospods", chaospods.Add}, {"injections", injections.Add}, {"cleanup", cleanup.Add}, {"cron", cron.Add},
-	{"rollout", rollout.Add},
+	{"finalizer", finalizer.Add, true, nil}, {"spechash", spechash.Add, false, nil},
+	{"targets", targets.Add, true, nil}, {"lifetime", lifetime.Add, false, nil},
+	{"chaospods", chaospods.Add, true, nil}, {"injections", injections.Add, true, nil},
+	{"cleanup", cleanup.Add, true, nil}, {"cron", cron.Add, false, []controller.Mode{controller.ModeChild}},
+	{"rollout", rollout.Add, false, []controller.Mode{controller.ModeChild}},
+	{"remote", remote.Add, false, []controller.Mode{controller.ModeChild, controller.ModeSingle}},
 }
 
 // New makes a manager with all controllers. Its Start blocks until the context ends.
 func New(to *rest.Config, o Options) (ctrl.Manager, error) {
-	return controllers.New(to, o.Options, ctrl.Options{
+	o.Mode = cmp.Or(o.Mode, controller.ModeSingle)
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	options := ctrl.Options{
 		Logger: o.Logger, Controller: config.Controller{MaxConcurrentReconciles: 4},
 		LeaderElectionID: "disruptions.chaos.trommel.dev", LeaderElectionNamespace: o.Namespace,
-	}, chaos.AddToScheme, func(mgr ctrl.Manager) error { return add(mgr, o) })
+	}
+	if o.Mode == controller.ModeParent {
+		// Kubeconfigs are here.
+		options.Cache.ByObject = map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
+		}
+	}
+	return controllers.New(to, o.Options, options, chaos.AddToScheme, func(mgr ctrl.Manager) error { return add(mgr, o) })
+}
+
+// check returns why a mode does not have what is asked of it.
+func (o *Options) check() error {
+	switch {
+	case !slices.Contains([]controller.Mode{controller.ModeSingle, controller.ModeParent, controller.ModeChild}, o.Mode):
+		return fmt.Errorf("mode %q: must be single, parent or child", o.Mode)
+	case o.Mode == controller.ModeChild && o.Notify != nil:
+		return errors.New("mode child sends no notifications: the parent does")
+	case o.Mode != controller.ModeParent && (o.Remote.WithoutLocal || o.Remote.WithoutAuthorization):
+		return fmt.Errorf("mode %s knows no other clusters: only mode parent has settings for them", o.Mode)
+	}
+	return nil
 }
 
 func add(mgr ctrl.Manager, o Options) error {
@@ -80,6 +117,9 @@ func add(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("index the cache: %w", err)
 	}
 	for _, c := range Controllers {
+		if slices.Contains(c.Without, o.Mode) || c.Local && o.Remote.WithoutLocal {
+			continue
+		}
 		if err := c.Add(mgr, env); err != nil {
 			return fmt.Errorf("controller %s: %w", c.Name, err)
 		}

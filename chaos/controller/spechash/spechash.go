@@ -48,6 +48,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if d.Status.SpecHash == "" {
 		reason, refused := "SafetyNet", r.Env.Config.Nets.Refuses(d)
+		if mode := r.Env.Config.Refuses(d); mode != "" {
+			reason, refused = "Mode", mode
+		}
 		if _, err := controller.Selector(&d.Spec); err != nil && refused == "" {
 			reason, refused = "InvalidSelector", "selector: "+err.Error()
 		}

@@ -58,7 +58,7 @@ func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile
 	var requests []reconcile.Request
 	for i := range list.Items {
 		d := &list.Items[i]
-		if isPod != (d.Spec.Level == chaos.LevelPod) || controller.Ending(d) {
+		if isPod != (d.Spec.Level == chaos.LevelPod) || controller.Ending(d) || controller.IsRemote(d) {
 			continue
 		}
 		s, err := controller.Selector(&d.Spec)
@@ -92,7 +92,8 @@ func (r *Reconciler) waiting(ctx context.Context, o client.Object) []reconcile.R
 	var requests []reconcile.Request
 	for i := range list.Items {
 		d := &list.Items[i]
-		if d.UID != o.GetUID() && d.Status.Counts.Selected < d.Status.Counts.Desired && !controller.Ending(d) {
+		if d.UID != o.GetUID() && d.Status.Counts.Selected < d.Status.Counts.Desired && !controller.Ending(d) &&
+			!controller.IsRemote(d) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
 	}
@@ -127,7 +128,7 @@ func reads(d *chaos.Disruption) read {
 // Reconcile chooses targets.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
-	if d == nil || err != nil || !controller.Checked(d) || controller.Ending(d) {
+	if d == nil || err != nil || !controller.Checked(d) || controller.Ending(d) || controller.IsRemote(d) {
 		return ctrl.Result{}, err
 	}
 	now := r.Env.Clock.Now()

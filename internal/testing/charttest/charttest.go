@@ -22,7 +22,7 @@ func Render(t testing.TB, m plan.Manifest) map[string]*unstructured.Unstructured
 	}
 	all := map[string]*unstructured.Unstructured{}
 	for _, u := range list {
-		if strings.HasPrefix(u.GetKind(), "ValidatingAdmissionPolicy") {
+		if strings.Contains(u.GetKind(), "AdmissionPolicy") {
 			u.SetNamespace("") // newer than what tells the scopes of types without a cluster
 		}
 		all[fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())] = u

@@ -1,0 +1,418 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
+)
+
+const (
+	// patience is how long an answer of another cluster may take.
+	patience = 5 * time.Second
+	// defaultLook is how often a cluster is looked at.
+	defaultLook = 10 * time.Second
+	// deployment is the name of the controllers' Deployment in the other cluster, and their label app.
+	deployment = "disruption-controllers"
+	// indexRegarding is the index of events in the cache: the UID of what they are about.
+	indexRegarding = "regarding"
+)
+
+// verdict is what becomes a condition of a RemoteCluster.
+type verdict struct {
+	ok              bool
+	reason, message string
+}
+
+func no(reason, format string, args ...any) verdict {
+	return verdict{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// state is what is known of another cluster.
+type state struct {
+	known                       bool // it was looked at; the rest says nothing otherwise
+	reachable, installed, ready verdict
+	version, clusterID          string
+	synced                      bool // the cache has its disruptions, and they are up to date
+}
+
+// reasonAnother is that of a kubeconfig that leads to another cluster than before.
+const reasonAnother = "AnotherCluster"
+
+// reachesIt reports whether what the cache and the API server say can be relied on.
+func (s state) reachesIt() bool { return s.known && s.reachable.ok && s.synced }
+
+// events are told to who owns a connection. They do not block.
+type events struct {
+	changed func()                     // the state
+	child   func(types.NamespacedName) // the disruption here with that name: something of its child
+	sweep   func(context.Context)      // it is time to look for children without parents
+}
+
+// connection is the access to one cluster, from newConnection until stop. It looks at the cluster again and again, and
+// has a cache of the disruptions there that belong to this cluster.
+type connection struct {
+	name, key string // of the RemoteCluster; what it is made from
+	namespace string
+	parent    string // ID of this cluster
+	expected  string // ID of the other one; empty: any
+	look      time.Duration
+	tell      events
+
+	http   *http.Client
+	client client.Client // reads from the API server
+	cache  cache.Cache
+	poked  chan struct{}
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	watching bool // run's own
+
+	mu    sync.Mutex
+	state state
+}
+
+// newConnection makes a connection and starts it. It does not wait for the cluster.
+func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (*connection, error) {
+	var err error
+	if c.http, err = rest.HTTPClientFor(to); err != nil {
+		return nil, err
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(to, c.http)
+	if err != nil {
+		return nil, err
+	}
+	c.client, err = client.New(to, client.Options{Scheme: scheme, HTTPClient: c.http, Mapper: mapper})
+	if err != nil {
+		return nil, err
+	}
+	ours := labels.SelectorFromSet(labels.Set{LabelParentCluster: c.parent})
+	c.cache, err = cache.New(to, cache.Options{
+		Scheme: scheme, HTTPClient: c.http, Mapper: mapper, ReaderFailOnMissingInformer: true,
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&chaos.Disruption{}: {Label: ours},
+			&corev1.Event{}:     {Field: fields.OneTermEqualSelector("involvedObject.kind", "Disruption")},
+			&corev1.Pod{}: {
+				Namespaces: map[string]cache.Config{c.namespace: {}},
+				Label:      labels.SelectorFromSet(labels.Set{"app": deployment}),
+			},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel, c.poked, c.done = cancel, make(chan struct{}, 1), make(chan struct{})
+	go c.run(ctx)
+	return c, nil
+}
+
+// stop ends the connection. It returns when nothing of it is left.
+func (c *connection) stop() {
+	c.cancel()
+	<-c.done
+}
+
+// now returns what is known.
+func (c *connection) now() state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+func (c *connection) set(s state) {
+	c.mu.Lock()
+	same := c.state == s
+	c.state = s
+	c.mu.Unlock()
+	if !same {
+		c.tell.changed()
+	}
+}
+
+// failed tells the connection of an error of a request. If the API server did not answer, nobody asks it any more until
+// it does.
+func (c *connection) failed(err error) {
+	var answered apierrors.APIStatus
+	if err == nil || errors.As(err, &answered) || errors.Is(err, context.Canceled) || meta.IsNoMatchError(err) {
+		return
+	}
+	s := c.now()
+	s.known, s.reachable = true, no("Unreachable", "%v", err)
+	s.ready = no("Unreachable", "the cluster is unreachable")
+	c.set(s)
+	c.poke()
+}
+
+// poke has the cluster looked at now.
+func (c *connection) poke() {
+	select {
+	case c.poked <- struct{}{}:
+	default:
+	}
+}
+
+func (c *connection) run(ctx context.Context) {
+	defer close(c.done)
+	defer utilnet.CloseIdleConnectionsFor(c.http.Transport)
+	var caching sync.WaitGroup
+	defer caching.Wait()
+	started, failures := false, 0
+	for {
+		s := c.lookAt(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if s.reachable.ok && c.watching && !started {
+			started = true
+			caching.Go(func() { _ = c.cache.Start(ctx) }) // it returns an error only if it was started before
+		}
+		if started && !s.synced && s.installed.ok {
+			if s.synced = c.sync(ctx); s.synced {
+				c.readiness(ctx, &s)
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		c.set(s)
+		if s.reachesIt() {
+			c.tell.sweep(ctx)
+		}
+		wait := c.look
+		if s.reachable.ok {
+			failures = 0
+		} else {
+			// From a tenth of the usual time up to six times of it, and never all clusters at once.
+			wait = min(c.look/10<<min(failures, 10), 6*c.look)
+			wait += rand.N(wait/4 + 1)
+			failures++
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.poked:
+			if !s.reachable.ok { // not more often than it is looked at anyway
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(wait):
+				}
+			}
+		case <-time.After(wait):
+		}
+	}
+}
+
+// sync waits a while for the cache.
+func (c *connection) sync(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return c.cache.WaitForCacheSync(ctx)
+}
+
+// lookAt asks the cluster for all that its state says.
+func (c *connection) lookAt(ctx context.Context) (s state) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	before := c.now()
+	s = state{known: true, version: before.version, clusterID: before.clusterID}
+	s.installed, s.ready = before.installed, no("Unreachable", "the cluster is unreachable")
+	if !before.known {
+		s.installed = no("Unknown", "the cluster is unreachable")
+	}
+	system := &corev1.Namespace{}
+	err := c.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		s.reachable = no("Unauthorized", "the API server does not accept the credentials of the kubeconfig")
+		return s
+	case apierrors.IsForbidden(err):
+		s.reachable = no("Forbidden", "the kubeconfig's user lacks rights: %v", err)
+		return s
+	case err != nil:
+		s.reachable = no("Unreachable", "%v", err)
+		return s
+	}
+	if c.expected != "" && c.expected != string(system.UID) {
+		s.reachable = no(reasonAnother, "the kubeconfig leads to another cluster (%s) than the one that objects use "+
+			"(%s)", system.UID, c.expected)
+		return s
+	}
+	s.clusterID, s.reachable = string(system.UID), verdict{true, "Answers", "the API server answers"}
+	s.installed, s.ready = no("NotInstalled", ""), no("NotInstalled", "the controllers are not installed")
+	if err := c.mayWatch(ctx); err != nil {
+		s.installed = c.judge(err)
+		return s
+	}
+	d := &appsv1.Deployment{}
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deployment}, d); err != nil {
+		s.installed = c.judge(err)
+		return s
+	}
+	s.version = versionOf(d)
+	s.installed = verdict{true, "Installed", fmt.Sprintf("Deployment %s/%s is there", c.namespace, deployment)}
+	if !c.watching {
+		if err := c.watch(ctx); err != nil {
+			s.installed = c.judge(err)
+			return s
+		}
+		c.watching = true
+	}
+	s.ready = no("Starting", "the disruptions there are being read")
+	if s.synced = before.synced; s.synced {
+		c.readiness(ctx, &s)
+	}
+	return s
+}
+
+// judge says why something that was asked for is not there.
+func (c *connection) judge(err error) verdict {
+	switch {
+	case meta.IsNoMatchError(err):
+		return no("NotInstalled", "the definition of Disruption (%s) is not there", chaos.GroupVersion)
+	case apierrors.IsNotFound(err):
+		return no("NotInstalled", "there is no Deployment %s/%s", c.namespace, deployment)
+	case apierrors.IsForbidden(err):
+		return no("Forbidden", "the kubeconfig's user lacks rights: %v", err)
+	}
+	return no("Unknown", "%v", err)
+}
+
+// mayWatch lists what is watched, once: an informer would not say in words what is wrong.
+func (c *connection) mayWatch(ctx context.Context) error {
+	one := client.Limit(1)
+	if err := c.client.List(ctx, &chaos.DisruptionList{}, one); err != nil {
+		if apierrors.IsNotFound(err) {
+			return &meta.NoKindMatchError{GroupKind: chaos.GroupVersion.WithKind("Disruption").GroupKind()}
+		}
+		return err
+	}
+	if c.watching {
+		return nil
+	}
+	if err := c.client.List(ctx, &corev1.EventList{}, one); err != nil {
+		return err
+	}
+	return c.client.List(ctx, &corev1.PodList{}, one, client.InNamespace(c.namespace))
+}
+
+// watch adds the informers.
+func (c *connection) watch(ctx context.Context) error {
+	on := func(o client.Object, f func(any)) error {
+		informer, err := c.cache.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: f, UpdateFunc: func(_, o any) { f(o) },
+			DeleteFunc: func(o any) {
+				if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+					o = last.Obj
+				}
+				f(o)
+			},
+		})
+		return err
+	}
+	err := c.cache.IndexField(ctx, &corev1.Event{}, indexRegarding, func(o client.Object) []string {
+		if e, ok := o.(*corev1.Event); ok {
+			return []string{string(e.InvolvedObject.UID)}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := on(&chaos.Disruption{}, func(o any) {
+		if d, ok := o.(*chaos.Disruption); ok {
+			c.tell.child(parentOf(d))
+		}
+	}); err != nil {
+		return err
+	}
+	if err := on(&corev1.Event{}, func(o any) {
+		e, ok := o.(*corev1.Event)
+		if !ok {
+			return
+		}
+		d := &chaos.Disruption{}
+		key := client.ObjectKey{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+		// A child that the cache does not have yet wakes its parent itself.
+		if c.cache.Get(context.Background(), key, d) == nil && d.UID == e.InvolvedObject.UID {
+			c.tell.child(parentOf(d))
+		}
+	}); err != nil {
+		return err
+	}
+	return on(&corev1.Pod{}, func(any) { c.poke() })
+}
+
+// readiness judges the controllers' pods.
+func (c *connection) readiness(ctx context.Context, s *state) {
+	d := &appsv1.Deployment{}
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deployment}, d); err != nil {
+		s.ready = no("Unknown", "%v", err)
+		return
+	}
+	var pods corev1.PodList
+	if err := c.cache.List(ctx, &pods, client.InNamespace(c.namespace)); err != nil {
+		s.ready = no("Unknown", "%v", err)
+		return
+	}
+	wanted, ready := 1, 0
+	if d.Spec.Replicas != nil {
+		wanted = int(*d.Spec.Replicas)
+	}
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp == nil && controller.PodReady(&pods.Items[i]) {
+			ready++
+		}
+	}
+	switch {
+	case wanted == 0:
+		s.ready = no("NoReplicas", "Deployment %s/%s has no replicas", c.namespace, deployment)
+	case ready < wanted:
+		s.ready = no("PodsNotReady", "%d of %d pods of the controllers are ready", ready, wanted)
+	default:
+		s.ready = verdict{true, "PodsReady", fmt.Sprintf("all pods of the controllers are ready (%d)", wanted)}
+	}
+}
+
+// versionOf is the tag or digest of the controllers' image.
+func versionOf(d *appsv1.Deployment) string {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		if _, digest, ok := strings.Cut(c.Image, "@"); ok {
+			return digest
+		}
+		if i := strings.LastIndex(c.Image, ":"); i > strings.LastIndex(c.Image, "/") {
+			return c.Image[i+1:]
+		}
+		return "latest"
+	}
+	return ""
+}
