@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,6 +25,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kube "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,6 +38,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/controller/remote"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
+	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
@@ -1021,6 +1026,76 @@ func TestRemoteUsers(t *testing.T) {
 		}
 		there.noChildren()
 	})
+}
+
+// TestDocumentedRemoteDisruption does what docs/remote-disruptions.md shows.
+func TestDocumentedRemoteDisruption(t *testing.T) {
+	far := childCluster(t)
+	o := parentOptions()
+	o.Remote.WithoutAuthorization = false
+	startParent(t, o)
+	f := newFixture(t)
+	const alice, there = "alice@example.com", "alice-in-the-west"
+	text := must(os.ReadFile("../../../docs/remote-disruptions.md"))
+	var shown []*unstructured.Unstructured
+	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+		shown = append(shown, must(objects.Decode([]byte(block[1]), "remote-disruptions.md"))...)
+	}
+	rc, d, users := &chaos.RemoteCluster{}, &chaos.Disruption{}, &corev1.ConfigMap{}
+	for _, o := range []client.Object{rc, d, users} {
+		kind := reflect.TypeOf(o).Elem().Name()
+		i := slices.IndexFunc(shown, func(u *unstructured.Unstructured) bool { return u.GetKind() == kind })
+		if i < 0 {
+			t.Fatalf("no %s is shown", kind)
+		}
+		if err := kube.DefaultUnstructuredConverter.FromUnstructured(shown[i].Object, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(shown) != 3 || d.Namespace != "default" {
+		t.Fatalf("%d objects are shown", len(shown))
+	}
+	f.cluster(f.remoteCluster(rc.Name, far.kubeconfig), "ready", isReady)
+	if err := f.Create(t.Context(), users); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Delete(context.Background(), users) })
+	role := func(c client.Client, user string) {
+		t.Helper()
+		rules := []rbacv1.PolicyRule{{
+			APIGroups: []string{chaos.GroupVersion.Group}, Verbs: []string{"create", "delete"},
+			Resources: []string{"disruptions"},
+		}}
+		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}
+		for _, o := range []client.Object{
+			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "documented"}, Rules: rules},
+			&rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "documented"}, Subjects: subjects,
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "documented"},
+			},
+		} {
+			if err := c.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Delete(context.Background(), o) })
+		}
+	}
+	role(f.Client, alice)
+	role(far.client, there)
+	target := (&fixture{t, far.client, "default"}).labelled("documented", far.Processes().NodeName(),
+		d.Spec.Selector["app"])
+	t.Cleanup(func() { _ = far.client.Delete(context.Background(), target) })
+	(&fixture{t, far.client, "default"}).running(target)
+	as := f.impersonate(alice)
+	clustertest.Eventually(t, func(ctx context.Context) error { // roles are taken over after a while
+		return as.Create(ctx, d.DeepCopy(), client.DryRunAll)
+	})
+	if err := as.Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	f.phase(d, chaos.Injected)
+	f.ended(d)
+	(&fixture{t, far.client, "default"}).noChildren()
 }
 
 // What a mode leaves out is refused in words.

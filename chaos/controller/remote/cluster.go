@@ -54,7 +54,7 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err := r.env.Client.Get(ctx, req.NamespacedName, c); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.all.remove(req.Name)
-			r.all.changed(req.Name) // the disruptions say so
+			r.all.wakeUsers(req.Name) // the disruptions say so
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -135,12 +135,12 @@ func (r *clusterReconciler) kubeConfig(
 func (r *clusterReconciler) invalid(ctx context.Context, c *chaos.RemoteCluster, wrong string) error {
 	r.all.remove(c.Name)
 	is := state{known: true, version: c.Status.CurrentVersion, clusterID: c.Status.ClusterID}
-	is.reachable = no("InvalidKubeConfig", "%s", wrong)
+	is.reachable = no(reasonInvalid, "%s", wrong)
 	is.installed, is.ready = no("Unknown", "there is no connection"), no("Unreachable", "there is no connection")
 	if err := r.write(ctx, c, is, nil); err != nil {
 		return err
 	}
-	r.all.changed(c.Name)
+	r.all.wakeUsers(c.Name)
 	return nil
 }
 

@@ -147,12 +147,20 @@ func (c *clusters) clusterID(ctx context.Context) (string, error) {
 // changed wakes the controllers for a RemoteCluster and all disruptions that use it.
 func (c *clusters) changed(name string) {
 	c.mu.Lock()
-	ofClusters, ofDisruptions := c.ofClusters, c.ofDisruptions
+	q := c.ofClusters
 	c.mu.Unlock()
-	if ofClusters != nil {
-		ofClusters.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	if q != nil {
+		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
-	if ofDisruptions == nil {
+	c.wakeUsers(name)
+}
+
+// wakeUsers wakes the controller for all disruptions that use a cluster.
+func (c *clusters) wakeUsers(name string) {
+	c.mu.Lock()
+	q := c.ofDisruptions
+	c.mu.Unlock()
+	if q == nil {
 		return
 	}
 	var list chaos.DisruptionList
@@ -162,7 +170,7 @@ func (c *clusters) changed(name string) {
 		return // the cache is closed
 	}
 	for i := range list.Items {
-		ofDisruptions.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
@@ -89,7 +90,7 @@ type connection struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	watching bool // run's own
+	watching, indexed bool // run's own
 
 	mu    sync.Mutex
 	state state
@@ -101,10 +102,7 @@ func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (*con
 	if c.http, err = rest.HTTPClientFor(to); err != nil {
 		return nil, err
 	}
-	mapper, err := apiutil.NewDynamicRESTMapper(to, c.http)
-	if err != nil {
-		return nil, err
-	}
+	mapper := knownTypes()
 	c.client, err = client.New(to, client.Options{Scheme: scheme, HTTPClient: c.http, Mapper: mapper})
 	if err != nil {
 		return nil, err
@@ -129,6 +127,20 @@ func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (*con
 	c.cancel, c.poked, c.done = cancel, make(chan struct{}, 1), make(chan struct{})
 	go c.run(ctx)
 	return c, nil
+}
+
+// knownTypes tells where the types are that are used, without asking a cluster which may not answer.
+func knownTypes() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, gvk := range []schema.GroupVersionKind{
+		chaos.GroupVersion.WithKind("Disruption"), corev1.SchemeGroupVersion.WithKind("Event"),
+		corev1.SchemeGroupVersion.WithKind("Pod"), appsv1.SchemeGroupVersion.WithKind("Deployment"),
+	} {
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
+	return mapper
 }
 
 // stop ends the connection. It returns when nothing of it is left.
@@ -158,7 +170,7 @@ func (c *connection) set(s state) {
 // it does.
 func (c *connection) failed(err error) {
 	var answered apierrors.APIStatus
-	if err == nil || errors.As(err, &answered) || errors.Is(err, context.Canceled) || meta.IsNoMatchError(err) {
+	if err == nil || errors.As(err, &answered) || errors.Is(err, context.Canceled) {
 		return
 	}
 	s := c.now()
@@ -236,8 +248,8 @@ func (c *connection) sync(ctx context.Context) bool {
 }
 
 // lookAt asks the cluster for all that its state says.
-func (c *connection) lookAt(ctx context.Context) (s state) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (c *connection) lookAt(life context.Context) (s state) {
+	ctx, cancel := context.WithTimeout(life, patience)
 	defer cancel()
 	before := c.now()
 	s = state{known: true, version: before.version, clusterID: before.clusterID}
@@ -277,7 +289,7 @@ func (c *connection) lookAt(ctx context.Context) (s state) {
 	s.version = versionOf(d)
 	s.installed = verdict{true, "Installed", fmt.Sprintf("Deployment %s/%s is there", c.namespace, deployment)}
 	if !c.watching {
-		if err := c.watch(ctx); err != nil {
+		if err := c.watch(ctx, life); err != nil {
 			s.installed = c.judge(err)
 			return s
 		}
@@ -293,7 +305,7 @@ func (c *connection) lookAt(ctx context.Context) (s state) {
 // judge says why something that was asked for is not there.
 func (c *connection) judge(err error) verdict {
 	switch {
-	case meta.IsNoMatchError(err):
+	case errors.Is(err, errNoDefinition):
 		return no("NotInstalled", "the definition of Disruption (%s) is not there", chaos.GroupVersion)
 	case apierrors.IsNotFound(err):
 		return no("NotInstalled", "there is no Deployment %s/%s", c.namespace, deployment)
@@ -303,12 +315,14 @@ func (c *connection) judge(err error) verdict {
 	return no("Unknown", "%v", err)
 }
 
+var errNoDefinition = errors.New("the definition of Disruption is not there")
+
 // mayWatch lists what is watched, once: an informer would not say in words what is wrong.
 func (c *connection) mayWatch(ctx context.Context) error {
 	one := client.Limit(1)
 	if err := c.client.List(ctx, &chaos.DisruptionList{}, one); err != nil {
 		if apierrors.IsNotFound(err) {
-			return &meta.NoKindMatchError{GroupKind: chaos.GroupVersion.WithKind("Disruption").GroupKind()}
+			return errNoDefinition
 		}
 		return err
 	}
@@ -321,8 +335,8 @@ func (c *connection) mayWatch(ctx context.Context) error {
 	return c.client.List(ctx, &corev1.PodList{}, one, client.InNamespace(c.namespace))
 }
 
-// watch adds the informers.
-func (c *connection) watch(ctx context.Context) error {
+// watch adds the informers. What they wake may wait until the connection ends.
+func (c *connection) watch(ctx, life context.Context) error {
 	on := func(o client.Object, f func(any)) error {
 		informer, err := c.cache.GetInformer(ctx, o, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -339,14 +353,17 @@ func (c *connection) watch(ctx context.Context) error {
 		})
 		return err
 	}
-	err := c.cache.IndexField(ctx, &corev1.Event{}, indexRegarding, func(o client.Object) []string {
-		if e, ok := o.(*corev1.Event); ok {
-			return []string{string(e.InvolvedObject.UID)}
+	if !c.indexed { // a second time would be an error
+		err := c.cache.IndexField(ctx, &corev1.Event{}, indexRegarding, func(o client.Object) []string {
+			if e, ok := o.(*corev1.Event); ok {
+				return []string{string(e.InvolvedObject.UID)}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		c.indexed = true
 	}
 	if err := on(&chaos.Disruption{}, func(o any) {
 		if d, ok := o.(*chaos.Disruption); ok {
@@ -363,7 +380,7 @@ func (c *connection) watch(ctx context.Context) error {
 		d := &chaos.Disruption{}
 		key := client.ObjectKey{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 		// A child that the cache does not have yet wakes its parent itself.
-		if c.cache.Get(context.Background(), key, d) == nil && d.UID == e.InvolvedObject.UID {
+		if c.cache.Get(life, key, d) == nil && d.UID == e.InvolvedObject.UID {
 			c.tell.child(parentOf(d))
 		}
 	}); err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
@@ -24,6 +25,20 @@ import (
 type disruptionReconciler struct {
 	env *controller.Env
 	all *clusters
+}
+
+// using lists the disruptions that use a RemoteCluster.
+func (r *disruptionReconciler) using(ctx context.Context, o client.Object) []reconcile.Request {
+	var list chaos.DisruptionList
+	err := r.env.Client.List(ctx, &list, client.MatchingFields{indexCluster: o.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil // the cache is closed
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
 }
 
 type own struct {
@@ -91,6 +106,18 @@ func result(after time.Duration, err error) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
+// Reasons why a cluster is not connected.
+const (
+	reasonUnknown = "NotConnected"      // nobody has looked yet
+	reasonInvalid = "InvalidKubeConfig" // nobody will look
+)
+
+// invalid reports whether there is no connection to a cluster because its kubeconfig cannot be used.
+func invalid(c *chaos.RemoteCluster) bool {
+	reachable := meta.FindStatusCondition(c.Status.Conditions, chaos.ConditionReachable)
+	return reachable != nil && reachable.Reason == reasonInvalid
+}
+
 // target looks for the cluster of a disruption. If it cannot be used, missing says why.
 func (r *disruptionReconciler) target(
 	ctx context.Context, d *chaos.Disruption, toBegin bool,
@@ -107,14 +134,13 @@ func (r *disruptionReconciler) target(
 	switch {
 	case toBegin && cluster.DeletionTimestamp != nil:
 		missing = no("RemoteClusterDeleted", "RemoteCluster %s is being deleted", name)
+	case c == nil && invalid(cluster):
+		missing = no(reasonInvalid, "cluster %s is not connected: %s", name, cluster.Status.Message)
 	case c == nil || !is.known:
-		missing = no("NotConnected", "cluster %s is not connected", name)
-		if cluster.Status.Message != "" {
-			missing.message += ": " + cluster.Status.Message
-		}
+		missing = no(reasonUnknown, "cluster %s is not connected yet", name)
 	case !is.reachable.ok:
 		missing = no("Unreachable", "cluster %s is unreachable", name)
-		// The time is that of the RemoteCluster's status, which may not be written yet.
+		// The time is that of the RemoteCluster's status. If it is not written yet, its change wakes the controller.
 		if was := meta.FindStatusCondition(cluster.Status.Conditions, chaos.ConditionReachable); was != nil &&
 			was.Status == metav1.ConditionFalse {
 			missing.message += " since " + was.LastTransitionTime.UTC().Format(time.RFC3339)
@@ -274,7 +300,7 @@ func (r *disruptionReconciler) follow(ctx context.Context, d *chaos.Disruption) 
 				"its duration is over", name)
 			return 0, r.over(ctx, d, message, &missing)
 		}
-		if !r.all.known(name).known {
+		if missing.reason == reasonUnknown {
 			return 0, nil // for a moment after a restart
 		}
 		return 0, r.wait(ctx, d, missing)
@@ -370,7 +396,7 @@ func (r *disruptionReconciler) end(ctx context.Context, d *chaos.Disruption) (ti
 			// A RemoteCluster goes only if nothing uses it, or somebody insists.
 			return 0, r.letGo(ctx, d)
 		}
-		if !r.all.known(d.Spec.RemoteCluster.Cluster).known && c != nil {
+		if missing.reason == reasonUnknown {
 			return 0, nil // for a moment after a restart
 		}
 		return 0, r.held(ctx, d, missing)

@@ -67,8 +67,16 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 		For(&chaos.Disruption{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return clusterOf(o) != ""
 		}))).
+		Watches(&chaos.RemoteCluster{}, handler.EnqueueRequestsFromMapFunc(of.using), builder.WithPredicates(told)).
 		WatchesRawSource(all.queued(&all.ofDisruptions)).Complete(of)
 }
+
+// told lets through what disruptions repeat of a RemoteCluster's status.
+var told = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*chaos.RemoteCluster)
+	after, ok2 := e.ObjectNew.(*chaos.RemoteCluster)
+	return ok && ok2 && before.Status.Message != after.Status.Message
+}}
 
 // users are the types of objects that use RemoteClusters.
 var users = []struct {
