@@ -1125,7 +1125,9 @@ func TestModes(t *testing.T) {
 			d := f.disrupt("mode", tt.spec)
 			f.await(d, "refused", func(d *chaos.Disruption) bool {
 				c := meta.FindStatusCondition(d.Status.Conditions, chaos.ConditionAccepted)
-				return c != nil && c.Reason == "Mode" && strings.Contains(c.Message, tt.want)
+				return c != nil && c.Reason == "Mode" && strings.Contains(c.Message, tt.want) &&
+					d.Status.Message == c.Message && d.Status.Schedule.Over &&
+					d.Status.Phase == chaos.PreviouslyNotInjected
 			})
 			f.ended(d)
 		})

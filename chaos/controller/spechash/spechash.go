@@ -7,6 +7,7 @@ package spechash
 import (
 	"context"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +49,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if d.Status.SpecHash == "" {
 		reason, refused := "SafetyNet", r.Env.Config.Nets.Refuses(d)
-		if mode := r.Env.Config.Refuses(d); mode != "" {
+		mode := r.Env.Config.Refuses(d)
+		if mode != "" {
 			reason, refused = "Mode", mode
 		}
 		if _, err := controller.Selector(&d.Spec); err != nil && refused == "" {
@@ -62,6 +64,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			s.SpecHash, s.Kinds = hash, strings.Join(kinds, ",")
 			if refused != "" {
 				controller.SetCondition(s, chaos.ConditionAccepted, false, reason, refused)
+			}
+			if mode != "" { // those who say so of others do not run
+				since := metav1.NewMicroTime(r.Env.Clock.Now().Truncate(time.Microsecond)) // as the API server keeps it
+				s.Phase, s.Message = chaos.PreviouslyNotInjected, mode
+				s.Schedule.Over, s.Schedule.Since = true, &since
 			}
 		})
 		if err == nil && refused != "" {
