@@ -87,6 +87,9 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	ctx, end := c.begun(ctx)
 	defer end()
 	err := c.run(ctx)
+	if rest := c.keepRest(); rest != nil {
+		err = errors.Join(err, rest)
+	}
 	return c.finish(err), err
 }
 
@@ -171,11 +174,15 @@ type campaign struct {
 	stopped    string // why no new plan is begun; empty: it is
 	failures   int    // plans in a row that could not be run
 	// What runs without a plan's actions have found, by workload, and the references with how they ended.
-	quietly  map[string][]record.Finding
-	widened  map[*Learned]*reference.Reference
-	newest   map[string]*newest // by workload
-	extra    map[string]*extra  // runs that add something to references, by workload and name
-	still    map[string]*still  // the runs without actions, by the plan without its actions
+	quietly map[string][]record.Finding
+	widened map[*Learned]*reference.Reference
+	newest  map[string]*newest // by workload
+	extra   map[string]*extra  // runs that add something to references, by workload and name
+	still   map[string]*still  // the runs without actions, by the plan without its actions
+	// How long it took to write the state, and when that was; appended: some outcomes are only in the file beside it.
+	keeping  time.Duration
+	kept     time.Time
+	appended bool
 	forecast forecast
 	lessons  lessons
 	lasted   map[string]time.Duration // the newest run, by plan and by the machine's clock

@@ -344,7 +344,7 @@ func (c *campaign) end(t *task, o *Outcome) error {
 	delete(c.confirming, o.Plan)
 	c.changed.Broadcast()
 	c.done[o.Plan] = o
-	if err := c.keep(); err != nil {
+	if err := c.keepOutcome(o); err != nil {
 		return err
 	}
 	c.measure(t)

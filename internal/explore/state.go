@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,16 @@ import (
 // StateFile is the file in a campaign's directory from which it can be resumed.
 const StateFile = "campaign.json"
 
+// newestFile is beside the state and has outcomes that are newer, one a line, if there are so many that the state is not
+// written after each plan.
+const newestFile = "campaign-newest.jsonl"
+
+// keepShare is the part of the time that a campaign may spend on writing its state.
+const keepShare = 20
+
+// quickly is how long writing the state may take in any case.
+const quickly = time.Millisecond
+
 // State is what a campaign keeps after each plan.
 type State struct {
 	Settings Settings      `json:"settings"`
@@ -43,7 +54,46 @@ func ReadState(dir string) (*State, error) {
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	newest, err := readNewest(filepath.Join(dir, newestFile))
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	for i, o := range s.Outcomes {
+		at[o.Plan] = i
+	}
+	for _, o := range newest {
+		if i, known := at[o.Plan]; known {
+			s.Outcomes[i] = o
+			continue
+		}
+		at[o.Plan] = len(s.Outcomes)
+		s.Outcomes = append(s.Outcomes, o)
+	}
 	return s, nil
+}
+
+// readNewest reads outcomes, one a line. A last line that is not whole, as a campaign leaves that was killed, is left
+// out. A file that does not exist has none.
+func readNewest(file string) (all []*Outcome, err error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for {
+		line, rest, whole := bytes.Cut(data, []byte("\n"))
+		if !whole {
+			return all, nil
+		}
+		o := &Outcome{}
+		if err := json.Unmarshal(line, o); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all, data = append(all, o), rest
+	}
 }
 
 // resume takes what the directory's campaign has found, and writes the first state, so that it can be resumed from now
@@ -123,8 +173,41 @@ func (c *campaign) outcome(t *task) *Outcome {
 	return t.before
 }
 
+// keepOutcome keeps what became of a plan. The more plans there were, the longer takes it to write the state: if that
+// would take more than its share of the time, the outcome is only appended to a file. The caller holds the lock.
+func (c *campaign) keepOutcome(o *Outcome) error {
+	if c.keeping < quickly || time.Since(c.kept) >= keepShare*c.keeping {
+		return c.keep()
+	}
+	line, err := json.Marshal(o)
+	if err == nil {
+		var f *os.File
+		f, err = os.OpenFile(filepath.Join(c.Dir, newestFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, record.FileMode)
+		if err == nil {
+			_, err = f.Write(append(line, '\n'))
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keep the state of the campaign: %w", err)
+	}
+	c.appended = true
+	return nil
+}
+
+// keepRest writes the state if it is not up to date.
+func (c *campaign) keepRest() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.appended {
+		return nil
+	}
+	return c.keep()
+}
+
 // keep writes the state. The file is replaced as a whole.
 func (c *campaign) keep() error {
+	began := time.Now()
 	s := State{Settings: c.Settings, Outcomes: []*Outcome{}, Spent: c.elapsed()}
 	var err error
 	if s.WorkDir, err = os.Getwd(); err != nil {
@@ -147,6 +230,11 @@ func (c *campaign) keep() error {
 	if err != nil {
 		return fmt.Errorf("keep the state of the campaign: %w", err)
 	}
+	// What an earlier campaign has appended is in the state, too.
+	if err := os.Remove(filepath.Join(c.Dir, newestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("keep the state of the campaign: %w", err)
+	}
+	c.kept, c.keeping, c.appended = time.Now(), time.Since(began), false
 	return nil
 }
 
