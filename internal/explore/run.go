@@ -394,7 +394,9 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	if err := os.RemoveAll(filepath.Join(c.Dir, "runs", o.Plan)); err != nil { // of a campaign that was interrupted
 		return o, err
 	}
-	r, meta, err := c.once(ctx, t.plan, c.options(t))
+	brief := c.options(t)
+	brief.Brief = true
+	r, meta, err := c.once(ctx, t.plan, brief)
 	o.took(meta)
 	if err == nil && meta.Verdict == record.Inconclusive && meta.ActionsFired < meta.ActionsTotal {
 		r, meta, err = c.once(ctx, t.plan, c.options(t)) // what it waits for may have been a matter of luck

@@ -173,6 +173,9 @@ type RunOptions struct {
 	FindTypes bool
 	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
 	Reference *reference.Reference
+	// Brief: of a run that passes, only the metadata and the findings are needed. A runner on another machine may send
+	// no more; a session records all.
+	Brief bool
 	// Functions are what the workload's go steps call, by the names in these steps.
 	Functions map[string]workload.Function
 }

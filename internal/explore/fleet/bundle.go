@@ -1,0 +1,384 @@
+package fleet
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// Bundle is what all runs of a campaign need. It is sent as JSON; the files are blobs.
+type Bundle struct {
+	// WorkDir is the directory that the campaign was started in, and Suite the suite's file as it was named there. A
+	// worker has the same paths below a directory of its own, so that messages name the same files.
+	WorkDir string `json:"workDir"`
+	Suite   string `json:"suite"`
+	Variant string `json:"variant,omitempty"`
+	// Time is how time passes in the runs, if not as the suite says.
+	Time        plan.Time    `json:"time,omitempty"`
+	Files       []File       `json:"files"`
+	Controllers []Executable `json:"controllers"` // of the suite's controllers, in order
+	// ControlPlane is the digest of the control plane's executable.
+	ControlPlane string `json:"controlPlane"`
+}
+
+// File is a file that the suite, a plan or a manifest names.
+type File struct {
+	Path       string `json:"path"` // absolute
+	Digest     string `json:"digest"`
+	Executable bool   `json:"executable,omitempty"`
+}
+
+// Executable is that of a controller.
+type Executable struct {
+	Digest   string         `json:"digest"`
+	Manifest *wire.Manifest `json:"manifest,omitempty"`
+	// Component is the control plane's component that it is; empty: it is none.
+	Component string `json:"component,omitempty"`
+}
+
+// Source is what a bundle is made from.
+type Source struct {
+	Suite        *plan.Suite // with the variant
+	Variant      string
+	Time         plan.Time
+	Plans        []*plan.Plan // that name files; generated ones need not be there
+	Binaries     []run.Binary
+	ControlPlane string
+}
+
+// maxFiles and maxBytes of the files that a suite names are more than any suite needs: a directory that holds
+// everything is named by mistake.
+const (
+	maxFiles = 20_000
+	maxBytes = 1 << 30
+)
+
+// gathering collects the files of a bundle.
+type gathering struct {
+	blobs *blobs
+	seen  map[string]bool // paths
+	files []File
+	bytes int64
+}
+
+// bundle gathers what the runs need, and lets workers fetch it.
+func (s *Source) bundle(b *blobs) (*Bundle, error) {
+	if len(s.Suite.Builds) > 0 {
+		return nil, &run.UserError{Err: fmt.Errorf("%s: it has other builds, and plans that upgrade run on one "+
+			"machine only", s.Suite.File)}
+	}
+	work, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	all := &Bundle{WorkDir: work, Suite: s.Suite.File, Variant: s.Variant, Time: s.Time}
+	g := &gathering{blobs: b, seen: map[string]bool{}}
+	if err := g.suite(s.Suite); err != nil {
+		return nil, &run.UserError{Err: err}
+	}
+	for _, p := range s.Plans {
+		for i := range p.Actions {
+			if file := p.Actions[i].ManifestFile; file != "" {
+				if err := g.named(p.File, file); err != nil {
+					return nil, &run.UserError{Err: err}
+				}
+			}
+		}
+		for _, step := range p.Steps {
+			if step.Apply != nil && step.Apply.File != "" {
+				if err := g.named(s.Suite.File, step.Apply.File); err != nil {
+					return nil, &run.UserError{Err: err}
+				}
+			}
+		}
+	}
+	all.Files = g.files
+	if all.ControlPlane, err = g.executable(s.ControlPlane); err != nil {
+		return nil, err
+	}
+	for i, binary := range s.Binaries {
+		e := Executable{Manifest: binary.Manifest}
+		if c := s.Suite.Controllers[i]; c.Build != nil && c.Build.ControlPlane != "" {
+			e.Component = c.Build.ControlPlane
+		}
+		if e.Digest, err = g.executable(binary.Path); err != nil {
+			return nil, err
+		}
+		all.Controllers = append(all.Controllers, e)
+	}
+	return all, nil
+}
+
+// suite gathers the suite with the files that it names. What its commands read is in its directory, and is taken if a
+// command names it.
+func (g *gathering) suite(s *plan.Suite) error {
+	if err := g.tree(s.File); err != nil {
+		return err
+	}
+	var names []string
+	for _, m := range s.Manifests {
+		names = append(append(names, m.Path, m.Helm), m.ValuesFiles...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Workloads)) {
+		w := s.Workloads[name]
+		commands := [][]string{w.Command}
+		for _, step := range w.Steps {
+			if step.Apply != nil {
+				names = append(names, step.Apply.File)
+			}
+			if step.Exec != nil {
+				commands = append(commands, step.Exec.Command)
+			}
+		}
+		for _, words := range commands {
+			for _, word := range words {
+				if info, err := os.Stat(plan.Beside(s.File, word)); err == nil && info.Mode().IsRegular() &&
+					!filepath.IsAbs(word) {
+					names = append(names, word)
+				}
+			}
+		}
+	}
+	for _, name := range names {
+		if name != "" {
+			if err := g.named(s.File, name); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range s.Controllers {
+		if b := s.Controllers[i].Build; b != nil && b.ControlPlane == "" {
+			if err := g.module(plan.Beside(s.File, b.Dir)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// module gathers the go.mod of a controller, which says what it is shown when its API server is stale.
+func (g *gathering) module(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		file := filepath.Join(dir, "go.mod")
+		if _, err := os.Stat(file); err == nil {
+			return g.tree(file)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
+// named gathers a file or a directory that the file from names.
+func (g *gathering) named(from, name string) error {
+	if filepath.IsAbs(name) {
+		return fmt.Errorf("%s names %s, which other machines have elsewhere: write a path that begins at the file's "+
+			"directory", from, name)
+	}
+	return g.tree(plan.Beside(from, name))
+}
+
+// tree gathers a file, or all files below a directory, and what the kustomizations among them take from elsewhere.
+func (g *gathering) tree(root string) error {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == ".git":
+			return filepath.SkipDir
+		case d.IsDir() || g.seen[path]:
+			return nil
+		}
+		info, err := os.Stat(path) // of what a link leads to
+		if err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		g.seen[path] = true
+		if g.bytes += info.Size(); g.bytes > maxBytes || len(g.files) >= maxFiles {
+			return fmt.Errorf("the files that the suite names are more than %d, or more than %d MB; one of them is %s",
+				maxFiles, maxBytes>>20, path)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		g.files = append(g.files, File{
+			Path: path, Digest: g.blobs.add(data), Executable: info.Mode()&0o111 != 0,
+		})
+		switch d.Name() {
+		case "kustomization.yaml", "kustomization.yml", "Kustomization":
+			return g.kustomization(filepath.Dir(path), data)
+		}
+		return nil
+	})
+}
+
+// kustomization gathers what a kustomization names: whatever in it is the path of something that exists.
+func (g *gathering) kustomization(dir string, data []byte) error {
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil {
+		return nil //nolint:nilerr // who reads it says so
+	}
+	var walk func(n *yaml.Node) error
+	walk = func(n *yaml.Node) error {
+		if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+			name := n.Value
+			if _, file, ok := strings.Cut(name, "="); ok { // key=file of a generator
+				name = file
+			}
+			path := filepath.Join(dir, name)
+			if _, err := os.Stat(path); name == "" || strings.ContainsAny(name, "\n") || err != nil {
+				return nil
+			}
+			if inside := strings.HasPrefix(dir+string(filepath.Separator), path+string(filepath.Separator)); inside {
+				return nil // the kustomization's own directory, or one above
+			}
+			return g.tree(path)
+		}
+		for _, child := range n.Content {
+			if err := walk(child); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return walk(&root)
+}
+
+// executable lets workers fetch an executable, and returns its digest.
+func (g *gathering) executable(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	digest := hex.EncodeToString(hash.Sum(nil))
+	g.blobs.addFile(digest, path)
+	return digest, nil
+}
+
+// encode returns the bundle as a blob.
+func (b *Bundle) encode() ([]byte, error) { return json.Marshal(b) }
+
+// unpacked is a bundle on a worker.
+type unpacked struct {
+	suite        *plan.Suite // with the variant
+	root         string      // that absolute paths begin at
+	workDir      string      // that relative paths begin at
+	binaries     []run.Binary
+	controlPlane string
+}
+
+// unpack lays a bundle's files out below dir as they are where the campaign was started. The caller's working directory
+// must become workDir before runs begin.
+func (b *Bundle) unpack(
+	ctx context.Context, dir string, blob func(ctx context.Context, digest string) (string, error),
+) (*unpacked, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	below := func(path string) string { return filepath.Join(dir, "tree", filepath.Clean("/"+path)) }
+	for _, f := range b.Files {
+		if err := place(ctx, below(f.Path), f.Digest, f.Executable, blob); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
+	u := &unpacked{root: below("/"), workDir: below(b.WorkDir)}
+	if err := os.MkdirAll(u.workDir, 0o700); err != nil {
+		return nil, err
+	}
+	u.controlPlane = filepath.Join(dir, "bin", "controlplane", "trommel-controlplane")
+	if err := place(ctx, u.controlPlane, b.ControlPlane, true, blob); err != nil {
+		return nil, fmt.Errorf("control plane: %w", err)
+	}
+	for i, e := range b.Controllers {
+		path := filepath.Join(dir, "bin", fmt.Sprint(i), "controller")
+		if e.Component != "" {
+			path = filepath.Join(filepath.Dir(u.controlPlane), filepath.Base(e.Component))
+		}
+		if err := place(ctx, path, e.Digest, true, blob); err != nil {
+			return nil, fmt.Errorf("controller %d: %w", i+1, err)
+		}
+		u.binaries = append(u.binaries, run.Binary{Path: path, Manifest: e.Manifest})
+	}
+	file := b.Suite
+	if filepath.IsAbs(file) {
+		file = below(file)
+	}
+	if err := os.Chdir(u.workDir); err != nil { // the suite's file is named as where the campaign was started
+		return nil, err
+	}
+	if u.suite, err = plan.LoadSuite(file); err != nil {
+		return nil, err
+	}
+	if b.Time != "" {
+		u.suite.Time = b.Time
+	}
+	if u.suite, err = run.Choose(u.suite, b.Variant); err != nil {
+		return nil, err
+	}
+	// What a manifest takes from where nobody has looked for it is missed now, and not in the first run.
+	if _, _, err := manifests.OfSuite(u.suite, ""); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("a manifest needs a file that was not sent: %w", err)
+	}
+	return u, nil
+}
+
+// place makes a file of a blob.
+func place(
+	ctx context.Context, path, digest string, executable bool,
+	blob func(ctx context.Context, digest string) (string, error),
+) error {
+	from, err := blob(ctx, digest)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if executable && os.Link(from, path) == nil {
+		return nil // the cache has it executable
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o600)
+	if executable {
+		mode = 0o700
+	}
+	return os.WriteFile(path, data, mode)
+}

@@ -1,0 +1,74 @@
+package fleet
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// protocol is the version of what the two ends say to each other.
+const protocol = 1
+
+// pollFor is how long a request for work waits for some.
+const pollFor = 20 * time.Second
+
+// defaultLease is how long a worker that is not heard of keeps its run.
+const defaultLease = 30 * time.Second
+
+// Campaign is what a worker is told first.
+type Campaign struct {
+	Protocol int    `json:"protocol"`
+	Trommel  string `json:"trommel"` // its build, which the worker's must be
+	// Lease is how long a worker keeps a run without saying that it is at it.
+	Lease time.Duration `json:"lease"`
+	// Bundle is the digest of the bundle, which is a blob.
+	Bundle string `json:"bundle"`
+}
+
+// Job is a run that a worker makes.
+type Job struct {
+	Lease   string `json:"lease"`
+	Attempt int    `json:"attempt"` // from 1
+	Name    string `json:"name"`    // of the plan
+	Plan    []byte `json:"plan"`    // YAML
+	File    string `json:"file,omitempty"`
+	// The options of the run; the reference is a blob, by its digest.
+	Trace     bool               `json:"trace,omitempty"`
+	FindTypes bool               `json:"findTypes,omitempty"`
+	Brief     bool               `json:"brief,omitempty"`
+	History   []plan.ResourceKey `json:"history,omitempty"`
+	Reference string             `json:"reference,omitempty"`
+}
+
+// Result is what became of a run.
+type Result struct {
+	// Error says why the run could not be made; empty: it was. User: the plan or the suite is wrong.
+	Error string `json:"error,omitempty"`
+	User  bool   `json:"user,omitempty"`
+	// Record is the digest of the compressed record; empty: there is none.
+	Record string `json:"record,omitempty"`
+	// Left are parts of the record that were left out.
+	Left []string `json:"left,omitempty"`
+}
+
+// wholeReference is a reference with what its own file does not have.
+type wholeReference struct {
+	*reference.Reference
+	Kept  []reference.Kept `json:"kept,omitempty"`
+	Tried []string         `json:"tried,omitempty"`
+}
+
+func encodeReference(ref *reference.Reference) ([]byte, error) {
+	return json.Marshal(wholeReference{ref, ref.Kept, ref.Tried})
+}
+
+func decodeReference(data []byte) (*reference.Reference, error) {
+	w := wholeReference{Reference: &reference.Reference{}}
+	if err := json.Unmarshal(data, &w); err != nil {
+		return nil, err
+	}
+	w.Reference.Kept, w.Reference.Tried = w.Kept, w.Tried
+	return w.Reference, nil
+}
