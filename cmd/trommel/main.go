@@ -24,6 +24,7 @@ const (
 	exitInconclusive = 3
 	exitCannotRun    = 4
 	exitNoGroup      = 5 // of cycle
+	exitRefused      = 6 // of worker
 )
 
 // streams are the output streams of a command: results go to out, progress to err.

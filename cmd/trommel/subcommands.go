@@ -14,6 +14,7 @@ func subcommands(s streams) []*cobra.Command {
 		newDisruptionControllersCommand(),
 		newRunCommand(s),
 		newTestCommand(s),
+		newWorkerCommand(s),
 		newLearnCommand(s),
 		newGenerateCommand(s),
 		newListCommand(s),

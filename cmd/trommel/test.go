@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/explore/fleet"
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/internal/explore/shrink"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -38,6 +39,7 @@ type testOptions struct {
 	learnOnly bool
 	shard     string
 	shrink    time.Duration
+	fleet     fleetOptions
 	outputs   outputs
 	progress  progressOptions
 }
@@ -69,6 +71,9 @@ not run.`,
 			if c.Flags().Changed("parallel") && o.parallel < 1 {
 				return &exitError{exitUsage, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel)}
 			}
+			if err := o.fleet.check(c.Flags(), o.shrink); err != nil {
+				return &exitError{exitUsage, err}
+			}
 			if o.resume != "" {
 				if err := o.goOn(c); err != nil {
 					return &exitError{exitUsage, err}
@@ -92,6 +97,7 @@ not run.`,
 	f.DurationVar(&o.shrink, "shrink", 0,
 		"at the end, look for this `time` for a smaller plan for each group of bugs (default: not; see trommel shrink)")
 	f.StringVar(&o.resume, "resume", "", "go on with the campaign in this `directory`, with its flags")
+	o.fleet.register(c)
 	o.outputs.register(f)
 	return c
 }
@@ -173,7 +179,7 @@ func patternHelp() string {
 
 // mayChange are the flags that --resume can be combined with.
 var mayChange = slices.Concat([]string{"resume", "budget", "parallel", "fail-fast", "shrink"}, outputFlags,
-	progressFlags)
+	progressFlags, fleetFlags)
 
 // goOn takes the settings of the campaign that is resumed. A budget that is given counts from now on.
 func (o *testOptions) goOn(c *cobra.Command) error {
@@ -222,11 +228,11 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
-	parallel, err := explore.Parallel(o.parallel)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--parallel %d: %w", o.parallel, err)
+	if o.fleet.used() {
+		o.parallel = cmp.Or(o.parallel, fleetParallel)
+	} else if o.parallel, err = o.parallelHere(); err != nil {
+		return nil, nil, err
 	}
-	o.parallel = parallel
 	var files []string
 	if o.Plans != "" {
 		if files, err = onlyPlans(o.Plans); err != nil {
@@ -278,6 +284,15 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 		o.References, err = references(suite, o.Variant)
 	}
 	return suite, plans, err
+}
+
+// parallelHere is how many clusters run plans side by side on this machine.
+func (o *testOptions) parallelHere() (int, error) {
+	parallel, err := explore.Parallel(o.parallel)
+	if err != nil {
+		return 0, fmt.Errorf("--parallel %d: %w", o.parallel, err)
+	}
+	return parallel, nil
 }
 
 // suiteFlags adds the flags that name a suite and its variant.
@@ -373,6 +388,12 @@ func (o *testOptions) check(ctx context.Context, suite *plan.Suite, plans []*pla
 }
 
 func testSuite(ctx context.Context, s streams, o *testOptions) error {
+	if o.fleet.dryRun != "" {
+		if o.dir == "" {
+			return &exitError{exitUsage, errors.New("--dry-run needs --dir, the directory of the campaign to come")}
+		}
+		return o.fleet.print(s, o.dir, cmp.Or(o.parallel, fleetParallel))
+	}
 	if _, err := explore.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
 		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
 			"or choose another --dir", o.dir, o.dir)}
@@ -569,7 +590,11 @@ func (o *testOptions) inSession(
 			err = &exitError{codeOf(err), err}
 		}
 	}()
-	for range o.parallel {
+	here := o.parallel
+	if o.fleet.used() {
+		here = 1 // it only builds
+	}
+	for range here {
 		session, err := run.Open(ctx, suite, options)
 		if err != nil {
 			return err
@@ -579,6 +604,17 @@ func (o *testOptions) inSession(
 		options.Builds = session.Builds()
 		sessions = append(sessions, session)
 		runners = append(runners, session)
+	}
+	if o.fleet.used() {
+		source := fleet.Source{
+			Suite: suite, Variant: o.Variant, Time: o.Time, Plans: plans, Binaries: options.Binaries,
+			ControlPlane: options.ControlPlane,
+		}
+		var end func()
+		if runners, end, err = o.fleet.serve(ctx, console, source, o.dir, o.parallel); err != nil {
+			return err
+		}
+		defer end()
 	}
 	config := explore.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/explore/fleet"
+	"github.com/trommel-dev/trommel/internal/explore/fleet/kube"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// fleetParallel is how many runs go on at a time on other machines, unless --parallel says it.
+const fleetParallel = 8
+
+// fleetOptions are the flags of a campaign whose runs are made by workers.
+type fleetOptions struct {
+	listen    string
+	on        string // kubernetes, or empty: somebody else starts the workers
+	advertise string
+	image     string
+	dryRun    string
+	output    string
+
+	kubeconfig, context, namespace string
+	suspend                        bool
+	queue                          string
+	cpu, memory                    string
+}
+
+// onKubernetes is the value of --on.
+const onKubernetes = "kubernetes"
+
+// fleetFlags are the names of the flags.
+var fleetFlags = []string{
+	"listen", "on", "advertise", "image", "dry-run", "output", "kubeconfig", "context", "namespace", "suspend", "queue",
+	"cpu", "memory",
+}
+
+func (o *fleetOptions) register(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.listen, "listen", "", "have the runs made by workers (trommel worker), which find the campaign at "+
+		"this `address` of this machine, such as 10.0.0.5:7443; --parallel says how many at most")
+	f.StringVar(&o.on, "on", "", "kubernetes: start the workers as a Job of Kubernetes; needs --listen and --image")
+	f.StringVar(&o.image, "image", "", "`name` of the workers' image, with this build of trommel")
+	f.StringVar(&o.advertise, "advertise", "", "`URL` at which workers reach the campaign (default: that of --listen)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of --on kubernetes (default: as kubectl)")
+	f.StringVar(&o.context, "context", "", "`name` of a context of the kubeconfig (default: its current one)")
+	f.StringVarP(&o.namespace, "namespace", "n", "", "`name` of the namespace of the Job (default: the context's)")
+	f.BoolVar(&o.suspend, "suspend", false, "create the Job suspended, for whoever admits it")
+	f.StringVar(&o.queue, "queue", "", "`name` of the Job's queue, for Kueue; the Job is created suspended")
+	f.StringVar(&o.cpu, "cpu", "", "`quantity` that a worker asks for (default: 1)")
+	f.StringVar(&o.memory, "memory", "", "`quantity` that a worker asks for; it may use twice as much (default: 2Gi)")
+	f.StringVar(&o.dryRun, "dry-run", "", "client: print what --on kubernetes creates, and run nothing")
+	f.StringVarP(&o.output, "output", "o", "", "yaml: the format of --dry-run (default: yaml)")
+}
+
+// used reports whether the runs are made by workers.
+func (o *fleetOptions) used() bool { return o.listen != "" }
+
+// check finds what is wrong with the flags.
+func (o *fleetOptions) check(f *pflag.FlagSet, shrink time.Duration) error {
+	switch {
+	case o.used() && shrink > 0:
+		return errors.New("--shrink works on one machine only: leave it out, and use trommel shrink with a plan that " +
+			"was found")
+	case o.on != "" && o.on != onKubernetes:
+		return fmt.Errorf("--on %q: the only value is kubernetes", o.on)
+	case o.on != "" && (o.listen == "" || o.image == ""):
+		return errors.New("--on kubernetes needs --listen, where workers find this campaign, and --image")
+	case o.dryRun != "" && o.dryRun != "client":
+		return fmt.Errorf("--dry-run=%s: the only value is client", o.dryRun)
+	case o.output != "" && (o.output != "yaml" || o.dryRun == ""):
+		return errors.New("--output yaml is the only format, and only for --dry-run")
+	}
+	if o.on != "" {
+		return nil
+	}
+	for _, name := range fleetFlags {
+		if name != "listen" && f.Changed(name) {
+			return fmt.Errorf("--%s is for --on kubernetes", name)
+		}
+	}
+	return nil
+}
+
+// workersDir is the directory of a campaign with what is between it and its workers.
+const workersDir = "workers"
+
+// serve returns runners that have their runs made by workers, and starts these if it is to. The caller calls end when
+// the campaign has ended; if ctx has not, the workers are told so.
+func (o *fleetOptions) serve(
+	ctx context.Context, console *console, source fleet.Source, dir string, parallel int,
+) (runners []run.Runner, end func(), err error) {
+	build, err := fleet.Build(version())
+	if err != nil {
+		return nil, nil, err
+	}
+	say := func(text string) {
+		console.Show(progress.Event{Time: time.Now(), Type: progress.Info, Text: text})
+	}
+	server, err := fleet.Serve(fleet.Config{
+		Address: o.listen, Dir: filepath.Join(dir, workersDir), Source: source, Trommel: build, Say: say,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	remove := func() {}
+	end = func() {
+		if err := server.Close(ctx.Err() == nil); err != nil {
+			say(err.Error())
+		}
+		remove()
+		say(server.Counts().String())
+	}
+	token, err := server.Token()
+	file := filepath.Join(dir, workersDir, "token")
+	if err == nil {
+		err = atomicfile.Write(file, []byte(token+"\n"), record.FileMode)
+	}
+	if err == nil && o.on == "" {
+		say(fmt.Sprintf("waiting for workers: trommel worker --server https://%s --token-file %s", server.Address(),
+			file))
+	} else if err == nil {
+		remove, err = o.start(ctx, say, dir, server.Address(), token, parallel)
+	}
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	for i := range parallel {
+		runners = append(runners, server.Runner(i+1))
+	}
+	return runners, end, nil
+}
+
+// kubeConfig describes the workers of a campaign that listens at an address.
+func (o *fleetOptions) kubeConfig(dir, address, token string, workers int) (c kube.Config, err error) {
+	c = kube.Config{
+		Name: kube.Name(filepath.Base(dir)), Image: o.image, Server: o.advertise, Token: token, Workers: workers,
+		Suspend: o.suspend || o.queue != "", CPU: o.cpu, Memory: o.memory,
+	}
+	if o.queue != "" {
+		c.Labels = map[string]string{kube.QueueLabel: o.queue}
+	}
+	if c.Server == "" {
+		if c.Server, err = kube.Server(address); err != nil {
+			return c, err
+		}
+	}
+	if c.Namespace, _, err = o.clientConfig().Namespace(); err != nil {
+		return c, err
+	}
+	c.Namespace = cmp.Or(o.namespace, c.Namespace)
+	return c, nil
+}
+
+func (o *fleetOptions) clientConfig() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.context})
+}
+
+// print writes what --on kubernetes creates. The campaign of the directory that is started later has the same token.
+func (o *fleetOptions) print(s streams, dir string, workers int) error {
+	token, err := fleet.Token(filepath.Join(dir, workersDir))
+	if err != nil {
+		return err
+	}
+	c, err := o.kubeConfig(dir, o.listen, token, workers)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	list, err := kube.Objects(c)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	data, err := kube.YAML(list)
+	if err != nil {
+		return err
+	}
+	_, err = s.out.Write(data)
+	return err
+}
+
+// start creates the workers. Remove deletes what is left of them.
+func (o *fleetOptions) start(
+	ctx context.Context, say func(string), dir, address, token string, workers int,
+) (remove func(), err error) {
+	c, err := o.kubeConfig(dir, address, token, workers)
+	if err != nil {
+		return nil, err
+	}
+	list, err := kube.Objects(c)
+	if err != nil {
+		return nil, err
+	}
+	clean, err := kube.Unstructured(list)
+	if err != nil {
+		return nil, err
+	}
+	// Who starts the campaign has rights of his own: the others are for a campaign that runs in a pod.
+	clean = slices.DeleteFunc(clean, func(u *unstructured.Unstructured) bool {
+		return !slices.Contains([]string{"Secret", "NetworkPolicy", "Job"}, u.GetKind())
+	})
+	config, err := o.clientConfig().ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := objects.New(config)
+	if err != nil {
+		return nil, err
+	}
+	remove = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		for _, u := range slices.Backward(clean) {
+			t, err := client.ResolveKind(ctx, u.GroupVersionKind())
+			if err == nil {
+				err = client.Delete(ctx, plan.ResourceKey{
+					Type: t.Singular, Group: t.Kind.Group, Namespace: u.GetNamespace(), Name: u.GetName(),
+				}, objects.DeleteOptions{})
+			}
+			if err != nil && !apierrors.IsNotFound(err) {
+				say(fmt.Sprintf("delete %s %s: %v", u.GetKind(), u.GetName(), err))
+			}
+		}
+	}
+	for _, u := range clean {
+		if _, err := client.WithFieldManager("trommel").Apply(ctx, u); err != nil {
+			remove()
+			return nil, fmt.Errorf("create %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+		}
+	}
+	say(fmt.Sprintf("the workers are the pods of the Job %s/%s", c.Namespace, c.Name))
+	return remove, nil
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/explore/fleet"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/run"
+)
+
+// workerOptions are the flags of `trommel worker`.
+type workerOptions struct {
+	server    string
+	tokenFile string
+	name      string
+	cache     string
+	dir       string
+	patience  time.Duration
+	progress  progressOptions
+}
+
+func newWorkerCommand(s streams) *cobra.Command {
+	var o workerOptions
+	c := &cobra.Command{
+		Use:   "worker --server URL --token-file FILE",
+		Short: "Make runs for a campaign on another machine",
+		Long: `Worker makes runs for a campaign that was started with "trommel test --listen", on a cluster of its own, until
+the campaign is over. It fetches what the runs need: the controllers, the control plane, the suite with its files. It
+must be the same build of Trommel. See docs/scale.md.
+
+If it is interrupted, it gives its run back, and another worker makes it.
+
+Exit codes: 0 the campaign is over, 2 usage, 4 it was interrupted, the campaign could not be reached, or runs cannot be
+made here, 6 it is not the campaign's: its token, or its build, is wrong.`,
+		Example: `  trommel worker --server https://10.0.0.5:7443 --token-file token`,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return work(c.Context(), s, &o) },
+	}
+	host, _ := os.Hostname() // any other name does, too
+	f := c.Flags()
+	f.StringVar(&o.server, "server", "", "`URL` of the campaign")
+	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the campaign's token")
+	f.StringVar(&o.name, "name", "", "`name` that no other worker of the campaign has (default: "+
+		"that of the machine, with a number)")
+	f.StringVar(&o.cache, "cache", "", "`directory` for what campaigns need (default: in Trommel's cache)")
+	f.StringVar(&o.dir, "dir", "", "empty `directory` for files of this worker (default: a temporary one)")
+	f.DurationVar(&o.patience, "patience", 10*time.Minute, "`time` in which the campaign must answer again")
+	o.progress.register(f)
+	c.PreRun = func(*cobra.Command, []string) {
+		if o.name == "" {
+			o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
+		}
+	}
+	return c
+}
+
+func work(ctx context.Context, s streams, o *workerOptions) (err error) {
+	if o.server == "" || o.tokenFile == "" {
+		return &exitError{exitUsage, errors.New("--server and --token-file are needed")}
+	}
+	token, err := os.ReadFile(o.tokenFile)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("--token-file: %w", err)}
+	}
+	console, _, err := o.progress.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	defer func() {
+		switch {
+		case errors.Is(err, fleet.ErrRefused):
+			err = &exitError{exitRefused, err}
+		case err != nil:
+			err = &exitError{exitCannotRun, err}
+		}
+	}()
+	if o.cache == "" {
+		dir, err := instrumentation.CacheDir()
+		if err != nil {
+			return err
+		}
+		o.cache = filepath.Join(dir, "fleet")
+	}
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "trommel-worker-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
+	}
+	build, err := fleet.Build(version())
+	if err != nil {
+		return err
+	}
+	say := func(text string) {
+		console.Show(progress.Event{Time: time.Now(), Type: progress.Info, Text: text})
+	}
+	w := &fleet.Worker{
+		Server: o.server, Token: string(token), Name: o.name, Trommel: build, Cache: o.cache, Dir: o.dir,
+		Patience: o.patience, Say: say,
+		Open: func(ctx context.Context, e fleet.Equipment) (fleet.Runner, error) {
+			console.Title("worker " + o.name)
+			return run.Open(ctx, e.Suite, run.Options{
+				Version: version(), Binaries: e.Binaries, ControlPlane: e.ControlPlane, Injector: injectorCommand(),
+				DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console),
+			})
+		},
+	}
+	err = w.Work(ctx)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted; its run was given back")
+	}
+	return err
+}
