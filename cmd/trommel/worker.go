@@ -44,21 +44,14 @@ made here, 6 it is not the campaign's: its token, or its build, is wrong.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return work(c.Context(), s, &o) },
 	}
-	host, _ := os.Hostname() // any other name does, too
 	f := c.Flags()
 	f.StringVar(&o.server, "server", "", "`URL` of the campaign")
 	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the campaign's token")
-	f.StringVar(&o.name, "name", "", "`name` that no other worker of the campaign has (default: "+
-		"that of the machine, with a number)")
+	f.StringVar(&o.name, "name", "", "`name` in messages (default: that of the machine)")
 	f.StringVar(&o.cache, "cache", "", "`directory` for what campaigns need (default: in Trommel's cache)")
 	f.StringVar(&o.dir, "dir", "", "empty `directory` for files of this worker (default: a temporary one)")
 	f.DurationVar(&o.patience, "patience", 10*time.Minute, "`time` in which the campaign must answer again")
 	o.progress.register(f)
-	c.PreRun = func(*cobra.Command, []string) {
-		if o.name == "" {
-			o.name = fmt.Sprintf("%s-%d", host, os.Getpid())
-		}
-	}
 	return c
 }
 
@@ -83,6 +76,9 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 			err = &exitError{exitCannotRun, err}
 		}
 	}()
+	if o.name == "" {
+		o.name, _ = os.Hostname() // without a name it works, too
+	}
 	if o.cache == "" {
 		dir, err := instrumentation.CacheDir()
 		if err != nil {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/trommel-dev/trommel/plan"
 )
 
 // If writing the whole state takes long, outcomes are appended to a file, and none is lost.
@@ -78,4 +80,24 @@ func BenchmarkKeep(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/10_000, "µs/outcome")
+}
+
+// BenchmarkStatus is what it costs to show how far a campaign of many plans is, as it does twice for each plan.
+func BenchmarkStatus(b *testing.B) {
+	const plans = 10_000
+	c := newCampaign(Config{Dir: b.TempDir()})
+	c.forecast.costs = map[*task]time.Duration{}
+	for i := range plans {
+		t := &task{plan: &plan.Plan{TestName: "create-intermediate-" + time.Duration(i).String()}}
+		c.tasks = append(c.tasks, t)
+		c.forecast.costs[t] = 9 * time.Second
+		if i < plans/2 {
+			c.done[t.plan.TestName] = &Outcome{Plan: t.plan.TestName, Status: Passed, Took: 9 * time.Second}
+		}
+	}
+	c.next = plans / 2
+	for b.Loop() {
+		c.showStatus()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/plans, "ns/plan")
 }

@@ -206,14 +206,15 @@ func play(workers, runs int, service time.Duration) (took time.Duration, c Count
 		for i := range workers {
 			crew.Go(func() {
 				random := mrand.New(mrand.NewPCG(1, uint64(i))) //nolint:gosec // it is no secret
-				for {
-					job, err := q.Take(ctx, fmt.Sprint(i))
+				for generation := 0; ; {
+					job, err := q.Take(ctx, fmt.Sprintf("%d.%d", i, generation))
 					if err != nil {
 						return
 					}
 					time.Sleep(service/2 + time.Duration(random.Int64N(int64(service))))
 					if job.Attempt == 1 && random.IntN(1000) == 0 {
 						time.Sleep(2 * defaultLease) // it is gone, and another one is started
+						generation++
 						continue
 					}
 					_ = q.Beat(job.Lease)

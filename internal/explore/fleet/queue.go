@@ -139,8 +139,14 @@ func (q *Queue) Take(ctx context.Context, name string) (Job, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := q.hear(name)
+	if w.has > 0 { // it has not heard of the run that it was given: it makes one at a time
+		for _, l := range q.leases {
+			if l.worker == name && !l.ended {
+				q.takeBack(l)
+			}
+		}
+	}
 	w.asks++
-	q.wake() // those that wait for a worker
 	defer func() {
 		w.asks--
 		w.heard = time.Now()
@@ -305,10 +311,13 @@ func (q *Queue) Finish(id string, r Result) error {
 func (q *Queue) Return(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.leases[id]
-	if l == nil || l.ended {
-		return
+	if l := q.leases[id]; l != nil && !l.ended {
+		q.takeBack(l)
 	}
+}
+
+// takeBack ends a lease through no fault of the run's. The caller holds the lock.
+func (q *Queue) takeBack(l *lease) {
 	q.counts.Returned++
 	q.endLease(l)
 	q.putBack(l.of)

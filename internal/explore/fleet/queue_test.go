@@ -278,6 +278,25 @@ func TestAwaitWorkers(t *testing.T) {
 	})
 }
 
+// A worker that asks again has not heard of the run that it was given: that is not the run's fault.
+func TestAnswerThatWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(testLease)
+		defer q.Close()
+		a := doing(t.Context(), q, "a")
+		for range 2 * maxLost {
+			mustTake(t, q, "one", "a")
+		}
+		if err := q.Finish(mustTake(t, q, "one", "a").Lease, Result{Record: "fine"}); err != nil {
+			t.Error(err)
+		}
+		mustGet(t, a, "fine")
+		if c := q.Counts(); c.Lost > 0 || c.Returned != 2*maxLost {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
 // Many workers, of which some disappear, some give back, and some are late: each run has one result.
 func TestEachRunHasOneResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -288,8 +307,9 @@ func TestEachRunHasOneResult(t *testing.T) {
 		counted := map[string]int{}
 		for i := range workers {
 			crew.Go(func() {
+				generation := 0
 				for n := i; ; n += 7 {
-					job, err := q.Take(t.Context(), fmt.Sprint("worker ", i))
+					job, err := q.Take(t.Context(), fmt.Sprintf("worker %d.%d", i, generation))
 					if err != nil {
 						return
 					}
@@ -302,7 +322,8 @@ func TestEachRunHasOneResult(t *testing.T) {
 							q.Return(job.Lease)
 							continue
 						case 8:
-							continue // gone
+							generation++ // gone, and another one comes
+							continue
 						}
 					}
 					if q.Finish(job.Lease, Result{Record: job.Name}) == nil {

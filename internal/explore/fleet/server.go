@@ -226,7 +226,9 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		answer(w, err)
 	default:
-		_ = json.NewEncoder(w).Encode(job) // if nobody hears it, the lease ends
+		if err := json.NewEncoder(w).Encode(job); err != nil {
+			s.queue.Return(job.Lease)
+		}
 	}
 }
 

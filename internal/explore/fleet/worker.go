@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -23,7 +24,7 @@ import (
 type Worker struct {
 	Server  string // https://HOST:PORT
 	Token   string
-	Name    string // that no other worker of the campaign has
+	Name    string // for messages; the campaign tells workers of the same name apart
 	Trommel string // its build, see Build
 	Cache   string // directory of what campaigns need, by digest; workers may share it
 	Dir     string // an empty directory of the worker's own, for the campaign's files and records
@@ -68,7 +69,7 @@ func (w *Worker) Work(ctx context.Context) (err error) {
 	if w.Say == nil {
 		w.Say = func(string) {}
 	}
-	c, err := newClient(w.Server, w.Token, w.Name, w.Patience, w.Say)
+	c, err := newClient(w.Server, w.Token, w.Name+"-"+rand.Text()[:6], w.Patience, w.Say)
 	if err != nil {
 		return refusedError{err}
 	}
