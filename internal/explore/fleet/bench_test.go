@@ -97,7 +97,7 @@ func simulate(server, token string, workers int, service time.Duration) error {
 				}
 				beat.Stop()
 				err = c.retried(ctx, "send", func(ctx context.Context) error {
-					if err := c.send(ctx, packed, digest); err != nil {
+					if err := c.send(ctx, job.Lease, packed, digest); err != nil {
 						return err
 					}
 					return c.tell(ctx, "/v1/leases/"+job.Lease+"/result", Result{Record: digest})

@@ -218,14 +218,14 @@ func (c *client) tell(ctx context.Context, path string, content any) error {
 	return resp.Body.Close()
 }
 
-// send uploads a record by its digest.
-func (c *client) send(ctx context.Context, file, digest string) error {
+// send uploads the record of a lease, by its digest.
+func (c *client) send(ctx context.Context, lease, file, digest string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	resp, err := c.once(ctx, http.MethodPut, "/v1/records/"+digest, f)
+	resp, err := c.once(ctx, http.MethodPut, "/v1/leases/"+lease+"/record/"+digest, f)
 	if err != nil {
 		return err
 	}

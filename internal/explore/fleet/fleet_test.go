@@ -412,19 +412,44 @@ func TestStrangers(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		{http.MethodPut, "/v1/records/" + digestOf([]byte("a")), "b", http.StatusBadRequest},
-		{http.MethodPut, "/v1/records/..%2f..%2fa", "b", http.StatusBadRequest},
+		{http.MethodPut, "/v1/leases/x/record/" + digestOf([]byte("a")), "b", http.StatusGone},
+		{http.MethodPut, "/v1/leases/..%2f..%2fa/record/" + digestOf([]byte("a")), "b", http.StatusGone},
+		{http.MethodPut, "/v1/leases/x/record/..%2f..%2fa", "b", http.StatusBadRequest},
 		{http.MethodGet, "/v1/blobs/" + digestOf([]byte("a")), "", http.StatusNotFound},
 		{http.MethodGet, "/v1/blobs/..%2fcredentials.json", "", http.StatusNotFound},
 		{http.MethodPost, "/v1/leases/x/beat", "", http.StatusGone},
 		{http.MethodPost, "/v1/leases/x/result", `{"record":"../a"}`, http.StatusBadRequest},
-		{http.MethodPost, "/v1/leases/x/result", `{"record":"` + digestOf([]byte("a")) + `"}`, http.StatusConflict},
+		{http.MethodPost, "/v1/leases/x/result", `{"record":"` + digestOf([]byte("a")) + `"}`, http.StatusGone},
 		{http.MethodPost, "/v1/leases/x/result", `{}`, http.StatusGone},
 	} {
 		_, err := c.once(t.Context(), tt.method, tt.path, strings.NewReader(tt.body))
 		if !is(err, tt.want) {
 			t.Errorf("%s %s: %v, want %d", tt.method, tt.path, err, tt.want)
 		}
+	}
+	// Who has a run cannot send something else than he says, nor a result without its record.
+	go func() { _, _ = s.queue.Do(t.Context(), Job{Name: "a"}) }()
+	job, err := c.take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := "/v1/leases/" + job.Lease
+	_, err = c.once(t.Context(), http.MethodPut, own+"/record/"+digestOf([]byte("a")), strings.NewReader("b"))
+	if !is(err, http.StatusBadRequest) {
+		t.Errorf("other content: %v", err)
+	}
+	if err := c.tell(t.Context(), own+"/result", Result{Record: digestOf([]byte("a"))}); !is(err, http.StatusConflict) {
+		t.Errorf("no record: %v", err)
+	}
+	for range 2 { // to send it again does nothing
+		resp, err := c.once(t.Context(), http.MethodPut, own+"/record/"+digestOf([]byte("a")), strings.NewReader("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	if err := c.tell(t.Context(), own+"/result", Result{Record: digestOf([]byte("a"))}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -51,6 +51,8 @@ type Result struct {
 	Record string `json:"record,omitempty"`
 	// Left are parts of the record that were left out.
 	Left []string `json:"left,omitempty"`
+
+	file string // where the campaign has the record
 }
 
 // wholeReference is a reference with what its own file does not have.

@@ -283,6 +283,13 @@ func (q *Queue) Beat(id string) error {
 	return nil
 }
 
+// knows reports whether the result of a lease would count.
+func (q *Queue) knows(id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.leases[id] != nil
+}
+
 // Finish takes a worker's result. It counts if there is none yet, even if the lease has ended: then nobody else needs
 // to run it any more. A run that failed for a reason that may be the worker's own is tried on another one. The error
 // is errNoLease if the result does not count.

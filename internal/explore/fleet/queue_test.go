@@ -73,7 +73,7 @@ func TestOlderRunsGoFirst(t *testing.T) {
 		for _, end := range []struct {
 			job Job
 			as  string
-		}{{second, "B"}, {again, "A"}, {mustTake(t, q, "two", "c"), "C"}} {
+		}{{second, "B"}, {again, "A"}, {mustTake(t, q, "four", "c"), "C"}} {
 			if err := q.Finish(end.job.Lease, Result{Record: end.as}); err != nil {
 				t.Error(err)
 			}

@@ -129,7 +129,7 @@ func (s *Server) listen() error {
 	mux.HandleFunc("POST /v1/leases/{lease}/return", func(_ http.ResponseWriter, r *http.Request) {
 		s.queue.Return(r.PathValue("lease"))
 	})
-	mux.HandleFunc("PUT /v1/records/{digest}", s.receiveRecord)
+	mux.HandleFunc("PUT /v1/leases/{lease}/record/{digest}", s.receiveRecord)
 	mux.HandleFunc("POST /v1/leases/{lease}/result", s.receiveResult)
 	s.http = &http.Server{
 		Handler:           s.authorized(mux),
@@ -234,12 +234,16 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 
 // receiveRecord keeps a compressed record until its result comes. To send it again does nothing.
 func (s *Server) receiveRecord(w http.ResponseWriter, r *http.Request) {
-	digest := r.PathValue("digest")
+	lease, digest := r.PathValue("lease"), r.PathValue("digest")
 	if !validDigest.MatchString(digest) {
 		http.Error(w, "this is not a digest", http.StatusBadRequest)
 		return
 	}
-	err := s.keepRecord(digest, http.MaxBytesReader(w, r.Body, maxRecord))
+	if !s.queue.knows(lease) {
+		answer(w, errNoLease)
+		return
+	}
+	err := s.keepRecord(s.record(lease, digest), digest, http.MaxBytesReader(w, r.Body, maxRecord))
 	if wrong := new(wrongContentError); errors.As(err, &wrong) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -249,8 +253,7 @@ func (s *Server) receiveRecord(w http.ResponseWriter, r *http.Request) {
 
 type wrongContentError struct{ error }
 
-func (s *Server) keepRecord(digest string, content io.Reader) error {
-	path := s.record(digest)
+func (s *Server) keepRecord(path, digest string, content io.Reader) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
@@ -272,12 +275,15 @@ func (s *Server) keepRecord(digest string, content io.Reader) error {
 	return os.Rename(out.Name(), path)
 }
 
-// record is where a record waits that has come in.
-func (s *Server) record(digest string) string { return filepath.Join(s.incoming(), digest+".tar.gz") }
+// record is where the record of a lease waits that has come in.
+func (s *Server) record(lease, digest string) string {
+	return filepath.Join(s.incoming(), lease+"-"+digest+".tar.gz")
+}
 
 // receiveResult takes the result of a run.
 func (s *Server) receiveResult(w http.ResponseWriter, r *http.Request) {
 	var result Result
+	lease := r.PathValue("lease")
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&result); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -287,14 +293,19 @@ func (s *Server) receiveResult(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "this is not a digest", http.StatusBadRequest)
 			return
 		}
-		if _, err := os.Stat(s.record(result.Record)); err != nil {
+		if !s.queue.knows(lease) {
+			answer(w, errNoLease)
+			return
+		}
+		result.file = s.record(lease, result.Record)
+		if _, err := os.Stat(result.file); err != nil {
 			http.Error(w, "the record has not come", http.StatusConflict)
 			return
 		}
 	}
-	err := s.queue.Finish(r.PathValue("lease"), result)
-	if errors.Is(err, errNoLease) && result.Record != "" {
-		_ = os.Remove(s.record(result.Record))
+	err := s.queue.Finish(lease, result)
+	if errors.Is(err, errNoLease) && result.file != "" {
+		_ = os.Remove(result.file)
 	}
 	answer(w, err)
 }
@@ -391,14 +402,13 @@ func (s *Server) job(p *plan.Plan, o run.RunOptions) (Job, error) {
 
 // unpackTo makes the directory of a record.
 func (s *Server) unpackTo(result Result, dir string) error {
-	file := s.record(result.Record)
-	f, err := os.Open(file)
+	f, err := os.Open(result.file)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		_ = f.Close()
-		_ = os.Remove(file)
+		_ = os.Remove(result.file)
 	}()
 	return unpackRecord(f, dir, 4*maxRecord)
 }

@@ -290,7 +290,7 @@ func (w *work) send(ctx context.Context, job *Job, meta *record.Meta, dir string
 	}
 	return w.client.retried(ctx, "send the result of "+job.Name, func(ctx context.Context) error {
 		if result.Record != "" {
-			if err := w.client.send(ctx, packed, result.Record); err != nil {
+			if err := w.client.send(ctx, job.Lease, packed, result.Record); err != nil {
 				return err
 			}
 		}
