@@ -23,9 +23,12 @@ const nodeDir = "/kind/trommel"
 
 // Names in nodeDir.
 const (
-	nodeLauncher = nodeDir + "/launcher"
-	nodeGate     = nodeDir + "/gate.json"
+	nodeBin  = nodeDir + "/bin" // has the launcher under the name of the program that it runs
+	nodeGate = nodeDir + "/gate.json"
 )
+
+// apiServerPath is where the API server is in its image.
+const apiServerPath = "/usr/local/bin/kube-apiserver"
 
 // envRemovedAPIs makes an API server serve removed API versions; Trommel's patch of k8s.io/apiserver reads it.
 const envRemovedAPIs = "TROMMEL_SERVE_REMOVED_APIS"
@@ -36,7 +39,11 @@ func (c *Cluster) writeNodeFiles(launcher string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "patches"), 0o755); err != nil {
 		return err
 	}
-	if err := copyFile(launcher, filepath.Join(dir, "launcher"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Base(nodeBin)), 0o755); err != nil {
+		return err
+	}
+	to := filepath.Join(dir, filepath.Base(nodeBin), filepath.Base(apiServerPath))
+	if err := copyFile(launcher, to, 0o755); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "gate.json"), mustJSON(c.gate.config()), 0o600); err != nil {
@@ -72,9 +79,10 @@ func (c *Cluster) patches() map[string][]patchOperation {
 	kind := corev1.HostPathDirectory
 	api := arguments(append(c.gates(), c.config.APIServerArgs...)...)
 	api = append(api,
-		// Before the command, which begins with argv[0]: the launcher, and the program's path.
-		add(command+"0", "kube-apiserver"), add(command+"0", "--"), add(command+"0", nodeGate),
-		add(command+"0", "--config"), add(command+"0", nodeLauncher),
+		// Before the command, which begins with argv[0]: the launcher, and the program's path. kubeadm waits for a
+		// container whose command begins with kube-apiserver, so the launcher is found by this name (see apiServerEnv).
+		add(command+"0", apiServerPath), add(command+"0", "--"), add(command+"0", nodeGate),
+		add(command+"0", "--config"), add(command+"0", filepath.Base(apiServerPath)),
 		add("/spec/containers/0/env", c.apiServerEnv(apiServerName(0))),
 		add("/spec/volumes/-", corev1.Volume{Name: "trommel", VolumeSource: corev1.VolumeSource{
 			HostPath: &corev1.HostPathVolumeSource{Path: nodeDir, Type: &kind},
@@ -116,6 +124,7 @@ func (c *Cluster) apiServerEnv(name string) []corev1.EnvVar {
 			Controller: name, Namespace: "kube-system", Pod: name, Container: "kube-apiserver",
 		}))},
 		{Name: "TROMMEL_IDENTITY", Value: name},
+		{Name: "PATH", Value: nodeBin + ":/usr/local/bin"},
 		{Name: "GOGC", Value: "200"},
 	}
 	if c.config.RemovedAPIs {

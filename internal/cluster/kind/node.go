@@ -273,13 +273,12 @@ func nodeFiles(ctx context.Context, components, kubernetes string) ([]imageFile,
 
 // controlPlaneImage is the one image of all components, which differ in the name under which the executable is called.
 func controlPlaneImage(binary, kubernetes string) image {
-	const first = "/usr/local/bin/kube-apiserver"
 	i := image{
 		names: []string{"registry.k8s.io/etcd:" + etcdVersion},
-		files: []imageFile{{path: first, local: binary, mode: 0o755}},
+		files: []imageFile{{path: apiServerPath, local: binary, mode: 0o755}},
 	}
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "etcd"} {
-		i.files = append(i.files, imageFile{path: "/usr/local/bin/" + name, link: first, mode: 0o755})
+		i.files = append(i.files, imageFile{path: "/usr/local/bin/" + name, link: apiServerPath, mode: 0o755})
 	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		i.names = append(i.names, "registry.k8s.io/"+name+":"+kubernetes)
