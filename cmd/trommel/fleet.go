@@ -163,11 +163,12 @@ func (o *fleetOptions) kubeConfig(dir, address, token string, workers int) (c ku
 			return c, err
 		}
 	}
-	if c.Namespace, _, err = o.clientConfig().Namespace(); err != nil {
-		return c, err
+	c.Namespace, _, err = o.clientConfig().Namespace()
+	if clientcmd.IsEmptyConfig(err) { // manifests can be printed anywhere
+		err = nil
 	}
-	c.Namespace = cmp.Or(o.namespace, c.Namespace)
-	return c, nil
+	c.Namespace = cmp.Or(o.namespace, c.Namespace, "default")
+	return c, err
 }
 
 func (o *fleetOptions) clientConfig() clientcmd.ClientConfig {

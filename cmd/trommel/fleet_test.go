@@ -14,7 +14,8 @@ import (
 func TestDryRunOnKubernetes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "Gate_1")
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := "{apiVersion: v1, kind: Config, contexts: [{name: c, context: {namespace: tests}}], current-context: c}"
+	text := "{apiVersion: v1, kind: Config, clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}], " +
+		"contexts: [{name: c, context: {cluster: k, namespace: tests}}], current-context: c}"
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
