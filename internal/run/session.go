@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	_ "github.com/trommel-dev/trommel/internal/cluster/embedded" // a kind of cluster
 	_ "github.com/trommel-dev/trommel/internal/cluster/existing" // a kind of cluster
+	_ "github.com/trommel-dev/trommel/internal/cluster/kind"     // a kind of cluster
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/reference"
@@ -350,7 +351,8 @@ func (s *Session) startGroup(
 func (s *Session) clusterConfig(spec plan.ClusterSpec, binary string, console *console) cluster.Config {
 	removed, _ := RemovedAPIs(s.suite, s.binaries)
 	nodes := 0 // as many as usual
-	if spec.Nodes != nil {
+	kind, _ := plan.LookupClusterKind(spec.Type)
+	if spec.Nodes != nil && slices.Contains(kind.Can, plan.SimulateNodes) {
 		nodes = cmp.Or(*spec.Nodes, -1) // none
 	}
 	return cluster.Config{

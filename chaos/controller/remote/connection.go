@@ -129,7 +129,8 @@ func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (*con
 	return c, nil
 }
 
-// knownTypes tells where the types are that are used, without asking a cluster which may not answer.
+// knownTypes tells where the types are that are used, without asking a cluster which may not answer. As the API
+// server's own discovery, it has their lists, which a cache of one namespace asks for.
 func knownTypes() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, gvk := range []schema.GroupVersionKind{
@@ -137,6 +138,7 @@ func knownTypes() meta.RESTMapper {
 		corev1.SchemeGroupVersion.WithKind("Pod"), appsv1.SchemeGroupVersion.WithKind("Deployment"),
 	} {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
+		mapper.Add(gvk.GroupVersion().WithKind(gvk.Kind+"List"), meta.RESTScopeNamespace)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
