@@ -576,7 +576,8 @@ func TestSweep(t *testing.T) {
 		}
 		var names []string
 		for _, child := range now {
-			if child.UID == lost.UID || child.Annotations[remote.AnnotationParentUID] == string(d.UID) {
+			foreign := slices.ContainsFunc(theirs, func(o *chaos.Disruption) bool { return o.UID == child.UID })
+			if child.UID == lost.UID || !foreign && child.Annotations[remote.AnnotationParentUID] == string(d.UID) {
 				return fmt.Errorf("child %s is left", child.Name)
 			}
 			names = append(names, child.Name)
