@@ -49,7 +49,8 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 		}
 		switch filepath.Base(page) {
-		case "instrumentation.md", "disruptions.md", "node-cycling.md", "node-cycling-providers.md":
+		case "instrumentation.md", "disruptions.md", "node-cycling.md", "node-cycling-providers.md",
+			"remote-disruptions.md":
 			continue // they are about flags of the go command, and of the program in a cluster, too
 		}
 		for _, m := range flagIn.FindAllStringSubmatch(string(data), -1) {
