@@ -19,7 +19,8 @@ func init() {
 
 func checkKind(s *Suite, spec *ClusterSpec, at *yamlfile.Place) {
 	if s.Disruptions.Install {
-		at.Errorf("the suite installs the controllers of disruptions, which need a cluster that can %s; one of type %q "+
+		at.Errorf("the suite installs the controllers of disruptions, which need a cluster that can %s; one of "+
+			"type %q "+
 			"cannot", InstallDisruptions, KindCluster)
 	}
 	for i, name := range spec.Images {

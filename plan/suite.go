@@ -140,8 +140,8 @@ type ClusterSpec struct {
 	// that time.
 	RemovedAPIs *bool `yaml:"removedAPIs"`
 
-	// Kubeconfig is the file that leads to an existing cluster, relative to the suite; empty: the one that kubectl would
-	// take. Context is one of its contexts, which has no default.
+	// Kubeconfig is the file that leads to an existing cluster, relative to the suite; empty: the one that kubectl
+	// would take. Context is one of its contexts, which has no default.
 	Kubeconfig string `yaml:"kubeconfig"`
 	Context    string `yaml:"context"`
 	// Namespaces are the only ones of an existing cluster in which a run writes.

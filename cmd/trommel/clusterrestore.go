@@ -18,8 +18,8 @@ func newClusterRestoreCommand(s streams) *cobra.Command {
 		Use:   "restore",
 		Short: "Put back what runs that were killed have left on clusters that exist already",
 		Long: `Restore deletes what runs that were killed have made on clusters of type existing, and puts back what
-they have replaced. It knows that from journals on this machine, and reaches each cluster as the run did. The next run on
-the cluster does the same. It leaves runs alone that are in progress.`,
+they have replaced. It knows that from journals on this machine, and reaches each cluster as the run did. The next run
+on the cluster does the same. It leaves runs alone that are in progress.`,
 		Example: `  trommel cluster restore
   trommel cluster restore --context staging`,
 		Args: cobra.NoArgs,

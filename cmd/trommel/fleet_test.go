@@ -20,7 +20,8 @@ func TestDryRunOnKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{
-		"test", "--on", "kubernetes", "--listen", "10.0.0.5:7443", "--image", "trommel:1", "--dry-run=client", "-o", "yaml",
+		"test", "--on", "kubernetes", "--listen", "10.0.0.5:7443", "--image", "trommel:1",
+		"--dry-run=client", "-o", "yaml",
 		"--kubeconfig", kubeconfig, "--parallel", "3",
 	}
 	printed := func(more ...string) string {
@@ -76,7 +77,10 @@ func TestFlagsOfWorkers(t *testing.T) {
 		{"test --on kubernetes --listen :1 --image a --dry-run client --dir " + t.TempDir(),
 			"pods cannot reach", exitUsage},
 		{"worker", "--server and --token-file are needed", exitUsage},
-		{"worker --server https://127.0.0.1:1 --token-file " + token, "this is not the token of a campaign", exitRefused},
+		{
+			"worker --server https://127.0.0.1:1 --token-file " + token, "this is not the token of a campaign",
+			exitRefused,
+		},
 	} {
 		var out, errs bytes.Buffer
 		code := execute(t.Context(), strings.Fields(tt.args), streams{out: &out, err: &errs})

@@ -413,7 +413,8 @@ func (o *runOptions) session(s streams, console *console, l *loaded, several boo
 		level = slog.LevelDebug
 	}
 	return run.Options{
-		Variant: l.variant, Cluster: o.cluster, Context: o.context, Fresh: !several && o.reference == "", Trace: o.trace,
+		Variant: l.variant, Cluster: o.cluster, Context: o.context, Fresh: !several && o.reference == "",
+		Trace:   o.trace,
 		Version: version(), Injector: injectorCommand(),
 		DisruptionControllers: disruptionControllersCommand(), Progress: console,
 		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),

@@ -24,8 +24,8 @@ import (
 // StateFile is the file in a campaign's directory from which it can be resumed.
 const StateFile = "campaign.json"
 
-// newestFile is beside the state and has outcomes that are newer, one a line, if there are so many that the state is not
-// written after each plan.
+// newestFile is beside the state and has outcomes that are newer, one a line, if there are so many that the state is
+// not written after each plan.
 const newestFile = "campaign-newest.jsonl"
 
 // keepShare is the part of the time that a campaign may spend on writing its state.

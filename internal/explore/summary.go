@@ -102,8 +102,8 @@ func (r *Result) Text(w io.Writer) error {
 // notConfirmed is the title of findings that did not come again, or were not run again.
 const notConfirmed = "not confirmed"
 
-// groups lists outcomes, together where they found the same. Headlines are cut to the width, in cells, of a terminal; 0:
-// they are not cut.
+// groups lists outcomes, together where they found the same. Headlines are cut to the width, in cells, of a terminal;
+// 0: they are not cut.
 func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []Outcome) {
 	groups := Groups(outcomes)
 	if len(groups) == 0 {

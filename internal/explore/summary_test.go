@@ -125,8 +125,9 @@ func TestHeadlinesOfASummaryFitIntoTheTerminal(t *testing.T) {
 		var whole strings.Builder
 		for i, g := range Groups(r.With(Bug)) {
 			lines := strings.Split(b.String(), "\n")
-			at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, fmt.Sprintf("  %d. ", i+1)) })
-			head := strings.TrimPrefix(lines[at], fmt.Sprintf("  %d. ", i+1))
+			number := fmt.Sprintf("  %d. ", i+1)
+			at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, number) })
+			head := strings.TrimPrefix(lines[at], number)
 			if width > 0 && ansi.StringWidth(lines[at]) > width {
 				t.Errorf("%d cells: %s", ansi.StringWidth(lines[at]), lines[at])
 			}

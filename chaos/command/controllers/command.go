@@ -68,7 +68,8 @@ func NewCommand(injector string) *cobra.Command {
 	f.DurationVar(&o.KeepFor, "keep", 0, "how long disruptions are kept that are over (default 15m)")
 	passed.Register(f)
 	f.StringVar((*string)(&o.Mode), "mode", string(controller.ModeSingle), "single: know no other clusters; parent: "+
-		"have disruptions carried out in RemoteClusters, too; child: carry out a parent's, without crons, rollouts and "+
+		"have disruptions carried out in RemoteClusters, too; child: carry out a parent's, without crons, rollouts "+
+		"and "+
 		"notifications")
 	f.BoolVar(&o.Remote.WithoutLocal, "without-local", false, "with --mode=parent, carry out no disruptions here")
 	f.BoolVar(&o.Remote.WithoutAuthorization, "without-remote-authorization", false,

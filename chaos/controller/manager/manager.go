@@ -76,13 +76,15 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 			&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
 		}
 	}
-	return controllers.New(to, o.Options, options, chaos.AddToScheme, func(mgr ctrl.Manager) error { return add(mgr, o) })
+	return controllers.New(to, o.Options, options, chaos.AddToScheme, func(mgr ctrl.Manager) error {
+		return add(mgr, o)
+	})
 }
 
 // check returns why a mode does not have what is asked of it.
 func (o *Options) check() error {
 	switch {
-	case !slices.Contains([]controller.Mode{controller.ModeSingle, controller.ModeParent, controller.ModeChild}, o.Mode):
+	case o.Mode != controller.ModeSingle && o.Mode != controller.ModeParent && o.Mode != controller.ModeChild:
 		return fmt.Errorf("mode %q: must be single, parent or child", o.Mode)
 	case o.Mode == controller.ModeChild && o.Notify != nil:
 		return errors.New("mode child sends no notifications: the parent does")

@@ -631,7 +631,7 @@ func TestForceRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	rc = f.remoteCluster("silent", must(kubeconfigOf(&rest.Config{Host: "https://" + silent.Addr().String()}, "x")))
+	f.remoteCluster("silent", must(kubeconfigOf(&rest.Config{Host: "https://" + silent.Addr().String()}, "x")))
 	d = f.disrupt("silent", to("silent", there, nil))
 	f.await(d, "waiting", func(d *chaos.Disruption) bool {
 		return strings.Contains(d.Status.Message, "cluster silent is unreachable")
@@ -771,7 +771,8 @@ func TestDeadClusterDoesNotSlowOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		force := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, chaos.AnnotationForceRemoval)
-		if err := f.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, force)); client.IgnoreNotFound(err) != nil {
+		err := f.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, force))
+		if client.IgnoreNotFound(err) != nil {
 			t.Fatal(err)
 		}
 	}
@@ -879,7 +880,8 @@ func TestRemoteUsers(t *testing.T) {
 	f.cluster(f.remoteCluster("west-1", far.kubeconfig), "ready", isReady)
 	for _, user := range []string{"nobody", "alice", "bob", "carol"} {
 		f.grant(user, rbacv1.PolicyRule{
-			APIGroups: []string{chaos.GroupVersion.Group}, Verbs: []string{"get", "create", "update", "patch", "delete"},
+			APIGroups: []string{chaos.GroupVersion.Group},
+			Verbs:     []string{"get", "create", "update", "patch", "delete"},
 			Resources: []string{"disruptions", "disruptioncrons"},
 		})
 	}
@@ -887,7 +889,8 @@ func TestRemoteUsers(t *testing.T) {
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: there.namespace, Name: "disrupt"},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{chaos.GroupVersion.Group}, Verbs: []string{"create"}, Resources: []string{"disruptions"},
+			APIGroups: []string{chaos.GroupVersion.Group}, Verbs: []string{"create"},
+			Resources: []string{"disruptions"},
 		}},
 	}
 	binding := &rbacv1.RoleBinding{

@@ -59,7 +59,8 @@ func TestNewChild(t *testing.T) {
 	if key := parentOf(child); key.String() != "here/x" {
 		t.Errorf("its parent is %s", key)
 	}
-	if !isChild("parent-id", d, child) || isChild("other-id", d, child) || isChild("parent-id", parent("x", "2"), child) {
+	if !isChild("parent-id", d, child) || isChild("other-id", d, child) ||
+		isChild("parent-id", parent("x", "2"), child) {
 		t.Error("it is somebody else's child")
 	}
 }

@@ -424,14 +424,16 @@ func (c *connection) readiness(ctx context.Context, s *state) {
 
 // versionOf is the tag or digest of the controllers' image.
 func versionOf(d *appsv1.Deployment) string {
-	for _, c := range d.Spec.Template.Spec.Containers {
-		if _, digest, ok := strings.Cut(c.Image, "@"); ok {
-			return digest
-		}
-		if i := strings.LastIndex(c.Image, ":"); i > strings.LastIndex(c.Image, "/") {
-			return c.Image[i+1:]
-		}
-		return "latest"
+	containers := d.Spec.Template.Spec.Containers
+	if len(containers) == 0 {
+		return ""
 	}
-	return ""
+	image := containers[0].Image
+	if _, digest, ok := strings.Cut(image, "@"); ok {
+		return digest
+	}
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return image[i+1:]
+	}
+	return "latest"
 }

@@ -11,7 +11,8 @@ func TestKubeConfig(t *testing.T) {
 		{name: "a token", user: "{token: x}"},
 		{name: "a certificate", user: "{client-certificate-data: eA==, client-key-data: eA==}"},
 		{name: "a program", user: "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh}}",
-			want: `user "u": exec would run "/bin/sh" where the controllers run: use a token or client-certificate-data`},
+			want: `user "u": exec would run "/bin/sh" where the controllers run: ` +
+				"use a token or client-certificate-data"},
 		{name: "an auth provider", user: "{auth-provider: {name: gcp}}",
 			want: `user "u": auth-provider "gcp" is not supported: use a token or client-certificate-data`},
 		{name: "a file with a token", user: "{tokenFile: /var/run/secrets/token}",
@@ -74,8 +75,8 @@ func TestUserMap(t *testing.T) {
 		t.Error("a system's name is asked for")
 	}
 	for text, want := range map[string]string{
-		"[{originalName: 'system:x', cluster: a, name: b}]": "entry 1: originalName: \"system:x\" begins with system:: " +
-			"such names are never mapped",
+		"[{originalName: 'system:x', cluster: a, name: b}]": "entry 1: originalName: \"system:x\" begins with " +
+			"system:: such names are never mapped",
 		"[{originalName: x, cluster: a, name: 'system:admin'}]": "such names are never mapped",
 		"[{originalName: x, name: b}]":                          "entry 1: cluster is required",
 		"[{originalName: x, cluster: '[', name: b}]":            "syntax error in pattern",

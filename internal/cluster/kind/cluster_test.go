@@ -175,7 +175,8 @@ func testPod(t *testing.T, c *Cluster, client kubernetes.Interface) {
 			Containers: []corev1.Container{{
 				Name: "main", Image: "nowhere.example/shell:1",
 				Command: []string{"sh", "-c", `read id rest < /proc/self/stat; echo "$KUBERNETES_SERVICE_HOST pid $id $(
-					cd /var/run/secrets/kubernetes.io/serviceaccount && echo *)"; while :; do read x < /dev/zero; done`},
+					cd /var/run/secrets/kubernetes.io/serviceaccount && echo *)"
+					while :; do read x < /dev/zero; done`},
 				SecurityContext: &corev1.SecurityContext{RunAsNonRoot: &yes},
 			}},
 		},

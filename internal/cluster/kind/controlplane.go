@@ -204,7 +204,8 @@ func (c *Cluster) addAPIServers(ctx context.Context) error {
 		}
 		// The kubelet must not see half a file; it passes over names that begin with a dot.
 		script := fmt.Sprintf("cat > %[1]s.new && mv %[1]s.new %[1]s%[2]s.yaml", manifestDir, pod.Name)
-		if _, err := docker(ctx, strings.NewReader(string(data)), "exec", "-i", c.node, "sh", "-c", script); err != nil {
+		in := strings.NewReader(string(data))
+		if _, err := docker(ctx, in, "exec", "-i", c.node, "sh", "-c", script); err != nil {
 			return err
 		}
 	}

@@ -209,7 +209,7 @@ func sharedLibraries(ctx context.Context, binary string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s runs in a container and must be an executable for Linux: %w", binary, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		return nil, nil
 	}

@@ -110,7 +110,8 @@ func withDefaults(c cluster.Config) (cluster.Config, error) {
 		}
 	}
 	if !nameRE.MatchString(c.Name) {
-		errs = append(errs, fmt.Errorf("cluster name %q: must be up to 40 lower case letters, digits and dashes", c.Name))
+		errs = append(errs, fmt.Errorf("cluster name %q: must be up to 40 lower case letters, digits and dashes",
+			c.Name))
 	}
 	refuse(c.APIServers < 1 || c.APIServers > maxAPIServers,
 		fmt.Sprintf("has 1 to %d API servers, not %d", maxAPIServers, c.APIServers))

@@ -30,7 +30,8 @@ const (
 )
 
 // debianPackages are what the programs on a node need of the system.
-const debianPackages = "bash,ca-certificates,conntrack,containerd,containernetworking-plugins,curl,dbus,e2fsprogs,ethtool," +
+const debianPackages = "bash,ca-certificates,conntrack,containerd,containernetworking-plugins,curl,dbus," +
+	"e2fsprogs,ethtool," +
 	"iproute2,iptables,jq,kmod,libseccomp2,mount,nftables,pigz,procps,runc,socat,systemd,systemd-sysv,util-linux"
 
 // EnvBase names an image of the engine that is used instead of one that debootstrap makes: Debian, or a system like it,

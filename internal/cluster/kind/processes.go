@@ -339,7 +339,7 @@ func (p *processes) Thaw(ctx context.Context, name string, kill bool) (frozen in
 	p.mu.Unlock()
 	for _, done := range outcomes {
 		select {
-		case <-done: // an error says that the container has ended
+		case <-done: //nolint:errcheck // an error says that the container has ended
 		case <-ctx.Done():
 			return len(all), fmt.Errorf("thaw controller %q: %w", name, context.Cause(ctx))
 		}

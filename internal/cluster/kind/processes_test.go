@@ -145,7 +145,8 @@ func TestKilledStaysDown(t *testing.T) {
 	}
 	// Another pod of the controller waits, too.
 	b.launch(t, "op", "q", "exec sleep 1000")
-	if err := b.await(t.Context(), func() (bool, error) { return len(b.controllers["op"].running) == 2, nil }); err != nil {
+	both := func() (bool, error) { return len(b.controllers["op"].running) == 2, nil }
+	if err := b.await(t.Context(), both); err != nil {
 		t.Fatal(err)
 	}
 	all, err := b.Status(t.Context(), "op")
@@ -254,7 +255,8 @@ func TestWrongToken(t *testing.T) {
 	}
 }
 
-// TestTunnel: what a program's hooks send to the coordinator's address arrives at the coordinator, encrypted on the way.
+// TestTunnel: what a program's hooks send to the coordinator's address arrives at the coordinator, encrypted on the
+// way.
 func TestTunnel(t *testing.T) {
 	b := newBench(t)
 	listener, err := net.Listen("unix", b.gate.coordinator)

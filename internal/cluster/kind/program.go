@@ -108,7 +108,7 @@ func (p *program) close(ctx context.Context) error {
 	_ = p.stdin.Close()
 	done := make(chan error, 1)
 	go func() {
-		for range p.answers { //nolint:revive // the answer to a request that was given up
+		for range p.answers { // the answer to a request that was given up
 		}
 		done <- p.cmd.Wait()
 	}()

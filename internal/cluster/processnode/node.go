@@ -377,8 +377,8 @@ func (n *Node) observe(object *corev1.Pod) {
 	}
 }
 
-// Run runs a pod of which there is no object, until Stop; see Config.Unregistered. Its UID must be unique. Its tokens are
-// those of its service account, and its volumes are as its spec says: nothing is added to it.
+// Run runs a pod of which there is no object, until Stop; see Config.Unregistered. Its UID must be unique. Its tokens
+// are those of its service account, and its volumes are as its spec says: nothing is added to it.
 func (n *Node) Run(pod *corev1.Pod) { n.observe(pod) }
 
 // forget ends a pod whose object has been deleted.

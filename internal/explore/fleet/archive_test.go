@@ -20,7 +20,10 @@ func TestArchivesThatAreNoRecords(t *testing.T) {
 	}{
 		{"a path that leads out", tar.Header{Name: "../a", Typeflag: tar.TypeReg}, `has "../a", which does not belong`},
 		{"an absolute path", tar.Header{Name: "/a", Typeflag: tar.TypeReg}, `has "/a", which does not belong`},
-		{"a link", tar.Header{Name: "a", Linkname: "/etc", Typeflag: tar.TypeSymlink}, `has "a", which does not belong`},
+		{
+			"a link", tar.Header{Name: "a", Linkname: "/etc", Typeflag: tar.TypeSymlink},
+			`has "a", which does not belong`,
+		},
 		{"a large file", tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 11}, "the archive is too large"},
 	} {
 		var out bytes.Buffer

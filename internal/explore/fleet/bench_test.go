@@ -177,8 +177,8 @@ func BenchmarkCoordinator(b *testing.B) {
 	b.ReportMetric(float64(runs)/b.Elapsed().Seconds(), "runs/s")
 }
 
-// BenchmarkMillionRuns plays a million runs on 10,000 workers through the queue, on a clock of its own. One in a thousand
-// runs loses its worker.
+// BenchmarkMillionRuns plays a million runs on 10,000 workers through the queue, on a clock of its own. One in a
+// thousand runs loses its worker.
 func BenchmarkMillionRuns(b *testing.B) {
 	for b.Loop() {
 		before := cpu(b)

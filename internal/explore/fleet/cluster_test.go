@@ -137,7 +137,8 @@ func TestOnKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill := func() { // a pod that runs, as when its node dies or somebody needs its place
-		pods, err := c.CoreV1().Pods("tests").List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		pods, err := c.CoreV1().Pods("tests").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		if err != nil || len(pods.Items) == 0 {
 			return
 		}

@@ -269,7 +269,8 @@ func TestBundleHasOnlyWhatIsNamed(t *testing.T) {
 		names = append(names, rel)
 	}
 	slices.Sort(names)
-	want := []string{"../go.mod", "elsewhere/b.yaml", "manifests/a.yaml", "manifests/kustomization.yaml", "trommel.yaml"}
+	want := []string{"../go.mod", "elsewhere/b.yaml", "manifests/a.yaml", "manifests/kustomization.yaml",
+		"trommel.yaml"}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
