@@ -212,7 +212,7 @@ func describe(err error) string {
 		text += "\n\t" + strings.Join(lines, "\n\t")
 	}
 	for _, e := range kinderrors.Errors(err) {
-		if e != err && !strings.Contains(text, e.Error()) {
+		if !strings.Contains(text, e.Error()) {
 			text += "\n\t" + e.Error()
 		}
 	}
