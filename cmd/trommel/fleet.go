@@ -107,7 +107,7 @@ const workersDir = "workers"
 func (o *fleetOptions) serve(
 	ctx context.Context, console *console, source fleet.Source, dir string, parallel int,
 ) (runners []run.Runner, end func(), err error) {
-	build, err := fleet.Build(version())
+	build, err := run.BuildName(version())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -92,7 +92,7 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
 	}
-	build, err := fleet.Build(version())
+	build, err := run.BuildName(version())
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -244,3 +246,11 @@ type Process struct {
 
 // Running reports whether the process has not exited.
 func (p Process) Running() bool { return p.Ended.IsZero() }
+
+// RandomHex returns a random name of 2n hexadecimal digits, of n random bytes: for names, and from 16 bytes on for
+// secrets.
+func RandomHex(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}

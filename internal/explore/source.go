@@ -10,13 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -24,7 +24,7 @@ import (
 func (c *campaign) source(w workload) (reference.Source, error) {
 	s := reference.Source{Format: reference.Format, Controllers: map[string]string{}, Runs: c.Learn}
 	var err error
-	if s.Trommel, err = c.build(); err != nil {
+	if s.Trommel, err = run.BuildName(c.Version); err != nil {
 		return s, err
 	}
 	if s.Kubernetes, err = instrumentation.ResolveKubernetesVersion(c.Suite.Cluster.KubernetesVersion); err != nil {
@@ -50,19 +50,6 @@ func (c *campaign) source(w workload) (reference.Source, error) {
 		s.ControlPlane, err = c.executables.hash(c.ControlPlane)
 	}
 	return s, err
-}
-
-// build names the build of Trommel: its version or, if that does not say what was built, also a hash of the executable.
-func (c *campaign) build() (string, error) {
-	if c.Version != "" && c.Version != "(devel)" && !strings.Contains(c.Version, "+dirty") {
-		return c.Version, nil
-	}
-	file, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	hash, err := c.executables.hash(file)
-	return c.Version + " " + hash, err
 }
 
 // hashes remembers the hashes of files.

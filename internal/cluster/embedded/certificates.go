@@ -1,10 +1,8 @@
 package embedded
 
 import (
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"encoding/pem"
 	"net"
 
@@ -45,10 +43,4 @@ func newSigningKey() (private, public []byte, err error) {
 		return nil, nil, err
 	}
 	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
-}
-
-func randomHex(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }

@@ -22,7 +22,7 @@ var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 // withDefaults sets defaults and validates the configuration.
 func withDefaults(c Config) (Config, error) {
 	if c.Name == "" {
-		c.Name = "c-" + randomHex(4)
+		c.Name = "c-" + cluster.RandomHex(4)
 	}
 	if c.APIServers == 0 {
 		c.APIServers = 3

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
@@ -53,7 +54,7 @@ func newRunDir(parent string) (*runDir, error) {
 	}
 	defer unlock()
 	removeStale(parent)
-	d := &runDir{path: filepath.Join(parent, randomHex(4))}
+	d := &runDir{path: filepath.Join(parent, cluster.RandomHex(4))}
 	if err := os.Mkdir(d.path, 0o700); err != nil {
 		return nil, fmt.Errorf("create the cluster's directory: %w", err)
 	}

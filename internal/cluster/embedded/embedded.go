@@ -123,7 +123,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{config: config, token: randomHex(16), closing: make(chan struct{})}
+	c := &Cluster{config: config, token: cluster.RandomHex(16), closing: make(chan struct{})}
 	if config.Beside != nil {
 		other, ok := config.Beside.(*Cluster)
 		if !ok {

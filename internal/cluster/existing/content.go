@@ -62,19 +62,29 @@ func claimsOf(body []byte) (names []string) {
 
 // differs names the first field in which two encoded objects differ, apart from what the API server keeps about writes.
 func differs(a, b []byte) (field string, err error) {
-	var x, y map[string]any
-	for data, to := range map[*[]byte]*map[string]any{&a: &x, &b: &y} {
-		if err := json.Unmarshal(*data, to); err != nil {
-			return "", fmt.Errorf("read an object: %w", err)
-		}
-		if m, ok := (*to)["metadata"].(map[string]any); ok {
-			for _, name := range []string{"managedFields", "resourceVersion", "generation"} {
-				delete(m, name)
-			}
-		}
-		delete(*to, "status")
+	x, err := withoutBookkeeping(a)
+	if err != nil {
+		return "", err
+	}
+	y, err := withoutBookkeeping(b)
+	if err != nil {
+		return "", err
 	}
 	return difference("", x, y), nil
+}
+
+// withoutBookkeeping decodes an object without what the API server keeps about writes, and without its status.
+func withoutBookkeeping(data []byte) (o map[string]any, err error) {
+	if err := json.Unmarshal(data, &o); err != nil {
+		return nil, fmt.Errorf("read an object: %w", err)
+	}
+	if m, ok := o["metadata"].(map[string]any); ok {
+		for _, name := range []string{"managedFields", "resourceVersion", "generation"} {
+			delete(m, name)
+		}
+	}
+	delete(o, "status")
+	return o, nil
 }
 
 func difference(path string, x, y any) string {

@@ -59,7 +59,7 @@ func (a *admission) open(ip string, certificate tls.Certificate) error {
 		return err
 	}
 	// Only API servers know the path; the answer has the gate's token.
-	secret := "/" + randomHex(16)
+	secret := "/" + cluster.RandomHex(16)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+secret, a.handle)
 	a.url = "https://" + listener.Addr().String() + secret

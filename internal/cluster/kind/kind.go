@@ -14,8 +14,6 @@ package kind
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,7 +90,7 @@ var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 // withDefaults sets defaults, and refuses what clusters of this kind do not have.
 func withDefaults(c cluster.Config) (cluster.Config, error) {
 	if c.Name == "" {
-		c.Name = "trommel-" + randomHex(4)
+		c.Name = "trommel-" + cluster.RandomHex(4)
 	}
 	if c.APIServers == 0 {
 		c.APIServers = 3
@@ -185,7 +183,7 @@ func (c *Cluster) start(ctx context.Context, tools tools, image string) (err err
 	if err != nil {
 		return err
 	}
-	token := randomHex(16)
+	token := cluster.RandomHex(16)
 	if c.gate, err = openGate(c.gateway, certificate, token, c.file("coordinator.sock"), c.processes); err != nil {
 		return fmt.Errorf("listen in the node's network (is the engine on this machine?): %w", err)
 	}
@@ -491,12 +489,6 @@ func (c *Cluster) Close(ctx context.Context) error {
 		c.dir = ""
 	}
 	return err
-}
-
-func randomHex(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }
 
 func mustJSON(v any) []byte {

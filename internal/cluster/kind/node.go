@@ -17,6 +17,8 @@ import (
 	"golang.org/x/mod/modfile"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
 // Versions of what is in the node's image beside Kubernetes and kind, whose versions the nested modules have.
@@ -302,7 +304,7 @@ func compose(ctx context.Context, base, name string, files []imageFile, images .
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	id := "trommel-node-" + randomHex(4)
+	id := "trommel-node-" + cluster.RandomHex(4)
 	if _, err := docker(ctx, nil, "run", "-d", "--name", id, "--privileged", "--network", "none",
 		"--stop-signal", "SIGRTMIN+3", // which the image keeps, and systemd knows
 		"--entrypoint", "sleep", base, "infinity"); err != nil {

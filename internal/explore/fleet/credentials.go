@@ -2,12 +2,10 @@ package fleet
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,12 +89,7 @@ func (c *Credentials) Token() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return c.Secret + "." + certDigest(pair.Certificate[0]), nil
-}
-
-func certDigest(der []byte) string {
-	sum := sha256.Sum256(der)
-	return hex.EncodeToString(sum[:])
+	return c.Secret + "." + digestOf(pair.Certificate[0]), nil
 }
 
 // parseToken returns the secret, and the configuration of a client that talks only to who has the certificate.
@@ -111,7 +104,7 @@ func parseToken(token string) (secret string, config *tls.Config, err error) {
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 || subtle.ConstantTimeCompare(
-				[]byte(certDigest(s.PeerCertificates[0].Raw)), []byte(digest)) != 1 {
+				[]byte(digestOf(s.PeerCertificates[0].Raw)), []byte(digest)) != 1 {
 				return errOtherCampaign
 			}
 			return nil

@@ -1,0 +1,38 @@
+package run
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"strings"
+	"sync"
+)
+
+// BuildName names this build of Trommel: its version or, if that does not say what was built, also a hash of the
+// executable.
+func BuildName(version string) (string, error) {
+	if version != "" && version != "(devel)" && !strings.Contains(version, "+dirty") {
+		return version, nil
+	}
+	hash, err := executableHash()
+	return version + " " + hash, err
+}
+
+// executableHash is the beginning of a hash of this process's executable.
+var executableHash = sync.OnceValues(func() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:10]), nil
+})
