@@ -87,7 +87,7 @@ func TestActions(t *testing.T) {
 		failAt   string
 		do, undo string
 	}{
-		{action: plan.Action{Type: plan.RestartController, Target: "db"}, do: "kill db, start db", undo: "start db"},
+		{action: plan.Action{Type: plan.RestartController, Target: "db"}, do: "kill db, start db"},
 		{
 			action: plan.Action{Type: plan.RestartController, Target: "db"}, failAt: "kill db",
 			do: "kill db: told to fail", undo: "start db",
@@ -97,7 +97,13 @@ func TestActions(t *testing.T) {
 		{
 			action: plan.Action{Type: plan.ReconnectController, Target: "db",
 				Reconnecting: plan.Reconnecting{ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectRestart}},
-			do: "kill db, route db to apiserver-2, start db", undo: "start db",
+			do: "kill db, route db to apiserver-2, start db",
+		},
+		{
+			action: plan.Action{Type: plan.ReconnectController, Target: "db",
+				Reconnecting: plan.Reconnecting{ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectRestart}},
+			failAt: "route db to apiserver-2",
+			do:     "kill db, route db to apiserver-2: told to fail", undo: "start db",
 		},
 		{
 			action: plan.Action{Type: plan.ReconnectController, Target: "db",

@@ -25,6 +25,7 @@ func init() {
 type restartController struct {
 	controllers Controllers
 	name        string
+	done        bool
 }
 
 func (a *restartController) Do(ctx context.Context) (string, error) {
@@ -32,7 +33,9 @@ func (a *restartController) Do(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return note, started(ctx, a.controllers, a.name)
+	err = started(ctx, a.controllers, a.name)
+	a.done = err == nil
+	return note, err
 }
 
 // killed kills a controller and returns the note if it was not running.
@@ -48,7 +51,11 @@ func started(ctx context.Context, controllers Controllers, name string) error {
 }
 
 func (a *restartController) Undo(ctx context.Context) error {
-	// A Do that failed halfway may have left the controller down.
+	// A Do that failed halfway may have left the controller down. After one that did not, a controller that is down has
+	// died since: to wait for it here would blame the action, and only if it happens to be down just now.
+	if a.done {
+		return nil
+	}
 	return started(ctx, a.controllers, a.name)
 }
 
@@ -81,6 +88,7 @@ type reconnectController struct {
 	name        string
 	apiServer   string
 	by          plan.Reconnect
+	done        bool
 }
 
 func (a *reconnectController) Do(ctx context.Context) (string, error) {
@@ -98,11 +106,13 @@ func (a *reconnectController) Do(ctx context.Context) (string, error) {
 	if err := a.controllers.Route(ctx, a.name, a.apiServer); err != nil {
 		return "", err
 	}
-	return note, started(ctx, a.controllers, a.name)
+	err = started(ctx, a.controllers, a.name)
+	a.done = err == nil
+	return note, err
 }
 
 func (a *reconnectController) Undo(ctx context.Context) error {
-	if a.by == plan.ReconnectCut {
+	if a.by == plan.ReconnectCut || a.done { // see restartController
 		return nil
 	}
 	return started(ctx, a.controllers, a.name)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,6 +182,18 @@ func TestOnKubernetes(t *testing.T) {
 		}
 	}
 	t.Logf("before it was resumed: %s; then: %s", done, next.Counts())
+	// A pod that takes the place of one that was killed, and is late, would never hear that the campaign is over.
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		pods, err := c.CoreV1().Pods("tests").List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		if err != nil {
+			return err
+		}
+		at := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !next.queue.has(p.Name + "-") })
+		if len(at) < 4 {
+			return fmt.Errorf("%d of 4 pods are at work", len(at))
+		}
+		return nil
+	})
 	if err := next.Close(true); err != nil {
 		t.Error(err)
 	}
@@ -191,6 +204,18 @@ func TestOnKubernetes(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// has reports whether a worker is there whose name has this prefix.
+func (q *Queue) has(prefix string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name := range q.workers {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // await waits until something is true of what mu guards.

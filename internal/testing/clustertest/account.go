@@ -108,8 +108,34 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(body))
+	if !r.stands(request) {
+		return resp, nil
+	}
 	r.forbidden.mu.Lock()
 	defer r.forbidden.mu.Unlock()
 	r.forbidden.all = append(r.forbidden.all, fmt.Sprintf("%s %s: %s", request.Method, request.URL.Path, body))
 	return resp, err
+}
+
+// stands reports whether the API server, asked again, still forbids a request. A server that starts listens before it
+// has read the roles, and until then forbids what they allow.
+func (r *recorder) stands(request *http.Request) bool {
+	status := func(path string) int {
+		again := request.Clone(request.Context())
+		again.Body, again.URL.Path = nil, path
+		if path != request.URL.Path {
+			again.Method, again.URL.RawQuery = http.MethodGet, ""
+		}
+		resp, err := r.base.RoundTrip(again)
+		if err != nil {
+			return 0
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if status("/readyz") != http.StatusOK {
+		return false
+	}
+	// It may have become ready between the two answers. Requests that write are not repeated.
+	return request.Method != http.MethodGet || status(request.URL.Path) == http.StatusForbidden
 }
