@@ -66,7 +66,7 @@ func (a *Attached) Stop(ctx context.Context) error {
 	// The cluster may exit before it responds; only its exit matters.
 	_, callErr := controlCall[None](ctx, a.entry, "Stop", None{})
 	// The process that runs the cluster is no part of it, and ends in real time.
-	err := poll(clock.With(ctx, nil), func(context.Context) error {
+	err := cluster.Poll(clock.With(ctx, nil), pollInterval, func(context.Context) error {
 		live, err := a.entry.live()
 		if live {
 			err = fmt.Errorf("process %d is still running", a.entry.PID)

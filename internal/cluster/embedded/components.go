@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/pki"
 )
 
@@ -155,7 +156,7 @@ func (a *apiServer) awaitReady(ctx context.Context) error {
 	ctx, cancel := clock.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %s", readyTimeout))
 	defer cancel()
 	err := a.whileRunning(ctx, func(ctx context.Context) error {
-		return poll(ctx, func(ctx context.Context) error {
+		return cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
 			ctx, cancel := clock.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			return a.readyz(ctx)

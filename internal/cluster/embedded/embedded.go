@@ -498,33 +498,11 @@ func (c *Cluster) apiServer(name string) (*apiServer, error) {
 
 func awaitSocket(ctx context.Context, path string) error {
 	var dialer net.Dialer
-	return poll(ctx, func(ctx context.Context) error {
+	return cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
 		conn, err := dialer.DialContext(ctx, "unix", path)
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	})
-}
-
-// poll calls f until it returns nil. If ctx ends first, the error contains f's last one. It waits by the context's
-// clock.
-func poll(ctx context.Context, f func(context.Context) error) error {
-	tick := clock.NewTicker(ctx, pollInterval)
-	defer tick.Stop()
-	var last error
-	for {
-		err := f(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%w; last: %w", context.Cause(ctx), last)
-		}
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
 // Marks of the nodes that KWOK manages, and only of those.
@@ -50,7 +51,7 @@ func (c *Cluster) createObjects(ctx context.Context) error {
 		})
 	}
 	group.Go(func() error {
-		err := poll(ctx, func(ctx context.Context) error {
+		err := cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
 			_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 			return err
 		})

@@ -440,7 +440,7 @@ func (r resetter) awaitDefinitions(ctx context.Context, changed map[string][]byt
 		for name, value := range changed {
 			group.Go(func() error {
 				defer client.CloseIdleConnections()
-				return poll(ctx, func(ctx context.Context) error {
+				return cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
 					return serves(ctx, client, config.Host, name, value)
 				})
 			})

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/processnode"
 )
 
@@ -218,17 +219,17 @@ func (c *Cluster) displace(ctx context.Context, namespace, name string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, emptyTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, emptyTimeout, fmt.Errorf("not within %s", emptyTimeout))
 	defer cancel()
-	return poll(ctx, func() (bool, error) {
+	return cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
 		pods, err := c.admin.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 		if err != nil {
-			return false, err
+			return err
 		}
 		if len(pods.Items) > 0 {
-			return false, fmt.Errorf("%d pods of deployment %s/%s still run", len(pods.Items), namespace, name)
+			return fmt.Errorf("%d pods of deployment %s/%s still run", len(pods.Items), namespace, name)
 		}
-		return true, nil
+		return nil
 	})
 }
 

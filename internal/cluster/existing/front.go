@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -182,9 +183,12 @@ type write struct {
 type writeKey struct{}
 
 // parseWrite reads the path of a request for resources; ok is false for other paths.
-func parseWrite(method, path string) (w write, ok bool) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
+func parseWrite(method, at string) (w write, ok bool) {
 	w.verb = method
+	if at != path.Clean(at) {
+		return w, false // an API server could take it for another one than we do
+	}
+	parts := strings.Split(strings.Trim(at, "/"), "/")
 	switch {
 	case len(parts) >= 3 && parts[0] == "api":
 		w.Version, parts = parts[1], parts[2:]

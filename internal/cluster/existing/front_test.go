@@ -35,7 +35,8 @@ func TestParseWrite(t *testing.T) {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}
-	for _, path := range []string{"/", "/version", "/apis/apps", "/openapi/v3"} {
+	for _, path := range []string{"/", "/version", "/apis/apps", "/openapi/v3",
+		"/api/v1/namespaces/db/../other/secrets/a", "/api/v1/namespaces/db//secrets/a"} {
 		if _, ok := parseWrite(http.MethodPost, path); ok {
 			t.Errorf("%s is taken", path)
 		}

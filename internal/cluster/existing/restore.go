@@ -30,24 +30,6 @@ const (
 	pollInterval = 200 * time.Millisecond
 )
 
-// poll calls done until it is true, or ctx ends; then it returns done's last error.
-func poll(ctx context.Context, done func() (bool, error)) error {
-	for {
-		ok, err := done()
-		if ok {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-				err = context.Cause(ctx)
-			}
-			return err
-		case <-time.After(pollInterval):
-		}
-	}
-}
-
 // seen is an object of a namespace, or of the cluster.
 type seen struct {
 	object
@@ -175,7 +157,8 @@ func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
 	c.mu.Unlock()
 	// A run's end must not be cut short by the end of what has cut the run short.
 	whole := context.WithoutCancel(ctx)
-	cleaning, cancel := context.WithTimeout(whole, cleanTimeout)
+	cleaning, cancel := context.WithTimeoutCause(whole, cleanTimeout,
+		fmt.Errorf("the cluster is not clean after %s", cleanTimeout))
 	r := &reset{c: c, base: base, ours: map[types.UID]*object{}}
 	err := r.clean(cleaning)
 	cancel()
@@ -327,20 +310,23 @@ func (r *reset) clean(ctx context.Context) error {
 		return err
 	}
 	// Something may have come of objects since the first look.
-	if err := poll(ctx, func() (bool, error) {
+	if err := cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
 		ours, _, err := r.look(ctx)
 		if err != nil {
-			return false, err
+			return err
 		}
 		ours = slices.DeleteFunc(ours, func(s *seen) bool { return isEarly(s.UID) || r.early(s, early) })
 		if len(ours) == 0 {
-			return true, nil
+			return nil
 		}
 		var still []*object
 		for _, s := range ours {
 			still = append(still, &s.object)
 		}
-		return false, r.delete(ctx, still, true)
+		if err := r.delete(ctx, still, true); err != nil {
+			return err
+		}
+		return errors.New("more may come of what is gone")
 	}); err != nil {
 		return err
 	}
@@ -388,13 +374,13 @@ func (r *reset) delete(ctx context.Context, all []*object, force bool) error {
 	waiting := all
 	forced := map[types.UID]bool{}
 	began := time.Now()
-	err := poll(ctx, func() (bool, error) {
+	return cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
 		var left []*object
 		var why []string
 		for _, o := range waiting {
 			s, err := r.deleteOne(ctx, o)
 			if err != nil {
-				return false, fmt.Errorf("delete %s: %w", o, err)
+				return fmt.Errorf("delete %s: %w", o, err)
 			}
 			if s == nil {
 				continue
@@ -407,16 +393,15 @@ func (r *reset) delete(ctx context.Context, all []*object, force bool) error {
 			why = append(why, text)
 			if force && s.ending && !forced[o.UID] && time.Since(began) > 2*time.Second {
 				if forced[o.UID], err = r.release(ctx, s); err != nil {
-					return false, err
+					return err
 				}
 			}
 		}
 		if waiting = left; len(left) == 0 {
-			return true, nil
+			return nil
 		}
-		return false, fmt.Errorf("what the run has made stays behind: %s", strings.Join(why[:min(len(why), 10)], ", "))
+		return fmt.Errorf("what the run has made stays behind: %s", strings.Join(why[:min(len(why), 10)], ", "))
 	})
-	return err
 }
 
 // deleteOne deletes an object if it is there and not being deleted; nil: it is gone. It deletes only the one that the

@@ -359,23 +359,13 @@ func (c *Cluster) StartAPIServer(ctx context.Context, name string) error {
 // pollInterval is that of checks where nothing can be watched.
 const pollInterval = 100 * time.Millisecond
 
-// poll calls f until it returns nil; if ctx ends first, the error has f's last one.
+// poll is cluster.Poll with a bound for each attempt: what a container's network has lost is not answered.
 func poll(ctx context.Context, f func(ctx context.Context) error) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := f(attempt)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
-	}
+	return cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		return f(ctx)
+	})
 }
 
 // awaitReady waits until an API server's /readyz succeeds.
