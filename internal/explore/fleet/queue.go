@@ -139,13 +139,7 @@ func (q *Queue) Take(ctx context.Context, name string) (Job, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := q.hear(name)
-	if w.has > 0 { // it has not heard of the run that it was given: it makes one at a time
-		for _, l := range q.leases {
-			if l.worker == name && !l.ended {
-				q.takeBack(l)
-			}
-		}
-	}
+	q.takeBackAll(name) // it has not heard of the run that it was given: it makes one at a time
 	w.asks++
 	defer func() {
 		w.asks--
@@ -158,6 +152,9 @@ func (q *Queue) Take(ctx context.Context, name string) (Job, error) {
 		}
 		if err := ctx.Err(); err != nil {
 			return Job{}, context.Cause(ctx)
+		}
+		if q.workers[name] != w {
+			return Job{}, errOver // it has left meanwhile
 		}
 		if it := q.next(name); it != nil {
 			return q.give(it, name), nil
@@ -330,11 +327,25 @@ func (q *Queue) takeBack(l *lease) {
 	q.putBack(l.of)
 }
 
-// Leave forgets a worker that has nothing to do any more.
+// takeBackAll is takeBack for all that a worker has. The caller holds the lock.
+func (q *Queue) takeBackAll(name string) {
+	if w := q.workers[name]; w == nil || w.has == 0 {
+		return
+	}
+	for _, l := range q.leases {
+		if l.worker == name && !l.ended {
+			q.takeBack(l)
+		}
+	}
+}
+
+// Leave forgets a worker. It gives back what the worker has: a run of which it may not have heard, since it has stopped
+// in the moment in which it asked for one.
 func (q *Queue) Leave(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w := q.workers[name]; w != nil && w.has == 0 {
+	q.takeBackAll(name)
+	if q.workers[name] != nil {
 		delete(q.workers, name)
 		q.wake()
 	}

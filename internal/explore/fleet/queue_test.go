@@ -362,3 +362,22 @@ func TestEachRunHasOneResult(t *testing.T) {
 		}
 	})
 }
+
+// A worker that stops in the moment in which it asks for a run does not know that it was given one.
+func TestWorkerThatLeavesHasNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(testLease)
+		done := doing(t.Context(), q, "run")
+		mustTake(t, q, "a", "run")
+		q.Leave("a")
+		if c := q.Counts(); c.Workers != 0 || c.Returned != 1 || c.Lost != 0 {
+			t.Errorf("%+v", c)
+		}
+		job := mustTake(t, q, "b", "run")
+		if err := q.Finish(job.Lease, Result{Record: "b"}); err != nil {
+			t.Error(err)
+		}
+		mustGet(t, done, "b")
+		q.Close()
+	})
+}
