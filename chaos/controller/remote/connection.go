@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -21,9 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/connrotation"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -84,6 +85,7 @@ type connection struct {
 	tell      events
 
 	http   *http.Client
+	dialer *connrotation.Dialer
 	client client.Client // reads from the API server
 	cache  cache.Cache
 	poked  chan struct{}
@@ -99,6 +101,10 @@ type connection struct {
 // newConnection makes a connection and starts it. It does not wait for the cluster.
 func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (*connection, error) {
 	var err error
+	// Connections are closed when this ends. They would stay for a minute and a half otherwise: those of HTTP/2 are not
+	// idle yet when their watches have just ended.
+	c.dialer = connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
+	to.Dial = c.dialer.DialContext
 	if c.http, err = rest.HTTPClientFor(to); err != nil {
 		return nil, err
 	}
@@ -192,7 +198,7 @@ func (c *connection) poke() {
 
 func (c *connection) run(ctx context.Context) {
 	defer close(c.done)
-	defer utilnet.CloseIdleConnectionsFor(c.http.Transport)
+	defer c.dialer.CloseAll()
 	var caching sync.WaitGroup
 	defer caching.Wait()
 	started, failures := false, 0
