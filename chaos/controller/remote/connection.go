@@ -99,12 +99,24 @@ type connection struct {
 }
 
 // newConnection makes a connection and starts it. It does not wait for the cluster.
-func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (*connection, error) {
-	var err error
+func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (_ *connection, err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			cancel()
+		}
+	}()
 	// Connections are closed when this ends. They would stay for a minute and a half otherwise: those of HTTP/2 are not
-	// idle yet when their watches have just ended.
+	// idle yet when their watches have just ended, and what is being dialed becomes idle later.
 	c.dialer = connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
-	to.Dial = c.dialer.DialContext
+	to.Dial = func(dialing context.Context, network, address string) (net.Conn, error) {
+		conn, err := c.dialer.DialContext(dialing, network, address)
+		if err == nil && ctx.Err() != nil {
+			_ = conn.Close()
+			return nil, ctx.Err()
+		}
+		return conn, err
+	}
 	if c.http, err = rest.HTTPClientFor(to); err != nil {
 		return nil, err
 	}
@@ -129,7 +141,6 @@ func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (*con
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel, c.poked, c.done = cancel, make(chan struct{}, 1), make(chan struct{})
 	go c.run(ctx)
 	return c, nil
