@@ -187,8 +187,8 @@ func dataLimit(t *testing.T, pid int) uint64 {
 	return limit.Cur
 }
 
-// memoryUse returns how much memory a process uses, and how much it has mapped to write into, in bytes.
-func memoryUse(t *testing.T, pid int) (used, data uint64) {
+// memoryOf returns how much memory a process uses, and how much it has mapped to write into, in bytes.
+func memoryOf(t *testing.T, pid int) (used, data uint64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -227,7 +227,7 @@ func TestMemoryPressure(t *testing.T) {
 		}
 	}
 	end := begin(t, socket, ns, victimOf(t, one), "memoryPressure", `{"target":70}`)
-	_, data := memoryUse(t, at)
+	_, data := memoryOf(t, at)
 	if got := dataLimit(t, at); got > data+limit*3/10 || got < data+limit*3/10-8<<20 {
 		t.Errorf("limit of %d bytes of a process that has %d: it may get %d", got, data, int64(got-data))
 	}
@@ -303,7 +303,7 @@ func TestMemoryPressure(t *testing.T) {
 			if len(seen) == 0 || seen[len(seen)-1] != now {
 				seen = append(seen, now)
 			}
-			if _, data := memoryUse(t, pid); now > data+limit/10 {
+			if _, data := memoryOf(t, pid); now > data+limit/10 {
 				return fmt.Errorf("it may still get %d bytes", now-data)
 			}
 			return nil

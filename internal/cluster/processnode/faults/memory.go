@@ -111,10 +111,19 @@ type pressed struct {
 	pid       int   // of the process with the limit
 	last      bool  // it has the limit of the end
 	memory    processMemory
+	first     *memoryUse // of the first process, when its limit was first set
+}
+
+// memoryUse is the memory of a process, in bytes.
+type memoryUse struct {
+	used int64 // that it uses
+	data int64 // that it has mapped to write into
 }
 
 // press leaves the container's process as much memory as the part of the pressure says that there is by now. The first
-// call of the end decides for a process.
+// call of the end decides for a process. One that takes the place of another may have as much as the first: when it has
+// just started it has mapped nearly nothing yet, and the stacks of its threads alone, which it hardly uses, could be
+// more than it may add to that.
 func (c *pressed) press(part float64) error {
 	pid := c.container.ShortOfMemory()
 	if pid == 0 || pid == c.pid && c.last {
@@ -123,7 +132,15 @@ func (c *pressed) press(part float64) error {
 	if pid != c.pid {
 		c.pid, c.memory = pid, processMemory{pid: pid}
 	}
-	err := c.memory.leave(func(used int64) int64 { return c.left(used, part) })
+	now, err := c.memory.use()
+	if err != nil || now == nil {
+		return err
+	}
+	if c.first == nil {
+		c.first = now
+	}
+	limit := max(now.data+c.left(now.used, part), c.first.data+c.left(c.first.used, part))
+	err = c.memory.set(uint64(limit))
 	c.last = err == nil && part == 1
 	return err
 }

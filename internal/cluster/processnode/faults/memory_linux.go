@@ -29,21 +29,40 @@ type processMemory struct {
 	sets []uint64     // limits that were set
 }
 
-// leave limits how much more memory the process may map: left, in bytes, of what it uses.
-func (m *processMemory) leave(left func(used int64) int64) error {
-	used, data, err := usedMemory(m.pid)
-	if err == nil {
-		err = m.set(uint64(data + left(used)))
-	}
+// use returns how much memory the process uses; nil: it has ended.
+func (m *processMemory) use() (*memoryUse, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.pid))
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return nil // it has ended
+		return nil, nil
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	var now memoryUse
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		into := map[string]*int64{"VmRSS": &now.used, "VmData": &now.data}[name]
+		if into == nil {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("memory of process %d: %w", m.pid, err)
+		}
+		*into = n << 10
+	}
+	if now.data == 0 {
+		return nil, nil // it is a zombie
+	}
+	return &now, nil
 }
 
+// set limits how much memory the process may map to write into, in bytes. It does nothing if the process has ended.
 func (m *processMemory) set(soft uint64) error {
 	var own unix.Rlimit
-	if err := unix.Prlimit(m.pid, unix.RLIMIT_DATA, nil, &own); err != nil {
+	if err := unix.Prlimit(m.pid, unix.RLIMIT_DATA, nil, &own); errors.Is(err, unix.ESRCH) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("read the memory limit of process %d: %w", m.pid, err)
 	}
 	if m.own == nil {
@@ -52,7 +71,8 @@ func (m *processMemory) set(soft uint64) error {
 	// Not more than it had. Its hard limit stays, or nobody could set the soft one back.
 	soft = min(soft, m.own.Cur)
 	m.sets = append(m.sets, soft)
-	if err := unix.Prlimit(m.pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: soft, Max: m.own.Max}, nil); err != nil {
+	err := unix.Prlimit(m.pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: soft, Max: m.own.Max}, nil)
+	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("limit the memory of process %d: %w", m.pid, err)
 	}
 	return nil
@@ -79,30 +99,6 @@ func (m *processMemory) restore() {
 			}
 		}
 	}
-}
-
-// usedMemory returns how much memory a process uses, and how much it has mapped to write into, in bytes.
-func usedMemory(pid int) (used, data int64, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		into := map[string]*int64{"VmRSS": &used, "VmData": &data}[name]
-		if into == nil {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("memory of process %d: %w", pid, err)
-		}
-		*into = n << 10
-	}
-	if data == 0 {
-		return 0, 0, fmt.Errorf("process %d: %w", pid, os.ErrNotExist) // it is a zombie
-	}
-	return used, data, nil
 }
 
 // group lists the processes of a process group.
