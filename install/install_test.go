@@ -1,4 +1,4 @@
-// Package install has the kustomization and the chart that install all controllers.
+package install
 package install
 
 import (
