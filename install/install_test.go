@@ -1,5 +1,4 @@
 package install
-package install
 
 import (
 	"maps"

@@ -43,7 +43,7 @@ const (
 const (
 	// fieldManager applies the definitions.
 	fieldManager = "trommel-chaos-parent"
-	// maxHistory is how many revisions of a release are kept. Repairs need two.
+	// maxHistory is how many revisions of a release are kept. Repairs need three.
 	maxHistory = 5
 )
 
@@ -213,8 +213,19 @@ func (w *work) install(values map[string]any) (foreign string, err error) {
 		return "", err
 	}
 	a.DryRunOption, a.CreateNamespace = "none", !there
-	_, err = a.Run(w.chart, values)
-	return "", err
+	if _, err := a.Run(w.chart, values); err != nil {
+		return "", err
+	}
+	return "", w.written()
+}
+
+// written returns an error if the newest revision is not written down as deployed: Helm only logs that it cannot.
+func (w *work) written() error {
+	r, err := w.helm.Releases.Last(Release)
+	if err == nil && r.Info.Status != release.StatusDeployed {
+		err = fmt.Errorf("revision %d is %s (%s)", r.Version, r.Info.Status, w.logged)
+	}
+	return err
 }
 
 // upgrade sees to it that the newest revision is as wanted, and that its objects are there.
@@ -234,8 +245,10 @@ func (w *work) upgrade(all []*release.Release, values map[string]any) error {
 	a := action.NewUpgrade(w.helm)
 	a.Namespace, a.Labels, a.MaxHistory = w.at.Namespace, w.labels(), maxHistory
 	a.ResetValues, a.SkipCRDs, a.DisableHooks, a.DisableOpenAPIValidation = true, true, true, true
-	_, err := a.Run(Release, w.chart, values)
-	return err
+	if _, err := a.Run(Release, w.chart, values); err != nil {
+		return err
+	}
+	return w.written()
 }
 
 func (w *work) uninstall(all []*release.Release) error {

@@ -145,6 +145,9 @@ func values(more map[string]any) map[string]any {
 	return all
 }
 
+// version is that of the chart.
+func version() string { return must(loader.LoadFiles(must(New()).files)).Metadata.AppVersion }
+
 // revisions lists what Helm has written down.
 func (s *side) revisions(t testing.TB) []*release.Release {
 	t.Helper()
@@ -218,7 +221,7 @@ func (s *side) install(t testing.TB, more map[string]any) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is.Version != "v0.1.0" || is.Foreign != "" {
+	if is.Version != version() || is.Foreign != "" {
 		t.Errorf("%+v", is)
 	}
 	all := s.revisions(t)

@@ -181,7 +181,7 @@ func TestInstall(t *testing.T) {
 	startParent(t, near, nil)
 	rc := near.remoteCluster(t, "west", far.kubeconfig(), `{"replicas": 2}`)
 	near.await(t, rc, "installed", isInstalled)
-	if rc.Status.CurrentVersion != "v0.1.0" || rc.Status.ClusterID == "" {
+	if rc.Status.CurrentVersion != version() || rc.Status.ClusterID == "" {
 		t.Errorf("%+v", rc.Status)
 	}
 	far.deployment(t, "two replicas", func(d *appsv1.Deployment, args []string) bool {
@@ -220,6 +220,17 @@ func TestInstall(t *testing.T) {
 				meta.IsStatusConditionTrue(rc.Status.Conditions, chaos.ConditionReady) &&
 				rc.Status.ObservedGeneration == rc.Generation
 		})
+	}
+	// However often it fails, what is there is known to be there.
+	before := far.revisions(t)
+	clustertest.Eventually(t, func(context.Context) error {
+		if n := far.revisions(t); n[len(n)-1].Version < before[len(before)-1].Version+maxHistory {
+			return fmt.Errorf("revision %d", n[len(n)-1].Version)
+		}
+		return nil
+	})
+	if versionOf(far.revisions(t)) != version() {
+		t.Error("the last whole revision has gone")
 	}
 	near.override(t, rc, `{"replicas": 1}`)
 	near.await(t, rc, "installed again", isInstalled)

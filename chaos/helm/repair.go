@@ -18,14 +18,15 @@ import (
 //
 // Helm takes away what the revision from which it starts has and the new one does not. What may be in the cluster is all
 // of the last whole revision, and of each after it. So the last revision becomes one that has failed, with all of that;
-// and since Helm would rather start from a deployed one, there is none any more. Both may be done twice.
+// and since Helm would rather start from a deployed one, there is none any more. Those in between go, so that the last
+// whole revision stays in the history, however often an upgrade fails. All of this may be done twice.
 func (w *work) repair(all []*release.Release) error {
-	last := all[len(all)-1]
+	last, whole := all[len(all)-1], installed(all)
 	if last.Info.Status == release.StatusDeployed {
 		return nil
 	}
 	var manifests []string
-	for _, r := range all[max(installed(all), 0):] {
+	for _, r := range all[max(whole, 0):] {
 		manifests = append(manifests, r.Manifest)
 	}
 	united, err := union(manifests)
@@ -37,7 +38,12 @@ func (w *work) repair(all []*release.Release) error {
 	if err := w.helm.Releases.Update(last); err != nil {
 		return err
 	}
-	for _, r := range all {
+	for n, r := range all {
+		if n > whole && r != last {
+			if _, err := w.helm.Releases.Delete(r.Name, r.Version); err != nil {
+				return err
+			}
+		}
 		if r.Info.Status != release.StatusDeployed {
 			continue
 		}
