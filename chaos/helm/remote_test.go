@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
@@ -173,19 +176,40 @@ func (s *side) own(t testing.TB, near *side) {
 	})
 }
 
+// documentedOverride is the configOverride that docs/remote-disruptions.md shows.
+func documentedOverride(t testing.TB) string {
+	t.Helper()
+	const page = "../../docs/remote-disruptions.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+		rc := &chaos.RemoteCluster{}
+		if err := yaml.Unmarshal([]byte(block[1]), rc); err != nil {
+			t.Fatal(err)
+		}
+		if rc.Kind == "RemoteCluster" && rc.Spec.Install {
+			return string(rc.Spec.ConfigOverride.Raw)
+		}
+	}
+	t.Fatalf("%s shows no RemoteCluster that is installed", page)
+	return ""
+}
+
 // TestInstall has the controllers of a RemoteCluster installed, upgraded for new values of it and of all, and
 // uninstalled when nothing uses them any more.
 func TestInstall(t *testing.T) {
 	near, far := parentSide(t), childSide(t)
 	far.own(t, near)
 	startParent(t, near, nil)
-	rc := near.remoteCluster(t, "west", far.kubeconfig(), `{"replicas": 2}`)
+	rc := near.remoteCluster(t, "west", far.kubeconfig(), documentedOverride(t))
 	near.await(t, rc, "installed", isInstalled)
 	if rc.Status.CurrentVersion != version() || rc.Status.ClusterID == "" {
 		t.Errorf("%+v", rc.Status)
 	}
 	far.deployment(t, "two replicas", func(d *appsv1.Deployment, args []string) bool {
-		return *d.Spec.Replicas == 2 && slices.Contains(args, "--mode=child")
+		return *d.Spec.Replicas == 2 && slices.Contains(args, "--mode=child") && slices.Contains(args, "--max-duration=1h")
 	})
 	if n := len(far.revisions(t)); n != 1 {
 		t.Errorf("%d revisions", n)
