@@ -1,9 +1,9 @@
 # `make help` lists the targets. CI runs the same ones, see .ci/run.
 
 # The modules of this repository. The nested ones keep heavy trees out of the root's go.mod.
-MODULES := . chaos/linux examples examples/go-test install/images instrumentation/controlplane internal/cluster/kind/node internal/cluster/kind/program internal/report/browser nodes/aws
+MODULES := . chaos/helm chaos/linux examples examples/go-test install/images instrumentation/controlplane internal/cluster/kind/node internal/cluster/kind/program internal/report/browser nodes/aws
 # Not controlplane and node: vet and linters would load all of Kubernetes for their few files. Tests that start clusters test them.
-CHECKED := . chaos/linux examples examples/go-test install/images internal/cluster/kind/program internal/report/browser nodes/aws
+CHECKED := . chaos/helm chaos/linux examples examples/go-test install/images internal/cluster/kind/program internal/report/browser nodes/aws
 # Flags of the tests; CI adds the race detector.
 TESTFLAGS ?= $(if $(CI),-race)
 # The race detector finds races in a process that has several goroutines, and makes it several times slower. So -race is

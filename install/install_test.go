@@ -1,4 +1,3 @@
-// Package install has the kustomization and the chart that install all controllers.
 package install
 
 import (

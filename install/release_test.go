@@ -70,7 +70,7 @@ func TestReleaseVersion(t *testing.T) {
 }
 
 // release matches what names one: the tag of an image, the version of a chart and of what it installs.
-var release = regexp.MustCompile(`(?m)ghcr\.io/trommel-dev/trommel-[a-z]+:v[0-9A-Za-z.-]+|` +
+var release = regexp.MustCompile(`(?m)ghcr\.io/trommel-dev/trommel-[a-z-]+:v[0-9A-Za-z.-]+|` +
 	`^version: .*|^appVersion: .*|name: trommel-[a-z]+, alias: [a-z]+, version: [^,]*|^const release = "[^"]*`)
 
 // named lists what names a release, in order.

@@ -6,7 +6,7 @@ import "embed"
 
 // Files are the manifests.
 //
-//go:embed crd rbac manager admission parent child
+//go:embed crd rbac manager admission parent child installer
 var Files embed.FS
 
 // Installed lists the files that a cluster needs for controllers which run outside of it, in order.

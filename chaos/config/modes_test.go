@@ -88,4 +88,18 @@ func TestModes(t *testing.T) {
 			t.Errorf("no %s in %s", want, deployment)
 		}
 	}
+	// A parent that installs has another image; a child has not.
+	for _, tt := range []struct {
+		mode    string
+		install bool
+		image   string
+	}{
+		{"parent", true, "trommel-chaos-parent:"}, {"parent", false, "trommel-chaos:"}, {"child", true, "trommel-chaos:"},
+	} {
+		got := charttest.Render(t, modeChart(tt.mode, map[string]any{"remote": map[string]any{"install": tt.install}}))
+		deployment := fmt.Sprint(got["Deployment trommel-chaos/disruption-controllers"].Object)
+		if !strings.Contains(deployment, "image:ghcr.io/trommel-dev/"+tt.image) {
+			t.Errorf("mode %s, install %t: no image %s in %s", tt.mode, tt.install, tt.image, deployment)
+		}
+	}
 }

@@ -115,6 +115,8 @@ type Remote struct {
 	WithoutAuthorization bool
 	// Look is how often a cluster is looked at, apart from what it tells by itself; default: ten seconds.
 	Look time.Duration
+	// Installer installs the controllers of RemoteClusters with spec.install; nil: somebody installs them by hand.
+	Installer Installer
 	// Wrap wraps the transport of each connection to another cluster, as tests do; nil: it does not.
 	Wrap transport.WrapperFunc
 }

@@ -31,6 +31,7 @@ const nonRoot = "65532:65532"
 
 var images = []image{
 	{"trommel-chaos", ".", "./cmd/trommel-chaos", nonRoot},
+	{"trommel-chaos-parent", "chaos/helm", "./cmd/trommel-chaos-parent", nonRoot},
 	{"trommel-nodes", ".", "./cmd/trommel-nodes", nonRoot},
 	{"trommel-injector", "chaos/linux", "./cmd/trommel-injector", ""},
 }

@@ -2,12 +2,13 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // RemoteCluster is another cluster, a child of this one, in which disruptions with spec.remoteCluster are carried out.
-// The controllers of disruptions run there already, best with --mode=child; those of this cluster, with --mode=parent,
-// create the disruptions there and read their status.
+// The controllers of disruptions run there already, best with --mode=child, or those of this cluster install them; those
+// of this cluster, with --mode=parent, create the disruptions there and read their status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -50,7 +51,9 @@ const (
 	AnnotationGroups = "chaos.trommel.dev/groups"
 )
 
-// RemoteClusterSpec says how the other cluster is reached.
+// RemoteClusterSpec says how the other cluster is reached, and whether the controllers there are installed from here.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.install) || !self.install || self.__namespace__ == oldSelf.__namespace__",message="namespace cannot be changed while install is true: the controllers would stay where they are"
 type RemoteClusterSpec struct {
 	// Namespace of the controllers of disruptions in the other cluster.
 	// +kubebuilder:default=trommel-chaos
@@ -59,6 +62,15 @@ type RemoteClusterSpec struct {
 	Namespace string `json:"namespace,omitempty"`
 	// KubeConfig is the access to the other cluster.
 	KubeConfig KubeConfig `json:"kubeConfig"`
+	// Install has the controllers of this cluster install those of the other one, upgrade them to their own version, and
+	// uninstall them when the RemoteCluster is deleted. What somebody else has installed there is never touched.
+	// +optional
+	Install bool `json:"install,omitempty"`
+	// ConfigOverride are values of the Helm chart trommel-chaos for the other cluster, over those of the ConfigMap
+	// disruption-child-values. They have an effect if install is true.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	ConfigOverride *runtime.RawExtension `json:"configOverride,omitempty"`
 }
 
 // KubeConfig is where a kubeconfig is.
@@ -82,7 +94,8 @@ type SecretKey struct {
 
 // RemoteClusterStatus is written by the controller.
 type RemoteClusterStatus struct {
-	// ObservedGeneration is the generation of the spec that the conditions are about.
+	// ObservedGeneration is the generation of the spec that the conditions are about. With install, it is the one that
+	// has been installed, or could not be.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// CurrentVersion is that of the controllers in the other cluster: the tag or digest of their image.
@@ -91,7 +104,8 @@ type RemoteClusterStatus struct {
 	// ClusterID identifies the other cluster: the UID of its namespace kube-system.
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
-	// Message says in a sentence why the cluster is not ready, or what keeps it from being removed.
+	// Message says in a sentence why the cluster is not ready, what has not been installed there as the spec wants it, or
+	// what keeps the RemoteCluster from being removed.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Conditions: Reachable, Installed, Ready, Removable.

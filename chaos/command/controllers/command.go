@@ -18,8 +18,8 @@ import (
 )
 
 // NewCommand returns the command trommel-chaos, to be run by itself or below another one. injector is the subcommand of
-// the same executable that is the injector.
-func NewCommand(injector string) *cobra.Command {
+// the same executable that is the injector. with sets what flags do not, such as an installer.
+func NewCommand(injector string, with ...func(*manager.Options)) *cobra.Command {
 	o := manager.Options{Config: controller.Config{Nets: controller.DefaultNets()}}
 	var here bool
 	var passed notify.Flags
@@ -44,6 +44,9 @@ func NewCommand(injector string) *cobra.Command {
 				// Other users of the machine have directories of their own.
 				o.Journal = filepath.Join("/tmp", "trommel-disruptions-"+strconv.Itoa(os.Getuid()))
 			}
+		}
+		for _, set := range with {
+			set(&o)
 		}
 		return manager.New(to, o)
 	})

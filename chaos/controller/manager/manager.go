@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -74,6 +75,10 @@ func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 		// Kubeconfigs are here.
 		options.Cache.ByObject = map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
+			// Watched only with an installer.
+			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{o.Namespace: {
+				FieldSelector: fields.OneTermEqualSelector("metadata.name", remote.ChildValues),
+			}}},
 		}
 	}
 	return controllers.New(to, o.Options, options, chaos.AddToScheme, func(mgr ctrl.Manager) error {

@@ -1069,7 +1069,8 @@ func TestDocumentedRemoteDisruption(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(shown) != 3 || d.Namespace != "default" {
+	// The fourth is a RemoteCluster that is installed: see chaos/helm.
+	if len(shown) != 4 || rc.Spec.Install || d.Namespace != "default" {
 		t.Fatalf("%d objects are shown", len(shown))
 	}
 	f.cluster(f.remoteCluster(rc.Name, far.kubeconfig), "ready", isReady)

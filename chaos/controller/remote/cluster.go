@@ -69,6 +69,9 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return controller.Result(err)
 	}
 	if c.DeletionTimestamp == nil {
+		if err := r.want(ctx, c); err != nil {
+			return controller.Result(err)
+		}
 		return controller.Result(r.tell(ctx, c, nil))
 	}
 	return r.end(ctx, c)
@@ -102,7 +105,7 @@ func (r *clusterReconciler) connect(ctx context.Context, c *chaos.RemoteCluster)
 		if err != nil {
 			return err
 		}
-		if len(using) > 0 {
+		if len(using) > 0 || r.installs(c) {
 			expected = c.Status.ClusterID
 		} else if r.all.known(c.Name).reachable.reason == reasonAnother {
 			r.all.remove(c.Name) // it may be another one now
@@ -190,6 +193,12 @@ func (r *clusterReconciler) end(ctx context.Context, c *chaos.RemoteCluster) (ct
 			}
 			return ctrl.Result{RequeueAfter: r.all.lookEvery()}, nil // beside what wakes it
 		}
+		if held := r.uninstall(ctx, c); held != nil {
+			if err := r.tell(ctx, c, held); err != nil {
+				return controller.Result(err)
+			}
+			return ctrl.Result{RequeueAfter: r.all.lookEvery()}, nil
+		}
 	}
 	r.all.remove(c.Name)
 	return controller.Result(passing(controller.SetFinalizer(ctx, r.env, c, Finalizer, false)))
@@ -257,22 +266,34 @@ func (r *clusterReconciler) write(ctx context.Context, c *chaos.RemoteCluster, i
 func (r *clusterReconciler) set(
 	c *chaos.RemoteCluster, s *chaos.RemoteClusterStatus, is state, removable *verdict,
 ) {
+	generation := c.Generation
+	if is.pending {
+		generation = s.ObservedGeneration
+	}
 	condition := func(kind string, v verdict) {
 		status := metav1.ConditionFalse
 		if v.ok {
 			status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: v.reason, Message: v.message, ObservedGeneration: c.Generation,
+			Type: kind, Status: status, Reason: v.reason, Message: v.message, ObservedGeneration: generation,
 		})
 	}
 	if is.known { // after a restart nothing is known for a moment, and nothing has changed
-		s.ObservedGeneration, s.CurrentVersion = c.Generation, is.version
+		if !is.pending {
+			s.ObservedGeneration = c.Generation
+		}
+		s.CurrentVersion = is.version
 		if is.clusterID != "" {
 			s.ClusterID = is.clusterID
 		}
 		condition(chaos.ConditionReachable, is.reachable)
-		condition(chaos.ConditionInstalled, is.installed)
+		installed := meta.FindStatusCondition(s.Conditions, chaos.ConditionInstalled)
+		if !is.keep || installed == nil {
+			condition(chaos.ConditionInstalled, is.installed)
+		} else {
+			is.installed = verdict{installed.Status == metav1.ConditionTrue, installed.Reason, installed.Message}
+		}
 		condition(chaos.ConditionReady, is.ready)
 		s.Message = ""
 		switch {
@@ -282,10 +303,16 @@ func (r *clusterReconciler) set(
 				since := meta.FindStatusCondition(s.Conditions, chaos.ConditionReachable).LastTransitionTime
 				s.Message = fmt.Sprintf("unreachable since %s: %s", since.UTC().Format(time.RFC3339), s.Message)
 			}
+		case !is.installed.ok && c.Spec.Install && !r.installs(c):
+			s.Message = is.installed.message + "; these controllers install nothing: " + noInstaller
 		case !is.installed.ok:
 			s.Message = is.installed.message
 		case !is.ready.ok:
 			s.Message = is.ready.message
+		case is.installed.reason != reasonInstalled:
+			s.Message = is.installed.message
+		case c.Spec.Install && !r.installs(c):
+			s.Message = "these controllers do not install what spec.install wants: " + noInstaller
 		}
 	}
 	if removable != nil {

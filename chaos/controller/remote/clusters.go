@@ -28,6 +28,9 @@ type clusters struct {
 	env    *controller.Env
 	scheme *runtime.Scheme
 
+	// installing has an entry for each cluster in which something is being installed.
+	installing chan struct{}
+
 	mu          sync.Mutex
 	closed      bool
 	connections map[string]*connection
@@ -103,6 +106,7 @@ func (c *clusters) connect(ctx context.Context, want *connection, to *rest.Confi
 	if wrap := c.env.Config.Remote.Wrap; wrap != nil {
 		to.Wrap(wrap)
 	}
+	want.installer, want.installing = c.env.Config.Remote.Installer, c.installing
 	want.parent, want.look = id, c.env.Config.Remote.Look
 	if want.look == 0 {
 		want.look = defaultLook

@@ -59,7 +59,12 @@ type state struct {
 	reachable, installed, ready verdict
 	version, clusterID          string
 	synced                      bool // the cache has its disruptions, and they are up to date
+	pending                     bool // the controllers are not yet as the spec wants them
+	keep                        bool // whether they are installed is not known yet: nothing has changed
 }
+
+// reasonInstalled is that of controllers that are as they should be.
+const reasonInstalled = "Installed"
 
 // reasonAnother is that of a kubeconfig that leads to another cluster than before.
 const reasonAnother = "AnotherCluster"
@@ -83,19 +88,26 @@ type connection struct {
 	expected  string // ID of the other one; empty: any
 	look      time.Duration
 	tell      events
+	installer controller.Installer // nil: none
+	// installing has room for some entries: who installs something puts one in.
+	installing chan struct{}
 
+	to     *rest.Config // of the transport below, for the installer
 	http   *http.Client
 	dialer *connrotation.Dialer
 	client client.Client // reads from the API server
 	cache  cache.Cache
 	poked  chan struct{}
+	asked  chan struct{} // the installer has something to do
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	watching, indexed bool // run's own
 
 	mu    sync.Mutex
-	state state
+	state state // as it was seen when it was looked at
+	want  *wish // nil: nothing
+	came  outcome
 }
 
 // newConnection makes a connection and starts it. It does not wait for the cluster.
@@ -141,7 +153,11 @@ func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (_ *c
 	if err != nil {
 		return nil, err
 	}
-	c.cancel, c.poked, c.done = cancel, make(chan struct{}, 1), make(chan struct{})
+	if c.to, err = sharing(to, c.http); err != nil {
+		return nil, err
+	}
+	c.cancel, c.done = cancel, make(chan struct{})
+	c.poked, c.asked = make(chan struct{}, 1), make(chan struct{}, 1)
 	go c.run(ctx)
 	return c, nil
 }
@@ -172,16 +188,26 @@ func (c *connection) stop() {
 func (c *connection) now() state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.came.on(c.state, c.want)
+}
+
+// seen returns what was seen when the cluster was looked at last.
+func (c *connection) seen() state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.state
 }
 
 func (c *connection) set(s state) {
 	c.mu.Lock()
-	same := c.state == s
+	before := c.state
 	c.state = s
 	c.mu.Unlock()
-	if !same {
+	if before != s {
 		c.tell.changed()
+	}
+	if !before.reachable.ok && s.reachable.ok || before.installed.ok && !s.installed.ok {
+		c.ask()
 	}
 }
 
@@ -192,7 +218,7 @@ func (c *connection) failed(err error) {
 	if err == nil || errors.As(err, &answered) || errors.Is(err, context.Canceled) {
 		return
 	}
-	s := c.now()
+	s := c.seen()
 	s.known, s.reachable = true, no("Unreachable", "%v", err)
 	s.ready = no("Unreachable", "the cluster is unreachable")
 	c.set(s)
@@ -210,8 +236,11 @@ func (c *connection) poke() {
 func (c *connection) run(ctx context.Context) {
 	defer close(c.done)
 	defer c.dialer.CloseAll()
-	var caching sync.WaitGroup
-	defer caching.Wait()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	if c.installer != nil {
+		beside.Go(func() { c.install(ctx) })
+	}
 	started, failures := false, 0
 	for {
 		s := c.lookAt(ctx)
@@ -220,7 +249,7 @@ func (c *connection) run(ctx context.Context) {
 		}
 		if s.reachable.ok && c.watching && !started {
 			started = true
-			caching.Go(func() { _ = c.cache.Start(ctx) }) // it returns an error only if it was started before
+			beside.Go(func() { _ = c.cache.Start(ctx) }) // it returns an error only if it was started before
 		}
 		if started && !s.synced && s.installed.ok {
 			if s.synced = c.sync(ctx); s.synced {
@@ -270,7 +299,7 @@ func (c *connection) sync(ctx context.Context) bool {
 func (c *connection) lookAt(life context.Context) (s state) {
 	ctx, cancel := context.WithTimeout(life, patience)
 	defer cancel()
-	before := c.now()
+	before := c.seen()
 	s = state{known: true, version: before.version, clusterID: before.clusterID}
 	s.installed, s.ready = before.installed, no("Unreachable", "the cluster is unreachable")
 	if !before.known {
@@ -290,7 +319,7 @@ func (c *connection) lookAt(life context.Context) (s state) {
 		return s
 	}
 	if c.expected != "" && c.expected != string(system.UID) {
-		s.reachable = no(reasonAnother, "the kubeconfig leads to another cluster (%s) than the one that objects use "+
+		s.reachable = no(reasonAnother, "the kubeconfig leads to another cluster (%s) than the one that is in use "+
 			"(%s)", system.UID, c.expected)
 		return s
 	}
@@ -306,7 +335,7 @@ func (c *connection) lookAt(life context.Context) (s state) {
 		return s
 	}
 	s.version = versionOf(d)
-	s.installed = verdict{true, "Installed", fmt.Sprintf("Deployment %s/%s is there", c.namespace, deployment)}
+	s.installed = verdict{true, reasonInstalled, fmt.Sprintf("Deployment %s/%s is there", c.namespace, deployment)}
 	if !c.watching {
 		if err := c.watch(ctx, life); err != nil {
 			s.installed = c.judge(err)

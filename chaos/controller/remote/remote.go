@@ -4,6 +4,9 @@
 // does not create a second. The spec goes down once; the status, and events, come up. It deletes only what names this
 // cluster and the UID of its parent, and it asks the API server there, not the cache, before it lets a parent go. What
 // needs a cluster that does not answer waits, and nothing else does.
+//
+// With spec.install an Installer, if the controllers are given one, installs the controllers there. It works beside the
+// connection that looks at the same cluster, and ends with it.
 package remote
 
 import (
@@ -32,7 +35,10 @@ const indexCluster = "remoteCluster"
 
 // Add adds the controllers to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
-	all := &clusters{env: env, scheme: mgr.GetScheme(), connections: map[string]*connection{}}
+	all := &clusters{
+		env: env, scheme: mgr.GetScheme(), connections: map[string]*connection{},
+		installing: make(chan struct{}, maxInstalling),
+	}
 	if err := mgr.Add(all); err != nil {
 		return err
 	}
@@ -56,6 +62,9 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, deletion))).
 		WatchesMetadata(secret, handler.EnqueueRequestsFromMapFunc(ofClusters.ofSecret)).
 		WatchesRawSource(all.queued(&all.ofClusters))
+	if env.Config.Remote.Installer != nil {
+		building = building.Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(ofClusters.ofValues))
+	}
 	for _, o := range users {
 		building = building.Watches(o.object, handler.EnqueueRequestsFromMapFunc(usedBy), builder.WithPredicates(gone))
 	}
