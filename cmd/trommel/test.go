@@ -565,9 +565,6 @@ func (o *testOptions) inSession(
 ) (err error) {
 	suite, plans, err := o.suite()
 	if err == nil {
-		err = suite.OneCluster(title)
-	}
-	if err == nil {
 		err = o.check(ctx, suite, plans)
 	}
 	if err != nil {

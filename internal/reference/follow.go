@@ -188,7 +188,7 @@ func (f *Follower) inVain(c *Change) bool {
 	if uid == "" && c.Key.Type() == "persistentvolumeclaim" {
 		namespace := metadata.Text(metadata.Of(c.Cur), "namespace")
 		for _, key := range f.vainSets {
-			if set := f.last[key]; set != nil && f.vain[metadata.UID(set)] &&
+			if set := f.last[key]; set != nil && f.vain[metadata.UID(set)] && key.Cluster() == c.Key.Cluster() &&
 				metadata.Text(metadata.Of(set), "namespace") == namespace && IsClaimOf(c.Name(), set) {
 				return true
 			}
