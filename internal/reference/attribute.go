@@ -194,8 +194,8 @@ func (a *attribution) made(o *record.Observation, since begun, answered time.Tim
 }
 
 // ending is the first change with which a write that was answered at a time has ended its object, by a deletion or by
-// an update of a marked object. The UID is the object's; empty: unknown. If nobody knows in which cluster the write was,
-// and it may have ended objects of several, it is none.
+// an update of a marked object. The UID is the object's; empty: unknown. If nobody knows in which cluster the write
+// was, and it may have ended objects of several, it is none.
 func (a *attribution) ending(o *record.Observation, since begun, answered time.Time, uid string, deletes bool) *Change {
 	var first *Change
 	for _, i := range a.endings[o.Namespace+"/"+o.Name] {

@@ -33,8 +33,8 @@ func (g *generator) servers(cluster string) []string {
 // server is the first API server of the cluster in which the i-th change's object is.
 func (g *generator) server(i int) string { return g.servers(g.cluster(i))[0] }
 
-// namesakeOf is another cluster in which there is an object of the same type and name as that of the i-th change, at any
-// time of the first run; empty: none.
+// namesakeOf is another cluster in which there is an object of the same type and name as that of the i-th change, at
+// any time of the first run; empty: none.
 func (g *generator) namesakeOf(i int) (cluster string) {
 	c := &g.ref.Changes[i]
 	for k := range g.ref.Changes {
@@ -62,7 +62,8 @@ func (g *generator) inNoCluster(i int, timing plan.Timing) (rule string) {
 	}
 	// The run looks for the object, and finds it in one cluster.
 	if other := g.namesakeOf(i); other != "" {
-		return fmt.Sprintf("the call does not tell for which cluster it is, and %s has an object of this name, too", other)
+		return fmt.Sprintf("the call does not tell for which cluster it is, and %s has an object of this name, too",
+			other)
 	}
 	return ""
 }

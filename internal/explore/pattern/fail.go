@@ -66,7 +66,8 @@ func (g *generator) denied() {
 			begun[by] = rule == ""
 			for _, status := range refusals {
 				why := fmt.Sprintf("every %s of a %s by %s is refused (%d %s) for %s, from here on: %s", c.Op,
-					record.In(g.cluster(i), c.Key.Type()), c.By, status, http.StatusText(status), deniedFor, g.describe(i))
+					record.In(g.cluster(i), c.Key.Type()), c.By, status, http.StatusText(status), deniedFor,
+					g.describe(i))
 				signature := fmt.Sprintf("%s %d", kind, status)
 				if rule != "" {
 					g.drop(signature, why, rule)
