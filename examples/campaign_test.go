@@ -120,6 +120,28 @@ func TestTimeWithoutPlans(t *testing.T) {
 	}
 }
 
+// TestClustersWithoutPlans finds both bugs of an operator that works with two clusters: the one that only a kill between
+// its writes in the two shows, and the one that only the past of the other cluster shows. Where they are fixed, it finds
+// none.
+func TestClustersWithoutPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	if os.Getenv("TROMMEL_TEST_LONG") == "" {
+		t.Skip("set TROMMEL_TEST_LONG")
+	}
+	trommel := buildTrommel(t)
+	checkCampaign(t, trommel, t.TempDir(), "", bug, []string{
+		"a ConfigMap in east has no copy in west",
+		"copy-operator is killed right after its own write: east: configmap/default/settings changes " +
+			"(metadata.finalizers",
+		"the pinned copy settings is gone",
+		"copy-operator is shown the past of west, where it does not see: west: configmap/default/settings changes",
+	}, "-c", copies, "--parallel", "1", "--pattern", "intermediate,stale")
+	checkCampaign(t, trommel, t.TempDir(), "fixed", pass, []string{"0 with bugs"},
+		"-c", copies, "--parallel", "1", "--pattern", "intermediate,stale")
+}
+
 // checkCampaign runs trommel test with its records in a directory, and checks its exit code and what it prints, which
 // it returns.
 func checkCampaign(

@@ -325,8 +325,7 @@ func (s *Suite) OneCluster(command string) error {
 		return nil
 	}
 	src := s.errorsOf()
-	src.Whole().Field("clusters").Name().Errorf("trommel %s works with one cluster, and the suite has %d (%s); "+
-		"write plans for several clusters by hand and run them with trommel run", command, len(s.Clusters),
-		strings.Join(s.ClusterNames(), ", "))
+	src.Whole().Field("clusters").Name().Errorf("trommel %s works with one cluster, and the suite has %d (%s)",
+		command, len(s.Clusters), strings.Join(s.ClusterNames(), ", "))
 	return mistakes(src)
 }

@@ -52,8 +52,8 @@ func TestClusters(t *testing.T) {
 	if diff := cmp.Diff(s.ClusterNames(), again.ClusterNames()); diff != "" {
 		t.Errorf("written and read again: %s", diff)
 	}
-	if err := s.OneCluster("test"); err == nil ||
-		!strings.HasPrefix(err.Error(), "clusters_test.yaml:2:1: trommel test works with one cluster") {
+	if err := s.OneCluster("test --listen"); err == nil ||
+		!strings.HasPrefix(err.Error(), "clusters_test.yaml:2:1: trommel test --listen works with one cluster") {
 		t.Error(err)
 	}
 }

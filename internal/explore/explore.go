@@ -80,9 +80,6 @@ type Builds interface {
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.
 func Run(ctx context.Context, config Config) (*Result, error) {
-	if err := config.Suite.OneCluster("test"); err != nil {
-		return nil, &run.UserError{Err: err}
-	}
 	c := newCampaign(config)
 	ctx, end := c.begun(ctx)
 	defer end()
@@ -97,9 +94,6 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 // candidates, the plans in the order in which a campaign would run them, then those without a plan. The result says
 // what could not be learned.
 func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *Result, error) {
-	if err := config.Suite.OneCluster("generate"); err != nil {
-		return nil, nil, &run.UserError{Err: err}
-	}
 	c := newCampaign(config)
 	ctx, end := c.begun(ctx)
 	defer end()

@@ -23,11 +23,18 @@ func (c *campaign) freshly(
 	ctx context.Context, once runner, w workload, all []plan.Step, rest plan.Pace, ref *reference.Reference,
 	done *record.Run, slow *pace,
 ) (*record.Run, error) {
-	objects, ok, err := reference.Asked(done, steps.FieldManager)
+	objects, clusters, ok, err := reference.Asked(done, steps.FieldManager)
 	if err != nil || !ok {
 		return nil, err
 	}
-	create := []plan.Step{{Apply: &plan.ApplyStep{Objects: objects}}}
+	var create []plan.Step // one for what is one after the other in a cluster
+	for i, object := range objects {
+		if i == 0 || clusters[i] != clusters[i-1] {
+			create = append(create, plan.Step{Cluster: clusters[i], Apply: &plan.ApplyStep{}})
+		}
+		to := create[len(create)-1].Apply
+		to.Objects = append(to.Objects, object)
+	}
 	last := len(all)
 	for last > 0 && (all[last-1].Wait != nil || all[last-1].Sleep > 0) {
 		last--

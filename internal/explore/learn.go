@@ -57,9 +57,6 @@ func (l *Learned) Options() run.RunOptions {
 // Learn takes the workloads' references, and learns those that are missing or were made from something else. The
 // error is that of ctx.
 func Learn(ctx context.Context, config Config) ([]Learned, error) {
-	if err := config.Suite.OneCluster("learn"); err != nil {
-		return nil, &run.UserError{Err: err}
-	}
 	c := newCampaign(config)
 	ctx, end := c.begun(ctx)
 	defer end()

@@ -76,8 +76,8 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 		for _, part := range of {
 			findings, err := hear(ctx, part, j)
 			for _, f := range findings {
-				if part.cluster != "" {
-					f.Title = "in " + part.cluster + ": " + f.Title
+				if in := record.In(part.cluster, ""); part.cluster != "" && !strings.Contains(f.Title, in) {
+					f.Title = "in " + in + f.Title // it names no object, and so no cluster
 				}
 				if restsOnAll(j) && f.IsBug() {
 					resting = append(resting, len(all))
@@ -89,9 +89,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 			}
 		}
 	}
-	if len(e.parts) < 2 {
-		e.own(all)
-	}
+	e.own(all)
 	if why := broken(slices.Concat(e.Found, all)); why != "" {
 		for _, i := range resting {
 			f := &all[i]

@@ -2,7 +2,6 @@ package judge
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,10 +74,9 @@ func (e Evidence) happened(c *reference.Change) string {
 func (e Evidence) who(c *reference.Change) string {
 	who := c.By
 	if who == "" {
-		at, found := slices.BinarySearchFunc(e.History, c.Version, func(h record.HistoryEntry, v uint64) int {
-			return cmp.Compare(h.ResourceVersion, v)
-		})
-		if found && c.Event != record.Deleted {
+		// Those of several clusters are not in the order of their versions, but each version is of one.
+		at := slices.IndexFunc(e.History, func(h record.HistoryEntry) bool { return h.ResourceVersion == c.Version })
+		if at >= 0 && c.Event != record.Deleted {
 			var writers []string
 			for _, w := range e.History[at].Writers {
 				writers = append(writers, w.String())
@@ -95,7 +93,7 @@ func (e Evidence) writes() bool {
 	if e.Plan == nil || !writes(e.Plan) {
 		return e.Plan != nil && slices.ContainsFunc(e.History, func(h record.HistoryEntry) bool {
 			return bytes.Contains(h.Object, []byte(reference.ConflictAnnotation)) &&
-				!patched(e.Plan, h.Type, h.Namespace, h.Name)
+				!patched(e.Plan, h.Cluster, h.Type, h.Namespace, h.Name)
 		})
 	}
 	return true
@@ -120,11 +118,11 @@ func conflicts(a *plan.Action) bool {
 		only(only(only(a.Patch, "metadata"), "annotations"), reference.ConflictAnnotation) != nil
 }
 
-// patched reports whether a plan patches an object.
-func patched(p *plan.Plan, typ, namespace, name string) bool {
+// patched reports whether a plan patches an object of a cluster.
+func patched(p *plan.Plan, cluster, typ, namespace, name string) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
 		key := a.ResourceKey
-		return a.Patch != nil && key.Type == typ && key.Name == name &&
+		return a.Patch != nil && a.Cluster == cluster && key.Type == typ && key.Name == name &&
 			(key.Namespace == namespace || key.Namespace == "" && namespace == "default")
 	})
 }

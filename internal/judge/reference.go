@@ -165,7 +165,7 @@ func copied(p *plan.Plan, objects map[reference.Key]*reference.Object) bool {
 		}
 		meta := metadata.Of(o.End)
 		typ, _, _ := strings.Cut(key.Type(), ".")
-		if !patched(p, typ, metadata.Text(meta, "namespace"), metadata.Text(meta, "name")) {
+		if !patched(p, key.Cluster(), typ, metadata.Text(meta, "namespace"), metadata.Text(meta, "name")) {
 			return true
 		}
 	}

@@ -12,12 +12,18 @@ import (
 
 // touch is what a plan has written or deleted as another client, in a run.
 type touch struct {
-	any     bool               // it has
-	writes  bool               // it has, more than the annotation that causes a conflict
-	keys    []plan.ResourceKey // of what
-	unknown bool               // and of what is not known, such as a file's contents, or may lead to anything
+	any     bool      // it has
+	writes  bool      // it has, more than the annotation that causes a conflict
+	keys    []written // what
+	unknown bool      // and of what is not known, such as a file's contents, or may lead to anything
 	objects map[reference.Key]*reference.Object
 	owners  *findings.Owners // nil: not needed yet
+}
+
+// written is an object that a plan has written, of a cluster.
+type written struct {
+	cluster string
+	plan.ResourceKey
 }
 
 // infrastructure are types of objects on which everything else may depend.
@@ -48,7 +54,7 @@ func touched(p *plan.Plan, objects map[reference.Key]*reference.Object) *touch {
 			}
 		}
 		t.unknown = t.unknown || key.IsZero() || slices.Contains(infrastructure, key.Type)
-		t.keys = append(t.keys, key)
+		t.keys = append(t.keys, written{a.Cluster, key})
 	}
 	return t
 }
@@ -67,7 +73,7 @@ func (t *touch) explains(d reference.Difference) bool {
 	if t.unknown || t.objects[d.Own] == nil || !d.More() || !reference.HoldsData(typ) {
 		return true
 	}
-	if typ == "secret" && slices.ContainsFunc(t.keys, func(k plan.ResourceKey) bool {
+	if typ == "secret" && slices.ContainsFunc(t.keys, func(k written) bool {
 		return k.Type == "secret" || k.Type == "configmap"
 	}) {
 		return true
@@ -92,7 +98,10 @@ func (t *touch) wrote(key reference.Key) bool {
 			name = called // it may be generated
 		}
 	}
-	return slices.ContainsFunc(t.keys, func(k plan.ResourceKey) bool {
+	return slices.ContainsFunc(t.keys, func(k written) bool {
+		if k.cluster != key.Cluster() {
+			return false
+		}
 		if k.Type == "namespace" {
 			return k.Name == namespace || typ == "namespace" && k.Name == name
 		}

@@ -2,6 +2,7 @@ package reference
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -29,7 +30,7 @@ type attribution struct {
 	anyEndings []int            // all of these
 	applied    map[string]*Change
 	began      map[[2]uint64]begun // writes, by session and call
-	newest     uint64              // the newest resource version that an observation has shown so far
+	newest     map[string]uint64   // the newest resource version that an observation has shown so far, by cluster
 	reads      reads
 }
 
@@ -38,14 +39,14 @@ type attribution struct {
 type begun struct {
 	observation *record.Observation
 	at          time.Time
-	newest      uint64
+	newest      map[string]uint64
 }
 
 // attribute notes in the changes which controller wrote and took in each.
 func attribute(all []Change, r *record.Run) {
 	a := attribution{
 		changes: all, byVersion: map[uint64][]int{}, endings: map[string][]int{}, applied: map[string]*Change{},
-		began: map[[2]uint64]begun{},
+		began: map[[2]uint64]begun{}, newest: map[string]uint64{},
 		reads: reads{byReconcile: map[string][]string{}, previous: map[string]string{}, last: map[string]string{}},
 	}
 	for i := range all {
@@ -77,13 +78,15 @@ func (a *attribution) observe(o *record.Observation, at time.Time) {
 	case o.Phase == wire.Before:
 		// A request that is made again may have had its effect the first time.
 		if id := [2]uint64{o.Session, o.Call}; a.began[id].observation == nil {
-			a.began[id] = begun{o, at, a.newest}
+			a.began[id] = begun{o, at, maps.Clone(a.newest)}
 		}
 	case !o.Done() || o.Election:
 	default:
 		a.wrote(o, at)
 	}
-	a.newest = max(a.newest, version)
+	if version > a.newest[o.Cluster] {
+		a.newest[o.Cluster] = version
+	}
 }
 
 // wrote attributes what a write has done that was answered at a time.
@@ -99,7 +102,7 @@ func (a *attribution) wrote(o *record.Observation, at time.Time) {
 	if c != nil {
 		a.claim(c, o, since)
 	}
-	object := strings.Join([]string{o.By, o.Group, o.Kind, o.Namespace, o.Name}, "/")
+	object := strings.Join([]string{o.By, o.Cluster, o.Group, o.Kind, o.Namespace, o.Name}, "/")
 	if o.Op != wire.Apply || o.Subresource != "" {
 		return
 	}
@@ -191,21 +194,31 @@ func (a *attribution) made(o *record.Observation, since begun, answered time.Tim
 }
 
 // ending is the first change with which a write that was answered at a time has ended its object, by a deletion or by
-// an update of a marked object. The UID is the object's; empty: unknown.
+// an update of a marked object. The UID is the object's; empty: unknown. If nobody knows in which cluster the write
+// was, and it may have ended objects of several, it is none.
 func (a *attribution) ending(o *record.Observation, since begun, answered time.Time, uid string, deletes bool) *Change {
+	var first *Change
 	for _, i := range a.endings[o.Namespace+"/"+o.Name] {
 		c := &a.changes[i]
-		if c.names(o) && a.free(c, since) && !c.Time.After(answered.Add(late)) && c.ofDeletion() == deletes &&
-			(uid == "" || uid == metadata.UID(c.object())) {
+		if !c.names(o) || !a.free(c, since) || c.Time.After(answered.Add(late)) || c.ofDeletion() != deletes ||
+			uid != "" && uid != metadata.UID(c.object()) {
+			continue
+		}
+		switch {
+		case uid != "" || o.Cluster != record.UnknownCluster:
 			return c
+		case first == nil:
+			first = c
+		case first.Key.Cluster() != c.Key.Cluster():
+			return nil
 		}
 	}
-	return nil
+	return first
 }
 
 // free reports whether a write that began then may have made the change, and nobody else is known to have.
 func (a *attribution) free(c *Change, since begun) bool {
-	return c.By == "" && c.Version > since.newest && !c.Time.Before(since.at)
+	return c.By == "" && c.Version > since.newest[c.Key.Cluster()] && !c.Time.Before(since.at)
 }
 
 // ofDeletion reports whether a deletion makes such changes: it marks the object, or deletes one that is not marked.
@@ -289,7 +302,8 @@ func (r *reads) note(o *record.Observation) {
 		r.byReconcile[o.ReconcileID], r.previous[o.ReconcileID] = []string{}, r.last[line]
 		r.last[line] = o.ReconcileID
 	}
-	if o.Point != wire.ControllerRead || typeOf(o) == "" {
+	if o.Point != wire.ControllerRead || typeOf(o) == "" ||
+		o.Phase == wire.Before && o.Cluster == record.UnknownCluster { // what it returns may tell the cluster
 		return
 	}
 	namespace, name := o.Namespace, o.Name
@@ -299,7 +313,7 @@ func (r *reads) note(o *record.Observation) {
 			namespace = "*"
 		}
 	}
-	key := typeOf(o) + "/" + namespace + "/" + name
+	key := record.In(o.Cluster, typeOf(o)+"/"+namespace+"/"+name)
 	if !slices.Contains(r.byReconcile[o.ReconcileID], key) {
 		r.byReconcile[o.ReconcileID] = append(r.byReconcile[o.ReconcileID], key)
 	}
@@ -322,8 +336,11 @@ func (c *Change) names(o *record.Observation) bool {
 	return metadata.Text(meta, "namespace") == o.Namespace && metadata.Text(meta, "name") == o.Name && c.isOf(o)
 }
 
-// isOf reports whether the observation is of the type of the change's object.
+// isOf reports whether the observation is of the type of the change's object, and may be of its cluster.
 func (c *Change) isOf(o *record.Observation) bool {
+	if o.Cluster != record.UnknownCluster && o.Cluster != c.Key.Cluster() {
+		return false
+	}
 	object := c.object()
 	group, _, found := strings.Cut(metadata.Text(object, "apiVersion"), "/")
 	if !found {

@@ -20,8 +20,31 @@ import (
 
 // Key names an object over all runs of a workload: type[.group]/namespace/name. The name of an object that the API
 // server has generated is replaced by its beginning and its number among those of its owner, in the order of their
-// creation: "web-#1".
+// creation: "web-#1". In a suite with several clusters, the name of the object's cluster comes first, as in records:
+// "west: pod/default/web". What is derived from the key of an object by its name is in the same cluster.
 type Key string
+
+// clusterEnd ends the name of a cluster at the beginning of a key; see [record.In].
+const clusterEnd = ": "
+
+// KeyIn returns the key of an object of a cluster by its key there; an empty name is the only cluster.
+func KeyIn(cluster, key string) Key { return Key(record.In(cluster, key)) }
+
+// Cluster is the name of the object's cluster; empty: there is only one.
+func (k Key) Cluster() string {
+	if cluster, _, several := strings.Cut(string(k), clusterEnd); several {
+		return cluster
+	}
+	return ""
+}
+
+// Local is the key without the cluster: type[.group]/namespace/name.
+func (k Key) Local() string {
+	if _, local, several := strings.Cut(string(k), clusterEnd); several {
+		return local
+	}
+	return string(k)
+}
 
 // Change is one change of an object.
 type Change struct {
@@ -43,7 +66,8 @@ type Change struct {
 	Sent map[string]any `json:"sent,omitempty"`
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
 	// as kind/namespace/name, or with the resource in place of the kind; a list has the name "*", and "*" as its
-	// namespace if it is of all namespaces. Nil: unknown.
+	// namespace if it is of all namespaces. With several clusters it begins with the cluster, as a key does, unless
+	// nobody knows that. Nil: unknown.
 	Read []string `json:"read,omitempty"`
 	// AppliedAgain: the controller has later applied the object again (server-side apply), without effect.
 	AppliedAgain bool `json:"appliedAgain,omitempty"`
@@ -78,9 +102,12 @@ func (c *Change) MayFollowFrom(cause *Change) bool {
 	kind, _, _ := strings.Cut(cause.Key.Type(), ".")
 	_, rest, _ := strings.Cut(string(cause.Key), "/")
 	namespace, _, _ := strings.Cut(rest, "/")
-	name := cause.Name()
+	name, cluster := cause.Name(), cause.Key.Cluster()
 	return slices.ContainsFunc(c.Read, func(read string) bool {
-		parts := strings.SplitN(read, "/", 3)
+		if in := Key(read).Cluster(); in != "" && in != cluster {
+			return false
+		}
+		parts := strings.SplitN(Key(read).Local(), "/", 3)
 		return (parts[0] == kind || isResource(parts[0], kind)) &&
 			(parts[1] == namespace || parts[1] == "*") && (parts[2] == name || parts[2] == "*")
 	})
@@ -115,6 +142,7 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	if h.Group != "" {
 		typ += "." + h.Group
 	}
+	typ = record.In(h.Cluster, typ)
 	meta := metadata.Of(object)
 	name, beginning := h.Name, metadata.Text(meta, "generateName")
 	beginning = beginning[:min(len(beginning), maxBeginning)]

@@ -82,7 +82,7 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 			f.grow(object)
 			o := &Object{
 				End: object, Made: 1, MostMade: 1, unchanged: true, names: f.called, rewrittenAt: -1,
-				generations: f.generations,
+				cluster: h.Cluster, generations: f.generations,
 			}
 			o.became(f.state(h.ResourceVersion, h.Time, object), true)
 			f.objects[key] = o
@@ -148,7 +148,7 @@ func (f *Follower) count(c *Change) {
 	}
 	o := f.objects[c.Key]
 	if o == nil {
-		o = &Object{names: f.called, generations: f.generations}
+		o = &Object{names: f.called, generations: f.generations, cluster: c.Key.Cluster()}
 		f.objects[c.Key] = o
 	}
 	if o.unchanged {
@@ -188,7 +188,7 @@ func (f *Follower) inVain(c *Change) bool {
 	if uid == "" && c.Key.Type() == "persistentvolumeclaim" {
 		namespace := metadata.Text(metadata.Of(c.Cur), "namespace")
 		for _, key := range f.vainSets {
-			if set := f.last[key]; set != nil && f.vain[metadata.UID(set)] &&
+			if set := f.last[key]; set != nil && f.vain[metadata.UID(set)] && key.Cluster() == c.Key.Cluster() &&
 				metadata.Text(metadata.Of(set), "namespace") == namespace && IsClaimOf(c.Name(), set) {
 				return true
 			}

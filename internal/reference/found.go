@@ -156,7 +156,7 @@ func (ref *Reference) write(runs []*Follower) {
 // elects reports whether a controller is elected leader by a lease.
 func (ref *Reference) elects(key Key) bool {
 	for _, locks := range ref.Leases {
-		if slices.Contains(locks, string(key)) {
+		if slices.Contains(locks, key.Local()) {
 			return true
 		}
 	}

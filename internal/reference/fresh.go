@@ -10,11 +10,12 @@ import (
 
 // Asked lists what a field manager, such as that of workloads, asks for at the end of a run: the objects that it has
 // created and that are still there, as it would create them now, in the order in which it has created them. Not ok: it
-// has done something else that counts, such as to change what somebody else has created, or a status.
-func Asked(r *record.Run, manager string) (objects []map[string]any, ok bool, err error) {
+// has done something else that counts, such as to change what somebody else has created, or a status. Clusters has the
+// cluster of each object.
+func Asked(r *record.Run, manager string) (objects []map[string]any, clusters []string, ok bool, err error) {
 	f, err := Follow(r)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	var order []Key
 	asked := map[Key]map[string]any{}
@@ -30,7 +31,7 @@ func Asked(r *record.Run, manager string) (objects []map[string]any, ok bool, er
 		case slices.ContainsFunc(c.writers, func(w record.FieldManager) bool {
 			return w.Manager == manager && w.Subresource != ""
 		}), c.Event != record.Created && now == nil && !f.before(c.Key):
-			return nil, false, nil
+			return nil, nil, false, nil
 		case c.Event == record.Created || now == nil:
 			order = append(order, c.Key)
 			asked[c.Key] = Anew(c.Cur, metadata.Of(c.Cur))
@@ -43,9 +44,9 @@ func Asked(r *record.Run, manager string) (objects []map[string]any, ok bool, er
 		}
 	}
 	for _, key := range order {
-		objects = append(objects, asked[key])
+		objects, clusters = append(objects, asked[key]), append(clusters, key.Cluster())
 	}
-	return objects, len(objects) > 0, nil
+	return objects, clusters, len(objects) > 0, nil
 }
 
 // before reports whether an object was there before the workload.

@@ -23,7 +23,7 @@ const within = 10 * time.Second
 // those of the run with the difference. It returns nil where it knows none: for objects with generated names, and for
 // some objects that were created more or less often.
 func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant, []plan.ResourceKey) {
-	key, err := plan.ParseResourceKey(string(d.Key))
+	key, err := plan.ParseResourceKey(d.Key.Local())
 	if err != nil || strings.Contains(key.Name, "#") || d.Relation != nil || d.Renewal {
 		return nil, nil
 	}
@@ -44,10 +44,10 @@ func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant
 		if own == nil || !d.More() {
 			return nil, nil
 		}
-		own.Name = name + "-is-kept"
+		own.Name, own.Cluster = name+"-is-kept", d.Key.Cluster()
 		return own, append(recorded, kept)
 	}
-	i := &plan.Invariant{Within: within}
+	i := &plan.Invariant{Within: within, Cluster: d.Key.Cluster()}
 	is := identity(sample)
 	want, got := ref.Objects[d.Key], sample
 	switch {

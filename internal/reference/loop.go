@@ -14,7 +14,7 @@ import (
 // Loop is something that a controller does again and again when nothing disturbs it any more.
 type Loop struct {
 	Controller string `json:"controller"`
-	// Object is what it writes, as kind/namespace/name; empty: it reconciles.
+	// Object is what it writes, as kind/namespace/name, after the cluster if there are several; empty: it reconciles.
 	Object string `json:"object,omitempty"`
 	// Reconciler and Request are what it reconciles; empty: it writes.
 	Reconciler string `json:"reconciler,omitempty"`
@@ -124,5 +124,5 @@ func nameOf(o *record.Observation) string {
 	if json.Unmarshal(o.Object, &object) == nil && object.Metadata.GenerateName != "" {
 		name = object.Metadata.GenerateName + "*"
 	}
-	return strings.ToLower(cmp.Or(o.Kind, o.Resource)) + "/" + o.Namespace + "/" + name
+	return record.In(o.Cluster, strings.ToLower(cmp.Or(o.Kind, o.Resource))+"/"+o.Namespace+"/"+name)
 }

@@ -181,7 +181,7 @@ func join(path []string) string { return strings.Join(path, ".") }
 
 // Type is the type of the object, type[.group].
 func (k Key) Type() string {
-	typ, _, _ := strings.Cut(string(k), "/")
+	typ, _, _ := strings.Cut(k.Local(), "/")
 	return typ
 }
 

@@ -15,13 +15,13 @@ type names struct {
 	uids      map[string]Key
 	newest    map[Key]string // the UID of the last object of that key
 	generated map[string]Key // by name
-	addresses map[string]Key
-	version   int // counts what was added
+	addresses map[Key]Key    // by the address as a key: each cluster has addresses of its own
+	version   int            // counts what was added
 }
 
 func newNames() *names {
 	return &names{
-		uids: map[string]Key{}, newest: map[Key]string{}, generated: map[string]Key{}, addresses: map[string]Key{},
+		uids: map[string]Key{}, newest: map[Key]string{}, generated: map[string]Key{}, addresses: map[Key]Key{},
 	}
 }
 
@@ -40,8 +40,8 @@ func (n *names) note(key Key, object map[string]any) {
 	status, _ := object["status"].(map[string]any)
 	spec, _ := object["spec"].(map[string]any)
 	for _, ip := range []string{metadata.Text(status, "podIP"), metadata.Text(spec, "clusterIP")} {
-		if address.MatchString(ip) && n.addresses[ip] != key {
-			n.addresses[ip] = key
+		if at := KeyIn(key.Cluster(), ip); address.MatchString(ip) && n.addresses[at] != key {
+			n.addresses[at] = key
 			n.version++
 		}
 	}
@@ -54,8 +54,8 @@ var (
 )
 
 // rewrite replaces what differs in each run by what it belongs to. Generated reports whether that includes a generated
-// name, so that the place in a list may be another one in each run.
-func (n *names) rewrite(s string) (text string, generated bool) {
+// name, so that the place in a list may be another one in each run. The text is in an object of the cluster.
+func (n *names) rewrite(cluster, s string) (text string, generated bool) {
 	text = s
 	if len(text) >= 36 {
 		text = anyUID.ReplaceAllStringFunc(text, func(uid string) string {
@@ -72,7 +72,7 @@ func (n *names) rewrite(s string) (text string, generated bool) {
 	}
 	if strings.Count(text, ".") >= 3 && len(n.addresses) > 0 {
 		text = address.ReplaceAllStringFunc(text, func(ip string) string {
-			key, ok := n.addresses[ip]
+			key, ok := n.addresses[KeyIn(cluster, ip)]
 			if !ok {
 				return ip
 			}
@@ -147,7 +147,7 @@ func (o *Object) rewritten() map[string]Rewritten {
 	}
 	if o.Rewritten == nil || o.rewrittenAt != o.names.version {
 		o.Rewritten, o.rewrittenAt = map[string]Rewritten{}, o.names.version
-		o.names.collect(o.End, o.Rewritten)
+		o.names.collect(o.cluster, o.End, o.Rewritten)
 	}
 	return o.Rewritten
 }
@@ -158,9 +158,9 @@ func (o *Object) keep() {
 	o.names, o.states, o.trails, o.generations = nil, nil, nil, nil
 }
 
-func (n *names) collect(v any, all map[string]Rewritten) {
+func (n *names) collect(cluster string, v any, all map[string]Rewritten) {
 	text := func(s string) {
-		if to, generated := n.rewrite(s); to != s {
+		if to, generated := n.rewrite(cluster, s); to != s {
 			all[s] = Rewritten{to, generated}
 		}
 	}
@@ -171,11 +171,11 @@ func (n *names) collect(v any, all map[string]Rewritten) {
 				continue
 			}
 			text(k)
-			n.collect(value, all)
+			n.collect(cluster, value, all)
 		}
 	case []any:
 		for _, value := range v {
-			n.collect(value, all)
+			n.collect(cluster, value, all)
 		}
 	case string:
 		text(v)

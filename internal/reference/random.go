@@ -16,7 +16,7 @@ import (
 // numbered, as those with generated names are.
 type Random struct {
 	Owner     Key    `json:"owner,omitempty"` // its group, see [Key.Group]; empty: they have none
-	Type      string `json:"type"`
+	Type      string `json:"type"`            // after the cluster, if there are several, as in a [Key]
 	Namespace string `json:"namespace,omitempty"`
 	// Name has "*" in place of each random part, and "?" in place of a UID. The random parts have a length from Least
 	// to Most.
@@ -93,6 +93,8 @@ func (r *Random) beginning(owner Key) string {
 	return fmt.Sprintf("%s/%s/%s-", r.Type, r.Namespace, name)
 }
 
+// split takes a key apart. If there are several clusters, the type begins with the object's, so that the parts can be
+// put together again.
 func split(key Key) (typ, namespace, name string) {
 	typ, rest, _ := strings.Cut(string(key), "/")
 	namespace, name, _ = strings.Cut(rest, "/")

@@ -127,6 +127,7 @@ type Object struct {
 	trails      map[string]*trail // see follow
 	generations map[string]int    // of all objects of the run, by UID
 	names       *names            // those of the run; nil: Rewritten is complete
+	cluster     string            // in which it is, if there are several; only with names
 	rewrittenAt int               // the version of names
 	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
 	// that existed before and has changed.
@@ -375,7 +376,9 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 			continue
 		case want == nil && got.initial != nil:
 			// Without faults, nothing happened to it.
-			want = &Object{End: got.initial, Made: 1, MostMade: 1, names: got.names, rewrittenAt: -1}
+			want = &Object{
+				End: got.initial, Made: 1, MostMade: 1, names: got.names, cluster: got.cluster, rewrittenAt: -1,
+			}
 		case want == nil:
 			want = &Object{}
 		case got == nil:

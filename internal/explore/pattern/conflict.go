@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -38,11 +37,11 @@ func (g *generator) conflict() {
 		}
 		g.add(signature, why, build.Patch(key, object{"metadata": object{"annotations": object{
 			reference.ConflictAnnotation: "changed by another client",
-		}}}).When(d))
+		}}}).InCluster(g.cluster(i)).When(d))
 	}
 }
 
 // restsOnVersion reports whether a write is refused if the object has changed since it was read.
 func restsOnVersion(c *reference.Change) bool {
-	return metadata.Text(metadata.Of(c.Sent), "resourceVersion") != "" && c.Op != wire.Apply
+	return sendsVersion(c.Sent) && c.Op != wire.Apply
 }

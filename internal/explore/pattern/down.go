@@ -40,7 +40,7 @@ func (g *generator) downUntil(i, u int) {
 	signature := g.signature(i) + " / " + g.signature(u)
 	written, done, rule := g.both(
 		i, point{"written", plan.AfterControllerWrite, by},
-		u, point{"done", plan.AfterAPIServerRecv, g.suite.APIServerNames()[0]},
+		u, point{"done", plan.AfterAPIServerRecv, g.server(u)},
 	)
 	if rule != "" {
 		g.drop(signature, why, rule)

@@ -102,7 +102,7 @@ func (g *generator) deletions(heard bool) {
 		}
 		why := fmt.Sprintf("another client deletes %s", c.Key)
 		key, exact := g.object(i)
-		signature := c.Key.Type() + " deleted"
+		signature := record.In(g.cluster(i), c.Key.Type()) + " deleted"
 		switch takes := slices.Contains(c.Taken, c.By); {
 		case heard && !takes:
 			g.drop(signature, why,
@@ -130,7 +130,7 @@ func (g *generator) deletions(heard bool) {
 				g.drop(signature+" "+m.label, why+", "+m.words, idleOwner)
 				continue
 			}
-			g.disturb(m, c.By, signature, why, build.Delete(key))
+			g.disturb(m, c.By, signature, why, build.Delete(key).InCluster(g.cluster(i)))
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (g *generator) deletions(heard bool) {
 func (g *generator) fields(managed bool) {
 	for _, p := range g.parts() {
 		why := fmt.Sprintf("another client changes %s of %s", p, p.key)
-		signature := p.key.Type() + " " + p.String()
+		signature := record.In(p.key.Cluster(), p.key.Type()) + " " + p.String()
 		key, exact := g.object(p.at)
 		rule := ""
 		switch {
@@ -178,7 +178,7 @@ func (g *generator) fields(managed bool) {
 					continue
 				}
 				g.disturb(m, p.by, signature+" "+d.kind, fmt.Sprintf("another client %s of %s", d.words, p.key),
-					build.PatchJSON(key, d.operation))
+					build.PatchJSON(key, d.operation).InCluster(p.key.Cluster()))
 			}
 		}
 	}

@@ -29,7 +29,8 @@ func (g *generator) lostAnswer() {
 		}
 		scope, _ := g.object(i)
 		g.add(signature, why,
-			build.FailCall(c.By, plan.Lost, 0).Scope(scope).Operations(plan.Operation(c.Op)).When(d))
+			build.FailCall(c.By, plan.Lost, 0).InCluster(g.cluster(i)).Scope(scope).
+				Operations(plan.Operation(c.Op)).When(d))
 	}
 	g.calls(func(by, name string, n int) {
 		why := fmt.Sprintf("%s gets no answer to its call %d of %s, which takes effect", by, n, name)
@@ -59,13 +60,14 @@ func (g *generator) denied() {
 		if c.By == "" {
 			continue
 		}
-		kind := fmt.Sprintf("%s %s", c.Key.Type(), c.Op)
+		kind := fmt.Sprintf("%s %s", record.In(g.cluster(i), c.Key.Type()), c.Op)
 		if by := c.By + " " + kind; !begun[by] {
 			d, rule := g.beforeWrite(i)
 			begun[by] = rule == ""
 			for _, status := range refusals {
 				why := fmt.Sprintf("every %s of a %s by %s is refused (%d %s) for %s, from here on: %s", c.Op,
-					c.Key.Type(), c.By, status, http.StatusText(status), deniedFor, g.describe(i))
+					record.In(g.cluster(i), c.Key.Type()), c.By, status, http.StatusText(status), deniedFor,
+					g.describe(i))
 				signature := fmt.Sprintf("%s %d", kind, status)
 				if rule != "" {
 					g.drop(signature, why, rule)
@@ -73,9 +75,9 @@ func (g *generator) denied() {
 				}
 				scope := c.Key.Type() + "/*/*"
 				g.add(signature, why,
-					build.FailCall(c.By, plan.Refused, status).Scope(scope).Operations(plan.Operation(c.Op)).
-						UntilRestored().When(d),
-					build.RestoreCalls(c.By).Scope(scope).When(g.window(deniedFor)))
+					build.FailCall(c.By, plan.Refused, status).InCluster(g.cluster(i)).Scope(scope).
+						Operations(plan.Operation(c.Op)).UntilRestored().When(d),
+					build.RestoreCalls(c.By).InCluster(g.cluster(i)).Scope(scope).When(g.window(deniedFor)))
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func Harmless(suite *plan.Suite, steps []plan.Step, ref *reference.Reference) []
 func (g *generator) refuse(i int, d build.Trigger) *build.Action {
 	scope, _ := g.object(i)
 	c := &g.ref.Changes[i]
-	return build.FailCall(c.By, plan.Refused, http.StatusInternalServerError).Scope(scope).
+	return build.FailCall(c.By, plan.Refused, http.StatusInternalServerError).InCluster(g.cluster(i)).Scope(scope).
 		Operations(plan.Operation(c.Op)).When(d)
 }
 

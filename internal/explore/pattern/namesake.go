@@ -43,7 +43,7 @@ func (g *generator) namesake() {
 		}
 		g.where = map[reference.Key]string{c.Key: while}
 		scope, _ := g.object(i)
-		server := g.suite.APIServerNames()[0]
+		server := g.server(i)
 		write, rule := g.beforeWrite(i)
 		var tell *build.Condition
 		if rule == "" {
@@ -56,11 +56,12 @@ func (g *generator) namesake() {
 		}
 		// Counted from the write on, it is the first one.
 		took := tell.Repeat(1)
-		gone := build.Deleted(scope).Named("gone").At(plan.AfterAPIServerRecv, server)
+		in := g.cluster(i)
+		gone := build.Deleted(scope).Named("gone").At(plan.AfterAPIServerRecv, server).InCluster(in)
 		g.add(signature, why,
-			build.FailCall(c.By, plan.Lost, 0).Scope(scope).Operations(plan.Operation(c.Op)).When(write),
-			build.Delete(scope).When(took),
-			build.Apply(manifest).When(build.Either(gone, build.Timeout(goneWithin).Named("late"))))
+			build.FailCall(c.By, plan.Lost, 0).InCluster(in).Scope(scope).Operations(plan.Operation(c.Op)).When(write),
+			build.Delete(scope).InCluster(in).When(took),
+			build.Apply(manifest).InCluster(in).When(build.Either(gone, build.Timeout(goneWithin).Named("late"))))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // ranked is a candidate with what decides which of its workload's candidates comes first.
@@ -305,9 +306,10 @@ func newPlaced(workload, index int, c *Candidate) *placed {
 	p.key = c.Pattern + " " + c.Signature
 	for i := range c.Plan.Actions {
 		a := &c.Plan.Actions[i]
-		p.key += fmt.Sprintf(" %s %s", a.Type, a.ResourceKey)
+		p.key += fmt.Sprintf(" %s %s", a.Type, record.In(a.Cluster, a.ResourceKey.String()))
 		for _, d := range a.Trigger.Definitions {
-			p.key += fmt.Sprintf(" %s %d", d.Condition.ResourceKey, d.Condition.Repeat)
+			p.key += fmt.Sprintf(" %s %d", record.In(d.Observe.Cluster, d.Condition.ResourceKey.String()),
+				d.Condition.Repeat)
 		}
 	}
 	return p

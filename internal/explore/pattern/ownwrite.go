@@ -35,8 +35,8 @@ func (g *generator) ownWriteUnseen() {
 		}
 		scope, _ := g.object(i)
 		g.add(signature, why,
-			build.PauseController(c.By, plan.BeforeControllerRecv).Scope(scope).When(d),
-			build.ResumeController(c.By, plan.BeforeControllerRecv).Scope(scope).
+			build.PauseController(c.By, plan.BeforeControllerRecv).InCluster(g.cluster(i)).Scope(scope).When(d),
+			build.ResumeController(c.By, plan.BeforeControllerRecv).InCluster(g.cluster(i)).Scope(scope).
 				When(g.window(unseenFor)))
 	}
 }

@@ -225,7 +225,8 @@ func (g *generator) addWith(chance float64, signature, why string, actions ...*b
 // signature of the i-th change: what is done to which type of object.
 func (g *generator) signature(i int) string {
 	c := &g.ref.Changes[i]
-	return strings.Join(append([]string{c.Key.Type(), verb(c)}, reference.Paths(g.changed[i])...), " ")
+	typ := record.In(c.Key.Cluster(), c.Key.Type())
+	return strings.Join(append([]string{typ, verb(c)}, reference.Paths(g.changed[i])...), " ")
 }
 
 func verb(c *reference.Change) string {

@@ -31,8 +31,8 @@ func (g *generator) skew() {
 func (g *generator) skewAt(i int, by string) {
 	c := &g.ref.Changes[i]
 	typ := c.Key.Type()
-	why := fmt.Sprintf("%s hears nothing of objects of type %s from: %s; until its next write, or for %s", by, typ,
-		g.describe(i), skewFor)
+	why := fmt.Sprintf("%s hears nothing of objects of type %s from: %s; until its next write, or for %s", by,
+		record.In(g.cluster(i), typ), g.describe(i), skewFor)
 	signature := g.signature(i)
 	end := c.Time.Add(skewFor)
 	if !slices.ContainsFunc(g.followUps(i, by), func(k int) bool { return !g.ref.Changes[k].Time.After(end) }) {
@@ -45,7 +45,7 @@ func (g *generator) skewAt(i int, by string) {
 		if o.By == by || o.Event == record.Created {
 			follows[o.Key] = true
 		}
-		return o.Key.Type() != typ && !follows[o.Key]
+		return (o.Key.Type() != typ || o.Key.Cluster() != c.Key.Cluster()) && !follows[o.Key]
 	}) {
 		g.drop(signature, why, "nothing of another type reaches the controller meanwhile")
 		return
@@ -63,12 +63,12 @@ func (g *generator) skewAt(i int, by string) {
 		}
 	}
 	scope := typ + "/*/*"
-	if key, err := plan.ParseResourceKey(string(c.Key)); err == nil && key.Namespace == "" {
+	if key, err := plan.ParseResourceKey(c.Key.Local()); err == nil && key.Namespace == "" {
 		scope = typ + "//*"
 	}
 	g.add(signature, why,
-		build.PauseController(by, plan.BeforeControllerRecv).Scope(scope).When(from),
-		build.ResumeController(by, plan.BeforeControllerRecv).Scope(scope).When(until))
+		build.PauseController(by, plan.BeforeControllerRecv).InCluster(g.cluster(i)).Scope(scope).When(from),
+		build.ResumeController(by, plan.BeforeControllerRecv).InCluster(g.cluster(i)).Scope(scope).When(until))
 }
 
 // nextWrite is the controller's first effective write after the i-th change; -1: there is none.

@@ -25,25 +25,29 @@ func (g *generator) window(d time.Duration) *build.Condition {
 	return end
 }
 
-// behind is the API server that is paused; the others go on.
-func (g *generator) behind() string {
-	names := g.suite.APIServerNames()
+// behind is the API server of a cluster that is paused; the others go on.
+func (g *generator) behind(cluster string) string {
+	names := g.servers(cluster)
 	return names[len(names)-1]
 }
 
 // stale keeps an API server at a state of an object that is undone later. When the controller has acted on what came
 // after, it is restarted at that API server, which shows it the past.
 func (g *generator) stale() {
-	if len(g.suite.APIServerNames()) < 2 {
-		g.drop("", "a controller is shown the past",
-			"there is only one API server (apiServers: of the suite's cluster)")
+	if g.suite.FirstCluster() == "" && len(g.suite.APIServerNames()) < 2 {
+		g.drop("", "a controller is shown the past", onlyServer(""))
 		return
 	}
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
 		for _, by := range c.Taken {
+			switch {
+			case g.cluster(i) != g.home(by):
+				if c.By != by {
+					g.staleElsewhere(i, by)
+				}
 			// A state that the controller itself has written tells it nothing new, unless the object is gone.
-			if c.By != by || g.deletes(i) {
+			case c.By != by || g.deletes(i):
 				g.staleState(i, by)
 			}
 		}
@@ -53,6 +57,10 @@ func (g *generator) stale() {
 // staleState shows a controller the state after the i-th change when it has reacted to what has undone it.
 func (g *generator) staleState(i int, by string) {
 	why := func() string { return fmt.Sprintf("%s is shown the past: %s", by, g.describe(i)) }
+	if len(g.servers(g.cluster(i))) < 2 {
+		g.drop(g.signature(i), why(), onlyServer(g.cluster(i)))
+		return
+	}
 	if _, rule := g.ref.StaleBy(g.suite, by); rule != "" {
 		g.drop(g.signature(i), why(), rule)
 		return
@@ -132,7 +140,7 @@ func (g *generator) thereAgain(i int, by string, undone []undoing) []int {
 
 // toPast restarts a controller at the API server that is paused, so that it can be shown the past.
 func (g *generator) toPast(by string) *build.Action {
-	move := build.ReconnectController(by, g.behind())
+	move := build.ReconnectController(by, g.behind(g.home(by)))
 	if off, _ := g.ref.StaleBy(g.suite, by); off {
 		move.WithoutStreamingLists()
 	}
@@ -201,9 +209,9 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64, again stri
 	why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. %s%s",
 		by, g.describe(i), how, g.describe(k))
 	signature := g.signature(i) + " / " + g.signature(k)
+	behind := g.behind(g.cluster(i))
 	seen, acted, rule := g.both(
-		i, point{"seen", plan.AfterAPIServerRecv, g.behind()},
-		k, point{"acted", plan.AfterAPIServerRecv, g.suite.APIServerNames()[0]},
+		i, point{"seen", plan.AfterAPIServerRecv, behind}, k, point{"acted", plan.AfterAPIServerRecv, g.server(k)},
 	)
 	if rule != "" {
 		g.drop(signature, why, rule)
@@ -211,9 +219,9 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64, again stri
 	}
 	scope, _ := g.object(i)
 	g.addWith(chance, signature, why,
-		build.PauseAPIServer(g.behind()).Scope(scope).When(seen),
+		build.PauseAPIServer(behind).InCluster(g.cluster(i)).Scope(scope).When(seen),
 		g.toPast(by).When(acted),
-		build.ResumeAPIServer(g.behind()).Scope(scope).When(g.window(staleFor)))
+		build.ResumeAPIServer(behind).InCluster(g.cluster(i)).Scope(scope).When(g.window(staleFor)))
 	if last := &g.all[len(g.all)-1]; last.Plan != nil {
 		last.again = again
 	}

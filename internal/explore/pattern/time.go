@@ -173,7 +173,7 @@ func (g *generator) anchor(name string, i int) (t *build.Condition, rule string)
 	if by := g.ref.Changes[i].By; by != "" {
 		return g.named(name, start, i, plan.AfterControllerWrite, by)
 	}
-	return g.named(name, start, i, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0])
+	return g.named(name, start, i, plan.AfterAPIServerRecv, g.server(i))
 }
 
 // strike carries out an action at a time after the change that a moment is counted from. A long time is skipped.
@@ -265,8 +265,9 @@ func (g *generator) dueWhileWriting(i int) {
 	}
 	scope, _ := g.object(w)
 	g.add(signature, why,
-		build.PauseController(by, plan.AfterControllerWrite).Scope(scope).When(write),
-		build.ResumeController(by, plan.AfterControllerWrite).Scope(scope).When(build.Timeout(hold).Named("due")))
+		build.PauseController(by, plan.AfterControllerWrite).InCluster(g.cluster(w)).Scope(scope).When(write),
+		build.ResumeController(by, plan.AfterControllerWrite).InCluster(g.cluster(w)).Scope(scope).
+			When(build.Timeout(hold).Named("due")))
 }
 
 // afterJump makes plans for what the controllers change because the k-th step of the workload lets the clock jump.
@@ -314,7 +315,7 @@ func (g *generator) afterJump(k int) {
 			continue
 		}
 		scope, _ := g.object(i)
-		g.add("lost "+g.signature(i), why, build.FailCall(by, plan.Lost, 0).Scope(scope).
+		g.add("lost "+g.signature(i), why, build.FailCall(by, plan.Lost, 0).InCluster(g.cluster(i)).Scope(scope).
 			Operations(plan.Operation(g.ref.Changes[i].Op)).When(write))
 	}
 }

@@ -8,13 +8,14 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // trace is what happened in one run without faults.
 type trace struct {
 	changes []reference.Change
 	byKey   map[reference.Key][]int
-	byName  map[string][]int    // by type and real name, as in plans
+	byName  map[string][]int    // by type and real name, as in plans, after the cluster if there are several
 	changed [][]reference.Field // nil: not computed yet
 	// The states as matchers take them, in general, before and after the controller's own write; see shown.
 	states, writing, written []states
@@ -50,7 +51,7 @@ func (t *trace) fields(i int) []reference.Field {
 	return t.changed[i]
 }
 
-// realKey is the change's key with the real name of the object.
+// realKey is the change's key with the real name of the object, and with the cluster if there are several.
 func realKey(c *reference.Change) string {
 	key := string(c.Key)
 	if !c.Generated {
@@ -61,7 +62,7 @@ func realKey(c *reference.Change) string {
 
 // matches lists the changes after one that satisfy a definition.
 func (t *trace) matches(m *plan.Matcher, d *plan.Definition, after int) ([]int, error) {
-	name := d.Condition.ResourceKey.String()
+	name := record.In(d.Observe.Cluster, d.Condition.ResourceKey.String())
 	objects := t.byName[name]
 	if prefix, wild := strings.CutSuffix(name, "*"); wild {
 		objects = nil

@@ -29,6 +29,9 @@ const start = -1
 func (g *generator) trigger(
 	name string, before, i int, timing plan.Timing, by string,
 ) (t *build.Condition, rule string) {
+	if rule := g.inNoCluster(i, timing); rule != "" {
+		return nil, rule
+	}
 	c := &g.ref.Changes[i]
 	object, _ := g.object(i)
 	key, err := plan.ParseResourceKey(object)
@@ -37,7 +40,7 @@ func (g *generator) trigger(
 	}
 	d := plan.Definition{
 		Condition: plan.Condition{ResourceKey: key, Where: g.where[c.Key], Repeat: 1},
-		Observe:   plan.ObservationPoint{Timing: timing, ObserveBy: by},
+		Observe:   plan.ObservationPoint{Timing: timing, ObserveBy: by, Cluster: c.Key.Cluster()},
 	}
 	kind, prev, cur := shown(c, timing)
 	switch kind {
@@ -60,7 +63,8 @@ func (g *generator) trigger(
 	if rule != "" {
 		return nil, rule
 	}
-	return t.Named(name).Where(d.Condition.Where).Repeat(d.Condition.Repeat).At(timing, by), ""
+	return t.Named(name).Where(d.Condition.Where).Repeat(d.Condition.Repeat).At(timing, by).
+		InCluster(c.Key.Cluster()), ""
 }
 
 // when is the moment at which the i-th change passes an observation point, and no change between the one before and it.
@@ -126,7 +130,7 @@ func (g *generator) named(
 ) (t *build.Condition, rule string) {
 	t, rule = g.trigger(name, before, i, timing, by)
 	c := &g.ref.Changes[i]
-	if rule == "" || c.Prev == nil || c.Cur == nil {
+	if rule == "" || c.Prev == nil || c.Cur == nil || g.inNoCluster(i, timing) != "" {
 		return t, rule
 	}
 	key, _ := g.object(i)
@@ -147,7 +151,7 @@ func (g *generator) named(
 			Condition: plan.Condition{
 				Type: plan.OnObjectUpdate, ResourceKey: resource, CurState: state, Where: g.where[c.Key], Repeat: 1,
 			},
-			Observe: plan.ObservationPoint{Timing: timing, ObserveBy: by},
+			Observe: plan.ObservationPoint{Timing: timing, ObserveBy: by, Cluster: c.Key.Cluster()},
 		}
 		if g.locate(&try, before, i) == "" && (repeat == 0 || try.Condition.Repeat < repeat) {
 			told, repeat = state, try.Condition.Repeat
@@ -156,7 +160,8 @@ func (g *generator) named(
 	if repeat == 0 {
 		return nil, rule
 	}
-	return build.Updated(key).To(told).Named(name).Where(g.where[c.Key]).Repeat(repeat).At(timing, by), ""
+	return build.Updated(key).To(told).Named(name).Where(g.where[c.Key]).Repeat(repeat).At(timing, by).
+		InCluster(c.Key.Cluster()), ""
 }
 
 // Rules by which a change is dropped that no condition tells in all runs without faults.
@@ -196,17 +201,18 @@ func (g *generator) telling(
 	return best, g.locate(d, before, i) // for its positions
 }
 
-// object is the resource key of the i-th change's object. If the object's name is generated and differs between the
+// object is the resource key of the i-th change's object in its cluster. If the object's name is generated and differs between the
 // runs without faults, the key has a wildcard and is not exact.
 func (g *generator) object(i int) (key string, exact bool) {
 	c := &g.ref.Changes[i]
-	key = realKey(c)
+	real := realKey(c)
+	key = reference.Key(real).Local()
 	if !c.Generated {
 		return key, true
 	}
 	for _, other := range g.runs[1:] {
-		if same := other.byKey[c.Key]; len(same) == 0 || realKey(&other.changes[same[0]]) != key {
-			beginning, _, _ := strings.Cut(string(c.Key), "#")
+		if same := other.byKey[c.Key]; len(same) == 0 || realKey(&other.changes[same[0]]) != real {
+			beginning, _, _ := strings.Cut(c.Key.Local(), "#")
 			return beginning + "*", false
 		}
 	}

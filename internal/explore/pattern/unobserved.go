@@ -76,6 +76,11 @@ func (g *generator) unobservedFrom(i, k, undone int, by, how string, chance floa
 	}
 	signature := g.signature(i) + " / " + g.signature(k)
 	why := fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, g.ref.Changes[i].Key, g.describe(k), how)
+	if other := g.namesakeOf(i); other != "" {
+		g.drop(signature, why, fmt.Sprintf("before a cached read, nobody knows in which cluster it is: reads of the "+
+			"object of this name in %s would be held, too", other))
+		return
+	}
 	from, until, rule := g.both(
 		k, point{"from", timing, by}, undone, point{"until", plan.AfterControllerRecv, by},
 	)
@@ -87,8 +92,8 @@ func (g *generator) unobservedFrom(i, k, undone int, by, how string, chance floa
 	limit := unobservedFor + 2*g.between(k, undone)
 	scope, _ := g.object(i)
 	g.addWith(chance, signature, fmt.Sprintf("%s; for %s at most", why, limit),
-		build.PauseController(by, plan.BeforeControllerRead).Scope(scope).When(from),
-		build.ResumeController(by, plan.BeforeControllerRead).Scope(scope).
+		build.PauseController(by, plan.BeforeControllerRead).InCluster(g.cluster(i)).Scope(scope).When(from),
+		build.ResumeController(by, plan.BeforeControllerRead).InCluster(g.cluster(i)).Scope(scope).
 			When(build.Either(until, build.Timeout(limit).Named("late"))))
 }
 

@@ -51,11 +51,11 @@ func (g *generator) zombieAt(i int, lease string) {
 	}
 	// An update that changes the holder: the old leader does not renew its lease meanwhile.
 	taken := build.Updated(lease).To(object{"spec": object{"holderIdentity": plan.Present}}).
-		At(plan.AfterControllerWrite, c.By).Named("taken")
+		At(plan.AfterControllerWrite, c.By).InCluster(g.home(c.By)).Named("taken")
 	chance := 0.5
 	var thaw build.Trigger
 	if k, how := g.reversed(i); k >= 0 {
-		if undone, rule := g.when("undone", i, k, plan.AfterAPIServerRecv, g.suite.APIServerNames()[0]); rule == "" {
+		if undone, rule := g.when("undone", i, k, plan.AfterAPIServerRecv, g.server(k)); rule == "" {
 			// Others may undo the change before there is a new leader.
 			late := build.Timeout(zombieFor + 2*g.between(i, k)).Named("late")
 			thaw = build.Either(build.Both(taken, undone), build.Sequence(taken, late))
@@ -103,12 +103,13 @@ func (g *generator) zombieAtItsEnd(i int, lease string, write, thaw build.Trigge
 		"stopped and another one has become the leader: %s", by, g.describe(i))
 	stops := cmp.Or(g.ref.LeaseLasts[by], usualLease) * 2 / 3
 	g.addWith(0.5, signature, why,
-		build.PauseController(by, plan.BeforeControllerWrite).Scope(object).When(write),
-		build.FailCall(by, plan.Refused, http.StatusServiceUnavailable).Scope(lease).UntilRestored().
-			When(build.AtOnce()),
+		build.PauseController(by, plan.BeforeControllerWrite).InCluster(g.cluster(i)).Scope(object).When(write),
+		build.FailCall(by, plan.Refused, http.StatusServiceUnavailable).InCluster(g.home(by)).Scope(lease).
+			UntilRestored().When(build.AtOnce()),
 		build.FreezeController(by).When(build.Timeout(stops-justBefore)),
 		// The new leader can take the lease, and the write is sent when the old one goes on.
-		build.RestoreCalls(by).Scope(lease).When(build.AtOnce()),
-		build.ResumeController(by, plan.BeforeControllerWrite).Scope(object).When(build.AtOnce()),
+		build.RestoreCalls(by).InCluster(g.home(by)).Scope(lease).When(build.AtOnce()),
+		build.ResumeController(by, plan.BeforeControllerWrite).InCluster(g.cluster(i)).Scope(object).
+			When(build.AtOnce()),
 		build.ThawController(by).When(thaw))
 }

@@ -85,6 +85,6 @@ func isHeld(key plan.ResourceKey) bool {
 
 // named is the key of a change's object if a plan can name it.
 func named(c *reference.Change) (plan.ResourceKey, bool) {
-	key, err := plan.ParseResourceKey(string(c.Key))
+	key, err := plan.ParseResourceKey(c.Key.Local())
 	return key, err == nil && !c.Generated && !strings.Contains(string(c.Key), "#")
 }

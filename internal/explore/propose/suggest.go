@@ -50,8 +50,12 @@ func SuggestWait(steps []plan.Step, runs ...[]reference.Change) *plan.Step {
 		}
 		return ""
 	}
+	in := func(key reference.Key, step *plan.Step) *plan.Step {
+		step.Cluster = key.Cluster()
+		return step
+	}
 	if condition := atEnd(first[at].Key); condition != "" {
-		return until(sample, condition, "it is ready")
+		return in(first[at].Key, until(sample, condition, "it is ready"))
 	}
 	var made []reference.Key // by the controllers; the last one first
 	for _, c := range slices.Backward(first) {
@@ -62,13 +66,13 @@ func SuggestWait(steps []plan.Step, runs ...[]reference.Change) *plan.Step {
 	}
 	for _, key := range made {
 		if condition := atEnd(key); condition != "" {
-			k, _ := plan.ParseResourceKey(string(key)) // cannot fail: named has parsed it
-			return until(k, condition, k.Type+" "+k.Name+" is ready")
+			k, _ := plan.ParseResourceKey(key.Local()) // cannot fail: named has parsed it
+			return in(key, until(k, condition, k.Type+" "+k.Name+" is ready"))
 		}
 	}
 	for _, key := range made {
-		k, _ := plan.ParseResourceKey(string(key))
-		return exists(k)
+		k, _ := plan.ParseResourceKey(key.Local())
+		return in(key, exists(k))
 	}
 	return nil
 }

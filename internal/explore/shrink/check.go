@@ -403,7 +403,7 @@ func (c *checker) objects() []plan.ResourceKey {
 		return nil
 	}
 	for _, change := range changes {
-		key, err := plan.ParseResourceKey(string(change.Key))
+		key, err := plan.ParseResourceKey(change.Key.Local())
 		if err == nil && !change.Generated && !slices.Contains(all, key) {
 			all = append(all, key)
 		}

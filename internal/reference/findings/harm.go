@@ -20,14 +20,15 @@ var nouns = map[string]string{
 	"networkpolicy": "network policy", "endpointslice": "EndpointSlice",
 }
 
-// Name is how people call an object: its type without the group, and its name with the namespace.
+// Name is how people call an object: its type without the group, and its name with the namespace; after the cluster if
+// there are several.
 func Name(key string) string {
-	typ, rest, _ := strings.Cut(key, "/")
+	typ, rest, _ := strings.Cut(reference.Key(key).Local(), "/")
 	typ, _, _ = strings.Cut(typ, ".")
 	if noun, ok := nouns[typ]; ok {
 		typ = noun
 	}
-	return typ + " " + strings.TrimPrefix(rest, "/")
+	return record.In(reference.Key(key).Cluster(), typ+" "+strings.TrimPrefix(rest, "/"))
 }
 
 // lost says what is lost with an object that is deleted; empty: nothing that cannot be made again.

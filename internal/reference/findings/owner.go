@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // Owners knows whose objects are, over a run. It is not safe for concurrent use.
@@ -37,7 +38,9 @@ func NewOwners(changes []reference.Change, objects map[reference.Key]*reference.
 			meta := metadata.Of(object)
 			typ, _, _ := strings.Cut(key.Type(), ".")
 			rest := "/" + metadata.Text(meta, "namespace") + "/" + metadata.Text(meta, "name")
-			o.names[typ+rest], o.names[key.Type()+rest] = key, key
+			for _, typ := range []string{typ, key.Type()} {
+				o.names[record.In(key.Cluster(), typ+rest)] = key
+			}
 		}
 	}
 	for i := range changes {
@@ -92,7 +95,7 @@ func (o *Owners) All(key reference.Key) []reference.Key {
 	}
 	climb(o.owner(key, o.last[key]))
 	if key.Type() == "persistentvolumeclaim" {
-		climb(o.setOf(o.last[key]))
+		climb(o.setOf(key, o.last[key]))
 	}
 	return slices.DeleteFunc(all, func(k reference.Key) bool { return k == key })
 }
@@ -114,7 +117,7 @@ func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) 
 		if grouped {
 			typ += "." + group
 		}
-		named := reference.Key(typ + "/" + metadata.Text(metadata.Of(object), "namespace") + "/" +
+		named := reference.KeyIn(key.Cluster(), typ+"/"+metadata.Text(metadata.Of(object), "namespace")+"/"+
 			metadata.Text(ref, "name"))
 		return member{named, o.last[named]}, true
 	}
@@ -123,26 +126,26 @@ func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) 
 	}
 	switch key.Type() {
 	case "persistentvolumeclaim":
-		if set, ok := o.setOf(object); ok {
+		if set, ok := o.setOf(key, object); ok {
 			return set, true
 		}
 	case "persistentvolume":
 		spec, _ := object["spec"].(map[string]any)
 		if claim, ok := spec["claimRef"].(map[string]any); ok {
-			named := reference.Key("persistentvolumeclaim/" + metadata.Text(claim, "namespace") + "/" +
+			named := reference.KeyIn(key.Cluster(), "persistentvolumeclaim/"+metadata.Text(claim, "namespace")+"/"+
 				metadata.Text(claim, "name"))
 			return member{named, o.last[named]}, true
 		}
 	}
-	return o.named(object)
+	return o.named(key, object)
 }
 
 // setOf finds the StatefulSet that has a volume claim in its templates: the claim is named after the template and a
 // pod.
-func (o *Owners) setOf(claim map[string]any) (member, bool) {
+func (o *Owners) setOf(of reference.Key, claim map[string]any) (member, bool) {
 	name := metadata.Text(metadata.Of(claim), "name")
 	for _, key := range slices.Sorted(maps.Keys(o.last)) {
-		if key.Type() == "statefulset.apps" && sameNamespace(claim, o.last[key]) &&
+		if key.Type() == "statefulset.apps" && key.Cluster() == of.Cluster() && sameNamespace(claim, o.last[key]) &&
 			reference.IsClaimOf(name, o.last[key]) {
 			return member{key, o.last[key]}, true
 		}
@@ -152,7 +155,7 @@ func (o *Owners) setOf(claim map[string]any) (member, bool) {
 
 // named finds the custom resource of whose name an object has a label, or whose name is a part of the object's; the one
 // with the longest name, since db is a part of db-1, too.
-func (o *Owners) named(object map[string]any) (member, bool) {
+func (o *Owners) named(of reference.Key, object map[string]any) (member, bool) {
 	meta := metadata.Of(object)
 	labels, _ := meta["labels"].(map[string]any)
 	own := "-" + metadata.Text(meta, "name") + "-"
@@ -160,7 +163,8 @@ func (o *Owners) named(object map[string]any) (member, bool) {
 	length := 0
 	for _, key := range slices.Sorted(maps.Keys(o.last)) {
 		name := metadata.Text(metadata.Of(o.last[key]), "name")
-		if !reference.IsCustom(key.Type()) || !sameNamespace(object, o.last[key]) || len(name) <= length {
+		if !reference.IsCustom(key.Type()) || key.Cluster() != of.Cluster() || !sameNamespace(object, o.last[key]) ||
+			len(name) <= length {
 			continue
 		}
 		labelled := false

@@ -1,0 +1,152 @@
+package pattern
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+)
+
+// cluster is the one of several in which the i-th change's object is; empty: there is only one.
+func (g *generator) cluster(i int) string { return g.ref.Changes[i].Key.Cluster() }
+
+// home is the cluster in which a controller runs.
+func (g *generator) home(by string) string {
+	i := slices.IndexFunc(g.suite.Controllers, func(c plan.Controller) bool { return c.Name == by })
+	if i < 0 {
+		return g.suite.FirstCluster()
+	}
+	return g.suite.Controllers[i].Cluster
+}
+
+// servers are the API servers of a cluster.
+func (g *generator) servers(cluster string) []string {
+	return slices.DeleteFunc(g.suite.APIServerNames(), func(name string) bool {
+		in, _ := plan.SplitServer(name)
+		return in != cluster
+	})
+}
+
+// server is the first API server of the cluster in which the i-th change's object is.
+func (g *generator) server(i int) string { return g.servers(g.cluster(i))[0] }
+
+// namesakeOf is another cluster in which there is an object of the same type and name as that of the i-th change, at
+// any time of the first run; empty: none.
+func (g *generator) namesakeOf(i int) (cluster string) {
+	c := &g.ref.Changes[i]
+	for k := range g.ref.Changes {
+		if in := g.cluster(k); in != c.Key.Cluster() && g.ref.Changes[k].Key.Local() == c.Key.Local() &&
+			(cluster == "" || in < cluster) {
+			cluster = in
+		}
+	}
+	return cluster
+}
+
+// inNoCluster says why nobody knows, when the i-th change is observed, in which of several clusters it is made: it is
+// told by a resource version, and there is none. Such an observation satisfies no condition that is about an object.
+// Empty: it is known.
+func (g *generator) inNoCluster(i int, timing plan.Timing) (rule string) {
+	c := &g.ref.Changes[i]
+	deletes := c.Op == wire.Delete || c.Op == wire.DeleteCollection || c.Subresource == "eviction"
+	switch {
+	case g.cluster(i) == "" || !atWrite(timing):
+		return ""
+	case c.Prev == nil && timing == plan.BeforeControllerWrite:
+		return "before a creation is sent, nobody knows for which cluster it is"
+	case timing == plan.AfterControllerWrite && !deletes, !deletes && sendsVersion(c.Sent):
+		return ""
+	}
+	// The run looks for the object, and finds it in one cluster.
+	if other := g.namesakeOf(i); other != "" {
+		return fmt.Sprintf("the call does not tell for which cluster it is, and %s has an object of this name, too",
+			other)
+	}
+	return ""
+}
+
+// sendsVersion reports whether a write says on which version of the object it rests.
+func sendsVersion(sent map[string]any) bool {
+	return metadata.Text(metadata.Of(sent), "resourceVersion") != ""
+}
+
+// staleElsewhere shows a controller the state before the i-th change, of an object in another cluster than its own. Its
+// connection to the API server there cannot be moved, so that one is paused before the change, until the controller has
+// made the first write after it that follows from something else: it should have taken the change into account.
+func (g *generator) staleElsewhere(i int, by string) {
+	c := &g.ref.Changes[i]
+	cluster := g.cluster(i)
+	why := fmt.Sprintf("%s is shown the past of %s, where it does not see: %s", by, cluster, g.describe(i))
+	signature := g.signature(i)
+	servers := g.servers(cluster)
+	all := g.runs[0].byKey[c.Key]
+	at, _ := slices.BinarySearch(all, i)
+	k := g.unaware(i, by)
+	switch {
+	case len(servers) < 2:
+		g.drop(signature, why, onlyServer(cluster))
+		return
+	case at == 0:
+		g.drop(signature, why, "before that there is no state of the object to show")
+		return
+	case k < 0:
+		g.drop(signature, why, "the controller writes nothing after it because of something else")
+		return
+	}
+	was := all[at-1]
+	why += fmt.Sprintf(". The API server stops at: %s; until %s has made its write: %s", g.describe(was), by,
+		g.describe(k))
+	signature += " / " + g.signature(k)
+	// A kubeconfig of another cluster leads to its first API server.
+	server := servers[0]
+	shows := point{"seen", plan.AfterAPIServerRecv, server}
+	if slices.Contains(g.ref.Changes[was].Taken, by) {
+		shows = point{"seen", plan.AfterControllerRecv, by}
+	}
+	acts := point{"acted", plan.AfterControllerWrite, by}
+	if g.inNoCluster(k, acts.timing) != "" {
+		others := g.servers(g.cluster(k))
+		acts = point{"acted", plan.AfterAPIServerRecv, others[len(others)-1]} // not the one that is paused
+	}
+	seen, acted, rule := g.both(was, shows, k, acts)
+	if rule != "" {
+		g.drop(signature, why, rule)
+		return
+	}
+	chance := 0.5
+	if g.deletes(k) || slices.ContainsFunc(g.followUps(i, by), g.deletes) {
+		chance = 1
+	}
+	limit := staleFor + 2*g.between(was, k)
+	scope, _ := g.object(i)
+	g.addWith(chance, signature, fmt.Sprintf("%s; for %s at most", why, plan.FormatDuration(limit)),
+		build.PauseAPIServer(server).InCluster(cluster).Scope(scope).When(seen),
+		build.ResumeAPIServer(server).InCluster(cluster).Scope(scope).
+			When(build.Either(acted, build.Timeout(limit).Named("late"))))
+}
+
+// unaware is the first write of a controller that takes the i-th change into account, and would also be made without
+// it: it follows from another change that the controller takes in after that one. -1: there is none.
+func (g *generator) unaware(i int, by string) int {
+	for _, k := range g.followUps(i, by) {
+		for j := i + 1; j < k; j++ {
+			c := &g.ref.Changes[j]
+			if c.By != by && c.Key != g.ref.Changes[i].Key && slices.Contains(c.Taken, by) &&
+				g.ref.Changes[k].MayFollowFrom(c) {
+				return k
+			}
+		}
+	}
+	return -1
+}
+
+// onlyServer is the rule by which nobody is shown the past of a cluster.
+func onlyServer(cluster string) string {
+	if cluster == "" {
+		return "there is only one API server (apiServers: of the suite's cluster)"
+	}
+	return fmt.Sprintf("there is only one API server in %s (apiServers: of the suite's cluster %s)", cluster, cluster)
+}
