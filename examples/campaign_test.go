@@ -138,7 +138,7 @@ func TestClustersWithoutPlans(t *testing.T) {
 		"the pinned copy settings is gone",
 		"copy-operator is shown the past of west, where it does not see: west: configmap/default/settings changes",
 	}, "-c", copies, "--parallel", "1", "--pattern", "intermediate,stale")
-	checkCampaign(t, trommel, t.TempDir(), "fixed", pass, []string{"0 with bugs"},
+	checkCampaign(t, trommel, t.TempDir(), "fixed", pass, []string{"6 plans"},
 		"-c", copies, "--parallel", "1", "--pattern", "intermediate,stale")
 }
 
