@@ -120,9 +120,9 @@ func TestTimeWithoutPlans(t *testing.T) {
 	}
 }
 
-// TestClustersWithoutPlans finds both bugs of an operator that works with two clusters: the one that only a kill between
-// its writes in the two shows, and the one that only the past of the other cluster shows. Where they are fixed, it finds
-// none.
+// TestClustersWithoutPlans finds both bugs of an operator that works with two clusters: the one that only a kill
+// between its writes in the two shows, and the one that only the past of the other cluster shows. Where they are fixed,
+// it finds none.
 func TestClustersWithoutPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
