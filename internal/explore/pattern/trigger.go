@@ -201,8 +201,8 @@ func (g *generator) telling(
 	return best, g.locate(d, before, i) // for its positions
 }
 
-// object is the resource key of the i-th change's object in its cluster. If the object's name is generated and differs between the
-// runs without faults, the key has a wildcard and is not exact.
+// object is the resource key of the i-th change's object in its cluster. If the object's name is generated and differs
+// between the runs without faults, the key has a wildcard and is not exact.
 func (g *generator) object(i int) (key string, exact bool) {
 	c := &g.ref.Changes[i]
 	real := realKey(c)
