@@ -94,7 +94,8 @@ func TestModes(t *testing.T) {
 		install bool
 		image   string
 	}{
-		{"parent", true, "trommel-chaos-parent:"}, {"parent", false, "trommel-chaos:"}, {"child", true, "trommel-chaos:"},
+		{"parent", true, "trommel-chaos-parent:"}, {"parent", false, "trommel-chaos:"},
+		{"child", true, "trommel-chaos:"},
 	} {
 		got := charttest.Render(t, modeChart(tt.mode, map[string]any{"remote": map[string]any{"install": tt.install}}))
 		deployment := fmt.Sprint(got["Deployment trommel-chaos/disruption-controllers"].Object)

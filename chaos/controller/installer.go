@@ -7,9 +7,9 @@ import (
 )
 
 // Installer installs, upgrades and uninstalls the controllers of disruptions in other clusters. Its methods block until
-// all is done or the context ends, leave nothing running behind, and may be called again after they, or the process, were
-// interrupted anywhere. They may be called concurrently for different places. They touch only what they have installed
-// themselves for the same RemoteCluster.
+// all is done or the context ends, leave nothing running behind, and may be called again after they, or the process,
+// were interrupted anywhere. They may be called concurrently for different places. They touch only what they have
+// installed themselves for the same RemoteCluster.
 type Installer interface {
 	// Install sees to it that the controllers are installed as this installer's version, with these values over the
 	// defaults of its chart. The values are as of JSON; it does not keep them. If all is as wanted it only reads. If it

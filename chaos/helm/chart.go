@@ -42,8 +42,8 @@ func chartFiles() ([]*loader.BufferedFile, error) {
 	})
 }
 
-// unknown returns the paths of values that the chart does not have. Helm ignores such ones without a word. What is below
-// resources belongs to Kubernetes.
+// unknown returns the paths of values that the chart does not have. Helm ignores such ones without a word. What is
+// below resources belongs to Kubernetes.
 func unknown(values, known map[string]any, at string) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(values)) {

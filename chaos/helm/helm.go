@@ -1,5 +1,5 @@
-// Package helm installs the controllers of disruptions in other clusters, with the library of Helm. It is a module of its
-// own: nobody else needs the registries, databases and commands that the library comes with.
+// Package helm installs the controllers of disruptions in other clusters, with the library of Helm. It is a module of
+// its own: nobody else needs the registries, databases and commands that the library comes with.
 //
 // A release is ours if its labels name the parent's cluster and the RemoteCluster. Helm writes a release down before it
 // makes its first object, and deletes it after the last one; what was interrupted in between is brought to its end by

@@ -180,7 +180,8 @@ func (s *side) owned(t testing.TB) map[string]string {
 		var list unstructured.UnstructuredList
 		list.SetAPIVersion(k.apiVersion)
 		list.SetKind(k.kind + "List")
-		if err := s.List(t.Context(), &list, client.MatchingLabels{"app.kubernetes.io/managed-by": "Helm"}); err != nil {
+		err := s.List(t.Context(), &list, client.MatchingLabels{"app.kubernetes.io/managed-by": "Helm"})
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, u := range list.Items {

@@ -209,7 +209,8 @@ func TestInstall(t *testing.T) {
 		t.Errorf("%+v", rc.Status)
 	}
 	far.deployment(t, "two replicas", func(d *appsv1.Deployment, args []string) bool {
-		return *d.Spec.Replicas == 2 && slices.Contains(args, "--mode=child") && slices.Contains(args, "--max-duration=1h")
+		return *d.Spec.Replicas == 2 && slices.Contains(args, "--mode=child") &&
+			slices.Contains(args, "--max-duration=1h")
 	})
 	if n := len(far.revisions(t)); n != 1 {
 		t.Errorf("%d revisions", n)
@@ -235,12 +236,14 @@ func TestInstall(t *testing.T) {
 	for _, tt := range []struct{ values, reason, message string }{
 		{`{"mode": "parent"}`, "InvalidValues", "configOverride: mode: must be child, or left out: the controllers " +
 			"there are a child's"},
-		{`{"replicass": 1}`, "UpgradeFailed", "values that chart trommel-chaos does not have: replicass (it has args, "},
+		{`{"replicass": 1}`, "UpgradeFailed",
+			"values that chart trommel-chaos does not have: replicass (it has args, "},
 		{`{"replicas": -1}`, "UpgradeFailed", "must be greater than or equal to 0"},
 	} {
 		near.override(t, rc, tt.values)
 		near.await(t, rc, tt.reason, func(rc *chaos.RemoteCluster) bool {
-			return reason(rc, chaos.ConditionInstalled) == tt.reason && strings.Contains(rc.Status.Message, tt.message) &&
+			return reason(rc, chaos.ConditionInstalled) == tt.reason &&
+				strings.Contains(rc.Status.Message, tt.message) &&
 				meta.IsStatusConditionTrue(rc.Status.Conditions, chaos.ConditionReady) &&
 				rc.Status.ObservedGeneration == rc.Generation
 		})

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// repair makes a release one from which Helm goes on, if its last revision has not been installed as a whole: because it
-// failed, or because whoever installed it was killed, which Helm takes for somebody who still works on it. Only one
+// repair makes a release one from which Helm goes on, if its last revision has not been installed as a whole: because
+// it failed, or because whoever installed it was killed, which Helm takes for somebody who still works on it. Only one
 // manager works for a RemoteCluster, so nobody does.
 //
-// Helm takes away what the revision from which it starts has and the new one does not. What may be in the cluster is all
-// of the last whole revision, and of each after it. So the last revision becomes one that has failed, with all of that;
-// and since Helm would rather start from a deployed one, there is none any more. Those in between go, so that the last
-// whole revision stays in the history, however often an upgrade fails. All of this may be done twice.
+// Helm takes away what the revision from which it starts has and the new one does not. What may be in the cluster is
+// all of the last whole revision, and of each after it. So the last revision becomes one that has failed, with all of
+// that; and since Helm would rather start from a deployed one, there is none any more. Those in between go, so that the
+// last whole revision stays in the history, however often an upgrade fails. All of this may be done twice.
 func (w *work) repair(all []*release.Release) error {
 	last, whole := all[len(all)-1], installed(all)
 	if last.Info.Status == release.StatusDeployed {

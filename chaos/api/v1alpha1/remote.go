@@ -7,8 +7,8 @@ import (
 )
 
 // RemoteCluster is another cluster, a child of this one, in which disruptions with spec.remoteCluster are carried out.
-// The controllers of disruptions run there already, best with --mode=child, or those of this cluster install them; those
-// of this cluster, with --mode=parent, create the disruptions there and read their status.
+// The controllers of disruptions run there already, best with --mode=child, or those of this cluster install them;
+// those of this cluster, with --mode=parent, create the disruptions there and read their status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -62,8 +62,8 @@ type RemoteClusterSpec struct {
 	Namespace string `json:"namespace,omitempty"`
 	// KubeConfig is the access to the other cluster.
 	KubeConfig KubeConfig `json:"kubeConfig"`
-	// Install has the controllers of this cluster install those of the other one, upgrade them to their own version, and
-	// uninstall them when the RemoteCluster is deleted. What somebody else has installed there is never touched.
+	// Install has the controllers of this cluster install those of the other one, upgrade them to their own version,
+	// and uninstall them when the RemoteCluster is deleted. What somebody else has installed there is never touched.
 	// +optional
 	Install bool `json:"install,omitempty"`
 	// ConfigOverride are values of the Helm chart trommel-chaos for the other cluster, over those of the ConfigMap
@@ -104,8 +104,8 @@ type RemoteClusterStatus struct {
 	// ClusterID identifies the other cluster: the UID of its namespace kube-system.
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
-	// Message says in a sentence why the cluster is not ready, what has not been installed there as the spec wants it, or
-	// what keeps the RemoteCluster from being removed.
+	// Message says in a sentence why the cluster is not ready, what has not been installed there as the spec wants it,
+	// or what keeps the RemoteCluster from being removed.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Conditions: Reachable, Installed, Ready, Removable.

@@ -297,7 +297,8 @@ func parseValues(text []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("want a map of values: %w", err)
 	}
 	if mode, ok := values["mode"]; ok && mode != string(controller.ModeChild) {
-		return nil, fmt.Errorf("mode: must be %s, or left out: the controllers there are a child's", controller.ModeChild)
+		return nil, fmt.Errorf("mode: must be %s, or left out: the controllers there are a child's",
+			controller.ModeChild)
 	}
 	return values, nil
 }
