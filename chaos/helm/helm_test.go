@@ -180,7 +180,8 @@ func (s *side) owned(t testing.TB) map[string]string {
 		var list unstructured.UnstructuredList
 		list.SetAPIVersion(k.apiVersion)
 		list.SetKind(k.kind + "List")
-		if err := s.List(context.Background(), &list, client.MatchingLabels{"app.kubernetes.io/managed-by": "Helm"}); err != nil {
+		ours := client.MatchingLabels{"app.kubernetes.io/managed-by": "Helm"}
+		if err := s.List(context.Background(), &list, ours); err != nil {
 			t.Fatal(err)
 		}
 		for _, u := range list.Items {
