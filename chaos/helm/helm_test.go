@@ -151,7 +151,7 @@ func version() string { return must(loader.LoadFiles(must(New()).files)).Metadat
 // revisions lists what Helm has written down.
 func (s *side) revisions(t testing.TB) []*release.Release {
 	t.Helper()
-	w, err := newWork(t.Context(), s.place(nil), nil)
+	w, err := newWork(context.Background(), s.place(nil), nil) // cleanups look, too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,8 +180,8 @@ func (s *side) owned(t testing.TB) map[string]string {
 		var list unstructured.UnstructuredList
 		list.SetAPIVersion(k.apiVersion)
 		list.SetKind(k.kind + "List")
-		err := s.List(t.Context(), &list, client.MatchingLabels{"app.kubernetes.io/managed-by": "Helm"})
-		if err != nil {
+		ours := client.MatchingLabels{"app.kubernetes.io/managed-by": "Helm"}
+		if err := s.List(context.Background(), &list, ours); err != nil {
 			t.Fatal(err)
 		}
 		for _, u := range list.Items {

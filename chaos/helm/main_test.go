@@ -108,6 +108,7 @@ func prepare(
 	if s.admin, err = c.RESTConfig(""); err != nil {
 		return nil, err
 	}
+	s.admin.QPS, s.admin.Burst = 500, 500 // the tests ask again and again
 	applier, err := objects.New(s.admin)
 	if err != nil {
 		return nil, err
