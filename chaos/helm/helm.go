@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
@@ -127,7 +128,8 @@ type work struct {
 	chart  *chart.Chart
 	getter *getter
 	helm   *action.Configuration
-	logged string // Helm's last message: it does not return all errors
+	// logged is Helm's last message: it does not return all errors. It logs from several goroutines.
+	logged atomic.Pointer[string]
 }
 
 func newWork(ctx context.Context, at controller.Place, c *chart.Chart) (*work, error) {
@@ -136,8 +138,15 @@ func newWork(ctx context.Context, at controller.Place, c *chart.Chart) (*work, e
 		return nil, err
 	}
 	w := &work{ctx: ctx, at: at, chart: c, getter: g, helm: &action.Configuration{}}
-	log := func(format string, args ...any) { w.logged = fmt.Sprintf(format, args...) }
+	log := func(format string, args ...any) { w.logged.Store(new(fmt.Sprintf(format, args...))) }
 	return w, w.helm.Init(g, at.Namespace, "secret", log)
+}
+
+func (w *work) lastLogged() string {
+	if text := w.logged.Load(); text != nil {
+		return *text
+	}
+	return ""
 }
 
 // history lists the release's revisions, oldest first.
@@ -223,7 +232,7 @@ func (w *work) install(values map[string]any) (foreign string, err error) {
 func (w *work) written() error {
 	r, err := w.helm.Releases.Last(Release)
 	if err == nil && r.Info.Status != release.StatusDeployed {
-		err = fmt.Errorf("revision %d is %s (%s)", r.Version, r.Info.Status, w.logged)
+		err = fmt.Errorf("revision %d is %s (%s)", r.Version, r.Info.Status, w.lastLogged())
 	}
 	return err
 }
@@ -258,7 +267,7 @@ func (w *work) uninstall(all []*release.Release) error {
 	a := action.NewUninstall(w.helm)
 	a.DisableHooks = true
 	if _, err := a.Run(Release); err != nil {
-		return fmt.Errorf("%w (%s)", err, w.logged)
+		return fmt.Errorf("%w (%s)", err, w.lastLogged())
 	}
 	return nil
 }
