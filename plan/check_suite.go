@@ -138,10 +138,10 @@ func (c *Controller) check(at *yamlfile.Place, s *Suite, before []string) {
 		image.Errorf("image names the image in the manifests' Deployment that the binary replaces; name that with " +
 			"deployment: namespace/name")
 	}
-	names := slices.DeleteFunc(s.APIServerNames(), func(name string) bool {
-		in, _ := SplitServer(name)
-		return in != c.Cluster && s.ClusterNames() != nil
-	})
+	names := s.APIServerNames()
+	if s.ClusterNames() != nil {
+		names = ServersOf(names, c.Cluster)
+	}
 	if len(names) > 0 && !slices.Contains(names, c.APIServer) { // an unknown cluster has none
 		at.Field("apiServer").Errorf("unknown API server %q (%s)", c.APIServer, suiteHas(names))
 	}

@@ -68,6 +68,14 @@ func SplitServer(name string) (cluster, apiServer string) {
 	return "", name
 }
 
+// ServersOf returns those API servers that are in the cluster; an empty name is the only one.
+func ServersOf(apiServers []string, cluster string) []string {
+	return slices.DeleteFunc(slices.Clone(apiServers), func(server string) bool {
+		in, _ := SplitServer(server)
+		return in != cluster
+	})
+}
+
 // completeClusters fills in what suites with several clusters leave out.
 func (s *Suite) completeClusters(at *yamlfile.Place) {
 	if len(s.Clusters) == 0 {

@@ -3,7 +3,6 @@ package helm
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -48,20 +47,7 @@ func startParent(t testing.TB, near *side, wrap func(http.RoundTripper) http.Rou
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		t.Fatal("the caches have not filled")
-	}
-	return stop
+	return clustertest.RunManager(t, mgr.Start, mgr.GetCache().WaitForCacheSync)
 }
 
 // remoteCluster creates a RemoteCluster with its Secret. Nothing of it is left in the parent after the test.

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/config"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/controllers"
 	"github.com/trommel-dev/trommel/internal/objects"
@@ -74,8 +74,7 @@ var preparedParent = sync.OnceValues(func() (*side, error) {
 // childSide returns the child, with the account of the installer.
 func childSide(t testing.TB) *side {
 	t.Helper()
-	cluster := childClusters(t)[0]
-	s, err := preparedChild(cluster)
+	s, err := preparedChild(childClusters(t)[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,9 +144,5 @@ func prepare(
 
 // kubeconfig is one of the account.
 func (s *side) kubeconfig() []byte {
-	k := clientcmdapi.NewConfig()
-	k.Clusters["c"] = &clientcmdapi.Cluster{Server: s.account.Host, CertificateAuthorityData: s.account.CAData}
-	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: s.account.BearerToken}
-	k.Contexts["x"], k.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
-	return must(clientcmd.Write(*k))
+	return must(clientcmd.Write(*cluster.Kubeconfig("child", s.account)))
 }

@@ -10,6 +10,8 @@ import (
 	"helm.sh/helm/v3/pkg/releaseutil"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/trommel-dev/trommel/chaos/controller/remote"
 )
 
 // repair makes a release one from which Helm goes on, if its last revision has not been installed as a whole: because
@@ -71,7 +73,7 @@ func union(manifests []string) (string, error) {
 			key := strings.Join([]string{
 				u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName(),
 			}, "/")
-			objects[key] = over(objects[key], u.Object)
+			objects[key] = remote.Merged(objects[key], u.Object)
 		}
 	}
 	var b strings.Builder
@@ -84,21 +86,4 @@ func union(manifests []string) (string, error) {
 		b.Write(data)
 	}
 	return b.String(), nil
-}
-
-// over returns a map over another one. Lists are replaced.
-func over(under, above map[string]any) map[string]any {
-	all := maps.Clone(above)
-	for key, value := range under {
-		if _, ok := all[key]; !ok {
-			all[key] = value
-			continue
-		}
-		below, ok := value.(map[string]any)
-		its, ok2 := all[key].(map[string]any)
-		if ok && ok2 {
-			all[key] = over(below, its)
-		}
-	}
-	return all
 }

@@ -9,6 +9,11 @@ import (
 // WriteKubeconfig writes a kubeconfig file for the access that config gives. Only its owner can read it. Its only
 // context has the given name.
 func WriteKubeconfig(file, name string, config *rest.Config) error {
+	return clientcmd.WriteToFile(*Kubeconfig(name, config), file)
+}
+
+// Kubeconfig returns a kubeconfig for the access that config gives. Its only context has the given name.
+func Kubeconfig(name string, config *rest.Config) *clientcmdapi.Config {
 	c := clientcmdapi.NewConfig()
 	c.Clusters[name] = &clientcmdapi.Cluster{
 		Server: config.Host, TLSServerName: config.ServerName, InsecureSkipTLSVerify: config.Insecure,
@@ -23,5 +28,5 @@ func WriteKubeconfig(file, name string, config *rest.Config) error {
 	}
 	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	c.CurrentContext = name
-	return clientcmd.WriteToFile(*c, file)
+	return c
 }

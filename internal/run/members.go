@@ -35,7 +35,7 @@ func (s *site) connectMembers(p *plan.Plan) error {
 		return nil
 	}
 	for _, name := range group.Members() {
-		m := memberSite{name: name, steady: steadyAPIServer(p, serversOf(group.APIServers(), name))}
+		m := memberSite{name: name, steady: steadyAPIServer(p, plan.ServersOf(group.APIServers(), name))}
 		config, err := group.RESTConfig(m.steady)
 		if err != nil {
 			return err
@@ -47,14 +47,6 @@ func (s *site) connectMembers(p *plan.Plan) error {
 		s.members = append(s.members, m)
 	}
 	return nil
-}
-
-// serversOf returns those API servers that are in the cluster; an empty name is the only one.
-func serversOf(apiServers []string, cluster string) []string {
-	return slices.DeleteFunc(slices.Clone(apiServers), func(server string) bool {
-		in, _ := plan.SplitServer(server)
-		return in != cluster
-	})
 }
 
 // in returns the client of a cluster; an empty name is that of the first, or the only one.

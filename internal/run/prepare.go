@@ -15,7 +15,7 @@ import (
 // prepare sets up everything that the workload needs. Kept are the manifests of the plan's apply actions: path in the
 // plan to path in the record.
 func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[string]string) (*parts, error) {
-	first := serversOf(at.cluster.APIServers(), r.suite.FirstCluster())
+	first := plan.ServersOf(at.cluster.APIServers(), r.suite.FirstCluster())
 	if err := at.connect(steadyAPIServer(r.plan, first)); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 		if !instrumented {
 			break // nothing can be stale there, and not everybody may list everything
 		}
-		servers := serversOf(at.cluster.APIServers(), m.name)
+		servers := plan.ServersOf(at.cluster.APIServers(), m.name)
 		if err := warmWatchCaches(ctx, at.cluster, servers, m.objects, r.plan, r.suite); err != nil {
 			return nil, err
 		}

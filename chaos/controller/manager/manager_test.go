@@ -112,21 +112,7 @@ func start(t testing.TB, to *rest.Config, o Options) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		// Without an API server, as after a crash, it may not end in time.
-		if err := <-done; err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		t.Fatal("the caches have not filled")
-	}
-	return stop
+	return clustertest.RunManager(t, mgr.Start, mgr.GetCache().WaitForCacheSync)
 }
 
 // fixture is a namespace of its own with a client.

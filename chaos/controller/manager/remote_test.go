@@ -30,13 +30,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/config"
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/controller/remote"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
@@ -99,16 +99,12 @@ func newChild(ctx context.Context) (*child, error) {
 		return nil, err
 	}
 	to, _ := parent.Recorded()
-	c.kubeconfig, err = kubeconfigOf(to, to.BearerToken)
+	c.kubeconfig, err = kubeconfigOf(to)
 	return c, err
 }
 
-func kubeconfigOf(to *rest.Config, token string) ([]byte, error) {
-	k := clientcmdapi.NewConfig()
-	k.Clusters["c"] = &clientcmdapi.Cluster{Server: to.Host, CertificateAuthorityData: to.CAData}
-	k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
-	k.Contexts["x"], k.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "x"
-	return clientcmd.Write(*k)
+func kubeconfigOf(to *rest.Config) ([]byte, error) {
+	return clientcmd.Write(*cluster.Kubeconfig("child", to))
 }
 
 // fixture is a namespace of the child.
@@ -631,7 +627,9 @@ func TestForceRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	f.remoteCluster("silent", must(kubeconfigOf(&rest.Config{Host: "https://" + silent.Addr().String()}, "x")))
+	f.remoteCluster("silent", must(kubeconfigOf(&rest.Config{
+		Host: "https://" + silent.Addr().String(), BearerToken: "x",
+	})))
 	d = f.disrupt("silent", to("silent", there, nil))
 	f.await(d, "waiting", func(d *chaos.Disruption) bool {
 		return strings.Contains(d.Status.Message, "cluster silent is unreachable")
@@ -765,7 +763,9 @@ func TestDeadClusterDoesNotSlowOthers(t *testing.T) {
 		return took
 	}
 	alone := round("alone")
-	f.remoteCluster("dead", must(kubeconfigOf(&rest.Config{Host: "https://" + silent.Addr().String()}, "x")))
+	f.remoteCluster("dead", must(kubeconfigOf(&rest.Config{
+		Host: "https://" + silent.Addr().String(), BearerToken: "x",
+	})))
 	var dead []*chaos.Disruption
 	for i := range 5 * many {
 		dead = append(dead, f.disrupt(fmt.Sprintf("dead-%d", i), to("dead", there, nobody)))

@@ -32,6 +32,13 @@ type clusterReconciler struct {
 
 // ofSecret lists the RemoteClusters whose kubeconfig a Secret may have.
 func (r *clusterReconciler) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.about(ctx, o, func(c *chaos.RemoteCluster) bool { return c.Spec.KubeConfig.SecretRef.Name == o.GetName() })
+}
+
+// about lists the RemoteClusters that an object beside the controllers is about.
+func (r *clusterReconciler) about(
+	ctx context.Context, o client.Object, is func(*chaos.RemoteCluster) bool,
+) []reconcile.Request {
 	if o.GetNamespace() != r.env.Config.Namespace {
 		return nil
 	}
@@ -41,7 +48,7 @@ func (r *clusterReconciler) ofSecret(ctx context.Context, o client.Object) []rec
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if list.Items[i].Spec.KubeConfig.SecretRef.Name == o.GetName() {
+		if is(&list.Items[i]) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}

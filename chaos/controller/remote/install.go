@@ -203,20 +203,10 @@ func (c *connection) carryOut(ctx context.Context, want wish) outcome {
 
 // ofValues lists the RemoteClusters that a ConfigMap with values is about.
 func (r *clusterReconciler) ofValues(ctx context.Context, o client.Object) []reconcile.Request {
-	if o.GetNamespace() != r.env.Config.Namespace || o.GetName() != ChildValues {
+	if o.GetName() != ChildValues {
 		return nil
 	}
-	var list chaos.RemoteClusterList
-	if err := r.env.Client.List(ctx, &list); err != nil {
-		return nil // the cache is closed
-	}
-	var requests []reconcile.Request
-	for i := range list.Items {
-		if list.Items[i].Spec.Install {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
+	return r.about(ctx, o, func(c *chaos.RemoteCluster) bool { return c.Spec.Install })
 }
 
 // installs reports whether the controllers of a cluster are installed from here.
@@ -273,7 +263,7 @@ func (r *clusterReconciler) values(
 		if err != nil {
 			return nil, fmt.Sprintf("%s: %v", from.what, strings.ReplaceAll(err.Error(), "\n", "; ")), nil
 		}
-		values = merged(values, over)
+		values = Merged(values, over)
 	}
 	values["mode"] = string(controller.ModeChild)
 	return values, "", nil
@@ -303,14 +293,15 @@ func parseValues(text []byte) (map[string]any, error) {
 	return values, nil
 }
 
-// merged returns values over others: maps are merged, anything else replaces what was there. As with Helm, null takes a
+// Merged returns values over others: maps are merged, anything else replaces what was there. As with Helm, null takes a
 // default away.
-func merged(under, over map[string]any) map[string]any {
-	all := maps.Clone(under)
+func Merged(under, over map[string]any) map[string]any {
+	all := map[string]any{}
+	maps.Copy(all, under)
 	for key, value := range over {
 		if deeper, ok := value.(map[string]any); ok {
 			if before, ok := all[key].(map[string]any); ok {
-				value = merged(before, deeper)
+				value = Merged(before, deeper)
 			}
 		}
 		all[key] = value

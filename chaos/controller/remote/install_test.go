@@ -20,7 +20,7 @@ func TestMergedValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		values = merged(values, over)
+		values = Merged(values, over)
 	}
 	got, err := json.Marshal(values)
 	if err != nil {

@@ -24,10 +24,7 @@ func (g *generator) home(by string) string {
 
 // servers are the API servers of a cluster.
 func (g *generator) servers(cluster string) []string {
-	return slices.DeleteFunc(g.suite.APIServerNames(), func(name string) bool {
-		in, _ := plan.SplitServer(name)
-		return in != cluster
-	})
+	return plan.ServersOf(g.suite.APIServerNames(), cluster)
 }
 
 // server is the first API server of the cluster in which the i-th change's object is.

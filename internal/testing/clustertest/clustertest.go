@@ -3,8 +3,11 @@ package clustertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -130,6 +133,33 @@ func Start(t testing.TB, config embedded.Config) *embedded.Cluster {
 		}
 	})
 	return c
+}
+
+// RunManager runs a manager of controllers until the end of the test, or until stop is called, and returns when its
+// caches have filled. start and synced are the manager's and its cache's; with one of the tolerated errors, the manager
+// may end at stop.
+func RunManager(
+	t testing.TB, start func(context.Context) error, synced func(context.Context) bool, tolerated ...error,
+) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		err := <-done
+		// Without an API server, as after a crash, it may not end in time.
+		if err == nil || errors.Is(err, context.DeadlineExceeded) || slices.ContainsFunc(tolerated,
+			func(other error) bool { return strings.Contains(err.Error(), other.Error()) }) {
+			return
+		}
+		t.Error(err)
+	})
+	t.Cleanup(stop)
+	if !synced(ctx) {
+		t.Fatal("the caches have not filled")
+	}
+	return stop
 }
 
 // Eventually fails the test unless the condition succeeds within two minutes. The condition's error says what is

@@ -208,22 +208,7 @@ func (f *fixture) start(l controller.Limits, after bool, when func(int, *http.Re
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	stop := sync.OnceFunc(func() {
-		cancel()
-		// Without an API server, as after a crash, it may not end in time.
-		if err := <-done; err != nil && !errors.Is(err, context.DeadlineExceeded) &&
-			!strings.Contains(err.Error(), errCrashed.Error()) {
-			f.t.Error(err)
-		}
-	})
-	f.t.Cleanup(stop)
-	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		f.t.Fatal("the caches have not filled")
-	}
-	return &process{c, stop}
+	return &process{c, clustertest.RunManager(f.t, mgr.Start, mgr.GetCache().WaitForCacheSync, errCrashed)}
 }
 
 // fixture is a namespace of its own with a group of nodes, which are watched all the time.
