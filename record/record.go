@@ -66,7 +66,10 @@ type Meta struct {
 	RealTime      string    `json:"realTime,omitempty"`
 	WorkloadStart time.Time `json:"workloadStart"`
 	WorkloadEnd   time.Time `json:"workloadEnd"`
-	GivenBack     time.Time `json:"givenBack,omitzero"` // when all holds, pauses and kills were undone
+	// CaughtUp is from when on the history has all that the workload did; zero if no invariant says "eventually", and
+	// in older records.
+	CaughtUp  time.Time `json:"caughtUp,omitzero"`
+	GivenBack time.Time `json:"givenBack,omitzero"` // when all holds, pauses and kills were undone
 	// Polls is what the controllers look at again and again, when everything was at rest.
 	Polls []Poll `json:"polls,omitempty"`
 	// Rested: nothing was in work or to come in the end, but for Polls. False in older records.

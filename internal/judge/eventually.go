@@ -21,7 +21,7 @@ func (eventually) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 	if e.Meta.GivenBack.IsZero() {
 		return nil, nil
 	}
-	return e.Invariants.Eventually(e.History, e.Meta.WorkloadEnd, e.Meta.GivenBack), nil
+	return e.Invariants.Eventually(e.History, e.Meta.CaughtUp, e.Meta.GivenBack), nil
 }
 
 // Eventually returns a finding for each eventually that was true at no moment between from and the end of its within,
@@ -51,6 +51,11 @@ type Hopes struct {
 	worlds   worlds
 	pending  []*hope
 	findings []record.Finding
+}
+
+// Awaited reports whether there is an eventually.
+func (c *Invariants) Awaited() bool {
+	return slices.ContainsFunc(c.all, func(v invariant) bool { return v.word == "eventually" })
 }
 
 // Hopes returns the eventuallys of which [Invariants.Eventually] with the same arguments tells whether they were true,

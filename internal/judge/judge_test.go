@@ -77,7 +77,7 @@ func TestRunsThatAreNotWhole(t *testing.T) {
 		{"a gap in the history", nil, []string{"the watch of pods was interrupted"}, record.SeverityInconclusive},
 	} {
 		e := Evidence{Invariants: invariants, Found: c.found, Gaps: c.gaps,
-			Meta: record.Meta{WorkloadEnd: time.Unix(1, 0), GivenBack: time.Unix(2, 0)}}
+			Meta: record.Meta{CaughtUp: time.Unix(1, 0), GivenBack: time.Unix(2, 0)}}
 		findings := Hear(t.Context(), e, []Judge{eventually{}, gaps{}, panics})
 		if got := findings[0]; got.Judge != record.JudgeInvariant || got.Severity != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got.Severity, c.want)

@@ -57,7 +57,10 @@ func (r *runner) judge(
 		troubled(err)
 	}
 	if !failed {
-		if meta.GivenBack, err = await.Invariants(ctx, invariants, recorder, meta.WorkloadEnd); err != nil {
+		if meta.CaughtUp.IsZero() && invariants.Awaited() {
+			troubled(r.catchUp(ctx, recorder))
+		}
+		if meta.GivenBack, err = await.Invariants(ctx, invariants, recorder, meta.CaughtUp); err != nil {
 			return err
 		}
 	}

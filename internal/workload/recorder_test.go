@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,24 @@ func TestRecorderRecordsEveryStateUpToStop(t *testing.T) {
 	}
 	if gaps := r.Gaps(); gaps != nil {
 		t.Errorf("gaps: %v", gaps)
+	}
+}
+
+// What was written before Seen is known after it, without the wait for quiet.
+func TestRecorderHasSeenWhatWasWritten(t *testing.T) {
+	c := startCluster(t)
+	writer := client(t, c, "")
+	ns := namespace(t, writer)
+	r := start(t, writer, key(t, "configmap/"+ns+"/*"))
+	for i := range 20 {
+		apply(t, writer, configMap(ns, "a", strconv.Itoa(i)))
+		if err := r.Seen(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		history := r.History()
+		if last := history[len(history)-1]; !strings.Contains(string(last.Object), fmt.Sprintf(`"value":"%d"`, i)) {
+			t.Errorf("write %d is not known: the last is %s", i, last.Object)
+		}
 	}
 }
 

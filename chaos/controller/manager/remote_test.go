@@ -415,7 +415,7 @@ func TestRemoteClusterNotReady(t *testing.T) {
 	})
 	write([]byte(strings.Replace(string(far.kubeconfig), "token: ", "tokenFile: /", 1)))
 	f.cluster(rc, "refused", func(rc *chaos.RemoteCluster) bool {
-		return strings.Contains(rc.Status.Message, `user "u": tokenFile is a file of another machine: use token`)
+		return strings.Contains(rc.Status.Message, `user "child": tokenFile is a file of another machine: use token`)
 	})
 	f.await(d, "waiting", func(d *chaos.Disruption) bool {
 		return strings.Contains(d.Status.Message, "tokenFile is a file")

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// syncTimeout limits Sync, and thereby Stop.
+	// syncTimeout limits Sync and Seen, and thereby Stop.
 	syncTimeout = 20 * time.Second
 	// quiet is how long no event must arrive before a watch counts as drained; see Sync.
 	quiet = 150 * time.Millisecond
@@ -210,17 +210,22 @@ func (r *Recorder) Since(n int) ([]record.HistoryEntry, <-chan struct{}) {
 	return r.entries[n:len(r.entries):len(r.entries)], r.changed
 }
 
-// Sync blocks until everything is recorded that was written before the call: it lists the newest state of every type
-// and waits until the watch has delivered all of it. Then it waits until the watch has been quiet for a moment, for
-// objects that were created and deleted meanwhile and are in no list.
-func (r *Recorder) Sync(ctx context.Context) error {
+// Sync blocks until everything is recorded that was written before the call, see Seen. Then it waits until the watch
+// has been quiet for a moment, for objects that were created and deleted meanwhile and are in no list.
+func (r *Recorder) Sync(ctx context.Context) error { return r.sync(ctx, true) }
+
+// Seen blocks until the recorder knows the state in which the objects were at the call, or a newer one: it lists all of
+// every type and waits until the watch has delivered it.
+func (r *Recorder) Seen(ctx context.Context) error { return r.sync(ctx, false) }
+
+func (r *Recorder) sync(ctx context.Context, untilQuiet bool) error {
 	release := r.clock.Hold() // events need time of the machine until they are here
 	defer release()
 	ctx, cancel := clock.WithTimeoutCause(ctx, syncTimeout, fmt.Errorf("not within %s", syncTimeout))
 	defer cancel()
 	errs := make(chan error)
 	for _, t := range r.tracks {
-		go func() { errs <- t.sync(ctx) }()
+		go func() { errs <- t.sync(ctx, untilQuiet) }()
 	}
 	var all []error
 	for range r.tracks {
@@ -445,7 +450,7 @@ func trimNewline(b []byte) []byte {
 	return b
 }
 
-func (t *track) sync(ctx context.Context) error {
+func (t *track) sync(ctx context.Context, untilQuiet bool) error {
 	r := t.recorder
 	var list *unstructured.UnstructuredList
 	err := objects.Retry(ctx, func(ctx context.Context) error {
@@ -471,6 +476,9 @@ func (t *track) sync(ctx context.Context) error {
 		last := t.lastEvent
 		r.mu.Unlock()
 		wait := syncTimeout
+		if complete && !untilQuiet {
+			return nil
+		}
 		if complete {
 			if last.Before(listedAt) {
 				last = listedAt
