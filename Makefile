@@ -100,7 +100,7 @@ long: ## run all plans of the examples and third-party operators', eight runs at
 	TROMMEL_TEST_LONG=1 go test -run '^$$' -bench '^BenchmarkMany$$' -timeout 60m ./chaos/controller/manager
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 300m ./nodes/controller/manager
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m -run '^TestKilledAtEveryWrite$$' ./nodes/simulated
-	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestDocumentedCommandsRun$$' -timeout 60m ./cmd/trommel
+	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestDocumentedCommandsRun|TestCluster)$$' -timeout 90m ./cmd/trommel
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestPlans|TestPlansWithoutNetwork|TestWithoutPlans)$$' -timeout 200m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMutations$$' -timeout 240m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestOwnControllers$$' -timeout 200m .

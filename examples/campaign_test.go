@@ -44,6 +44,9 @@ func TestWithoutPlans(t *testing.T) {
 			dir := t.TempDir()
 			args := []string{"test", "-c", database, "--workload", tt.workload, "--pattern", tt.pattern,
 				"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references")}
+			if tt.want == bug && !long {
+				args = append(args, "--fail-fast")
+			}
 			if tt.variant != "" {
 				args = append(args, "--variant", tt.variant)
 			}

@@ -42,8 +42,11 @@ func TestStatusThatTellsWhatHasHappened(t *testing.T) {
 		{"forgetful", bug, []string{"talk.example.trommel.dev/default/a differs from the runs without faults"}},
 	} {
 		t.Run("variant "+tt.variant, func(t *testing.T) {
-			checkCampaign(t, trommel, t.TempDir(), tt.variant, tt.want, tt.finds,
-				"-c", "testdata/chatty-operator", "--pattern", "lost-answer,stale,denied,conflict")
+			args := []string{"-c", "testdata/chatty-operator", "--pattern", "lost-answer,stale,denied,conflict"}
+			if tt.want == bug {
+				args = append(args, "--fail-fast")
+			}
+			checkCampaign(t, trommel, t.TempDir(), tt.variant, tt.want, tt.finds, args...)
 		})
 	}
 }

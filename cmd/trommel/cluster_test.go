@@ -69,7 +69,8 @@ var slowScripts = []string{
 
 // TestCluster runs the real CLI on two real control planes, which its subtests share. On each there is one subtest at a
 // time, because a cluster has one coordinator at a time; each takes the next one that is left. The scripts of
-// testdata/own mostly wait, which costs nothing on clusters of their runs' own: those have their own time.
+// testdata/own mostly wait, which costs nothing on clusters of their runs' own: those have their own time. Those of
+// testdata/long too, but they take minutes, and are for TROMMEL_TEST_LONG.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")
@@ -81,7 +82,11 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	var files []string
-	for _, dir := range []string{"cluster", "own"} {
+	dirs := []string{"cluster", "own"}
+	if os.Getenv("TROMMEL_TEST_LONG") != "" {
+		dirs = append(dirs, "long")
+	}
+	for _, dir := range dirs {
 		list, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +108,7 @@ func TestCluster(t *testing.T) {
 			p := clusterParams(cluster, copier)
 			p.Files = []string{file}
 			testscript.Run(t, p)
-		}, own: filepath.Base(filepath.Dir(file)) == "own"})
+		}, own: filepath.Base(filepath.Dir(file)) != "cluster"})
 	}
 	// Last: it leaves definitions and policies in its cluster.
 	subtests = append(subtests,

@@ -243,6 +243,9 @@ const processes = 7
 // workload goes on. The clock does not wait for whom nobody can wake, nor for who is gone; and when all are back, the
 // workload goes on too.
 func TestStoppedAndKilledByTheClock(t *testing.T) {
+	if os.Getenv(envLong) == "" {
+		t.Skip("set " + envLong)
+	}
 	r, rounds := random(t)
 	dir := shortDir(t)
 	s := startTimed(t, dir)
