@@ -86,13 +86,13 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-// Lookup asks the cluster about a controller's write. Its methods block until the API server has answered and may be
-// called concurrently.
+// Lookup asks the cluster about the write of a controller. Its methods block until the API server has answered and may
+// be called concurrently.
 type Lookup interface {
 	// Foresee returns what a write would do. It leaves out unknown parts, and the error says why.
-	Foresee(ctx context.Context, o *wire.Observation) (Foresight, error)
+	Foresee(ctx context.Context, controller string, o *wire.Observation) (Foresight, error)
 	// State reads the object after a write, as JSON; nil if it does not exist.
-	State(ctx context.Context, o *wire.Observation) ([]byte, error)
+	State(ctx context.Context, controller string, o *wire.Observation) ([]byte, error)
 }
 
 // Foresight is what a write would do to its object or to the objects of a collection, in JSON.
@@ -407,12 +407,12 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 		c.changed()
 	case c.began && needsForesight(e.Observation) && !c.aside(e.Session, e.Observation):
 		c.enrich(ctx, func() arrival {
-			foreseen, err := c.config.Lookup.Foresee(ctx, e.Observation)
+			foreseen, err := c.config.Lookup.Foresee(ctx, e.Session.Identity, e.Observation)
 			return arrival{event: e, foreseen: &foreseen, err: err}
 		})
 	case c.began && needsState(e.Observation) && !c.aside(e.Session, e.Observation):
 		c.enrich(ctx, func() arrival {
-			state, err := c.config.Lookup.State(ctx, e.Observation)
+			state, err := c.config.Lookup.State(ctx, e.Session.Identity, e.Observation)
 			return arrival{event: e, state: state, err: err}
 		})
 	default:

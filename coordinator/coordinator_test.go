@@ -107,11 +107,11 @@ type rig struct {
 // oneReplica is a cluster in which every object has one replica.
 type oneReplica struct{}
 
-func (oneReplica) Foresee(context.Context, *wire.Observation) (Foresight, error) {
+func (oneReplica) Foresee(context.Context, string, *wire.Observation) (Foresight, error) {
 	return Foresight{Old: []byte(`{"spec":{"replicas":1}}`)}, nil
 }
 
-func (oneReplica) State(context.Context, *wire.Observation) ([]byte, error) {
+func (oneReplica) State(context.Context, string, *wire.Observation) ([]byte, error) {
 	return []byte(`{"spec":{"replicas":1}}`), nil
 }
 

@@ -268,10 +268,10 @@ type slowCluster struct {
 	asked, answer chan struct{}
 }
 
-func (c *slowCluster) Foresee(ctx context.Context, o *wire.Observation) (Foresight, error) {
+func (c *slowCluster) Foresee(ctx context.Context, controller string, o *wire.Observation) (Foresight, error) {
 	close(c.asked)
 	<-c.answer
-	return c.oneReplica.Foresee(ctx, o)
+	return c.oneReplica.Foresee(ctx, controller, o)
 }
 
 // Regression: when a process died while its write was looked up, the write was held until the deadline.

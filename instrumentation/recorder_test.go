@@ -96,6 +96,10 @@ func (r *recorder) take(e monitor.Event) {
 	case e.Abandoned != nil:
 	default:
 		r.all = append(r.all, e)
+		if o := e.Observation; (o.Point == wire.ControllerWrite || o.Live) && o.Server == "" {
+			r.t.Errorf("%s: %s of %s %s/%s does not tell the server", e.Session.Identity, o.Operation, o.Resource,
+				o.Namespace, o.Name)
+		}
 		if r.hold != nil && (r.holdBy == "" || r.holdBy == e.Session.Identity) && r.hold(e.Observation) {
 			r.held = append(r.held, e)
 		} else {

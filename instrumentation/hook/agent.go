@@ -60,6 +60,17 @@ func init() {
 	}
 }
 
+// own is the address of the API server that the environment names, see rest.InClusterConfig.
+var own = net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"))
+
+// Server returns Observation.Server for requests to the host of a client's URL.
+func Server(host string) string {
+	if host == own {
+		return wire.OwnServer
+	}
+	return host
+}
+
 // ServiceAccountFile moves a path inside the service account's directory to the directory that the environment names.
 func ServiceAccountFile(path string) string {
 	dir := os.Getenv(wire.EnvServiceAccountDir)

@@ -754,3 +754,17 @@ func BenchmarkObservedAndReleased(b *testing.B) {
 	m.kill()
 	close(s.arrived)
 }
+
+// A request to the API server that the environment names goes to the process's own cluster.
+func TestServer(t *testing.T) {
+	before := own
+	t.Cleanup(func() { own = before })
+	own = "127.0.0.1:6443"
+	for host, want := range map[string]string{
+		"127.0.0.1:6443": wire.OwnServer, "127.0.0.1:7443": "127.0.0.1:7443", "localhost:6443": "localhost:6443",
+	} {
+		if got := Server(host); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+}

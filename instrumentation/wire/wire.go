@@ -154,9 +154,11 @@ type Observation struct {
 	PatchType PatchType // of a patch, of an apply
 	Patch     []byte    // their body
 	// Objects are, after a list, those of the listed objects that Rule.Items asks for, in JSON.
-	Objects        [][]byte
-	Partial        bool   // of a list: a page of it, or keys only; an object that is not in it may exist
-	Live           bool   // a read that went to the API server rather than to the cache
+	Objects [][]byte
+	Partial bool // of a list: a page of it, or keys only; an object that is not in it may exist
+	Live    bool // a read that went to the API server rather than to the cache
+	// Server is the API server that a request goes to, as host:port, or OwnServer; empty: it is no request.
+	Server         string
 	Reconciler     string // the controller's name as controller-runtime knows it; empty where unknown
 	ReconcilerType string // package.(*Type) of its reconciler
 	ReconcileID    string
@@ -168,6 +170,9 @@ type Observation struct {
 	// answer that the API server gave if that was lost; if the call was refused, Code is what the caller got.
 	Failed Answer
 }
+
+// OwnServer is the API server that the environment of the process names, as for each pod of its cluster.
+const OwnServer = "own"
 
 // GeneratedName stands for the part of a name that the API server has yet to generate. No name can hold it.
 const GeneratedName = "<generated>"

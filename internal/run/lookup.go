@@ -26,7 +26,7 @@ func writeOf(o *wire.Observation) objects.Write {
 	}
 }
 
-func (l lookup) Foresee(ctx context.Context, o *wire.Observation) (coordinator.Foresight, error) {
+func (l lookup) Foresee(ctx context.Context, _ string, o *wire.Observation) (coordinator.Foresight, error) {
 	ctx, cancel := clock.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	if o.Operation == wire.DeleteCollection {
@@ -37,7 +37,7 @@ func (l lookup) Foresee(ctx context.Context, o *wire.Observation) (coordinator.F
 	return coordinator.Foresight{Absent: old == nil && err == nil, Old: old, New: new}, err
 }
 
-func (l lookup) State(ctx context.Context, o *wire.Observation) ([]byte, error) {
+func (l lookup) State(ctx context.Context, _ string, o *wire.Observation) ([]byte, error) {
 	ctx, cancel := clock.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	return l.objects.State(ctx, writeOf(o))

@@ -1,9 +1,11 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,15 +93,31 @@ func (a anyServed) Resolve(ctx context.Context, key plan.ResourceKey) (t objects
 
 // origins says in which of several clusters observed objects are.
 type origins struct {
-	names []string // of the clusters, in the order of their resource versions; nil: there is only one
+	names   []string          // of the clusters, in the order of their resource versions; nil: there is only one
+	servers map[string]string // the cluster of each API server, by host:port
+	own     map[string]string // the cluster in which a controller runs, by the controller
 }
 
-func newOrigins(at *site) *origins {
-	o := &origins{}
+func newOrigins(at *site, suite *plan.Suite) (*origins, error) {
+	o := &origins{servers: map[string]string{}, own: map[string]string{}}
 	for _, m := range at.members {
 		o.names = append(o.names, m.name)
+		for _, server := range plan.ServersOf(at.cluster.APIServers(), m.name) {
+			config, err := at.cluster.RESTConfig(server)
+			if err != nil {
+				return nil, err
+			}
+			u, err := url.Parse(config.Host)
+			if err != nil {
+				return nil, fmt.Errorf("address of API server %s: %w", server, err)
+			}
+			o.servers[u.Host] = m.name
+		}
 	}
-	return o
+	for _, c := range suite.Controllers {
+		o.own[c.Name] = c.Cluster
+	}
+	return o, nil
 }
 
 // of returns the cluster of an observation's object, see record.Observation.
@@ -108,6 +126,13 @@ func (o *origins) of(identity string, w *wire.Observation) string {
 		return ""
 	}
 	if in, _ := plan.SplitServer(identity); in != "" {
+		return in
+	}
+	in := o.servers[w.Server]
+	if w.Server == wire.OwnServer {
+		in = o.own[identity]
+	}
+	if in != "" {
 		return in
 	}
 	for _, object := range append([][]byte{w.Object, w.OldObject}, w.Objects...) {
@@ -127,41 +152,33 @@ type lookups struct {
 }
 
 // of returns the lookup for a write, and an error if nobody knows where it goes.
-func (l lookups) of(ctx context.Context, o *wire.Observation) (lookup, error) {
-	if name := l.origins.of("", o); name != record.UnknownCluster {
-		return lookup{l.in(name)}, nil
+func (l lookups) of(controller string, o *wire.Observation) (lookup, error) {
+	name := l.origins.of(controller, o)
+	if name == record.UnknownCluster {
+		return lookup{}, fmt.Errorf("the request to %s does not tell which cluster it is for",
+			cmp.Or(o.Server, "an unknown server"))
 	}
-	// The request does not tell. If the object is in one cluster only, it is that.
-	var found []lookup
-	for _, name := range l.origins.names {
-		in := lookup{l.in(name)}
-		if state, err := in.State(ctx, o); err == nil && state != nil {
-			found = append(found, in)
-		}
-	}
-	if len(found) != 1 {
-		return lookup{}, fmt.Errorf("%d clusters have the object, and the request does not tell which one it is for",
-			len(found))
-	}
-	return found[0], nil
+	return lookup{l.in(name)}, nil
 }
 
 // Foresee implements coordinator.Lookup.
-func (l lookups) Foresee(ctx context.Context, o *wire.Observation) (coordinator.Foresight, error) {
-	in, err := l.of(ctx, o)
+func (l lookups) Foresee(
+	ctx context.Context, controller string, o *wire.Observation,
+) (coordinator.Foresight, error) {
+	in, err := l.of(controller, o)
 	if err != nil {
 		return coordinator.Foresight{}, err
 	}
-	return in.Foresee(ctx, o)
+	return in.Foresee(ctx, controller, o)
 }
 
 // State implements coordinator.Lookup.
-func (l lookups) State(ctx context.Context, o *wire.Observation) ([]byte, error) {
-	in, err := l.of(ctx, o)
+func (l lookups) State(ctx context.Context, controller string, o *wire.Observation) ([]byte, error) {
+	in, err := l.of(controller, o)
 	if err != nil {
 		return nil, err
 	}
-	return in.State(ctx, o)
+	return in.State(ctx, controller, o)
 }
 
 // access gives the controllers the kubeconfigs of other clusters. The files are in dir, by cluster.

@@ -13,7 +13,11 @@ import (
 )
 
 func TestOrigins(t *testing.T) {
-	o := &origins{names: []string{"west", "east", "north"}}
+	o := &origins{
+		names:   []string{"west", "east", "north"},
+		servers: map[string]string{"127.0.0.1:1": "west", "127.0.0.1:2": "east"},
+		own:     map[string]string{"op": "north"},
+	}
 	at := func(version string) []byte { return []byte(`{"metadata":{"resourceVersion":"` + version + `"}}`) }
 	for _, tt := range []struct {
 		name, identity string
@@ -28,7 +32,14 @@ func TestOrigins(t *testing.T) {
 		{"a listed object tells", "op", wire.Observation{Point: wire.ControllerRead,
 			Objects: [][]byte{at("1000000000230")}}, "east"},
 		{"an API server knows", "east/apiserver-2", wire.Observation{Point: wire.APIServerRecv}, "east"},
-		{"before a creation", "op", wire.Observation{Point: wire.ControllerWrite, Object: []byte(`{"metadata":{}}`)},
+		{"before a creation", "op", wire.Observation{Point: wire.ControllerWrite, Object: []byte(`{"metadata":{}}`),
+			Server: "127.0.0.1:2"}, "east"},
+		{"in its own cluster", "op", wire.Observation{Point: wire.ControllerWrite, Server: wire.OwnServer}, "north"},
+		{"of nobody's own", "other", wire.Observation{Point: wire.ControllerWrite, Server: wire.OwnServer},
+			record.UnknownCluster},
+		{"through a server of its own", "op", wire.Observation{Point: wire.ControllerWrite, Server: "127.0.0.1:9",
+			Object: at("230")}, "west"},
+		{"where is that", "op", wire.Observation{Point: wire.ControllerWrite, Server: "127.0.0.1:9"},
 			record.UnknownCluster},
 		{"nothing was found", "op", wire.Observation{Point: wire.ControllerRead}, record.UnknownCluster},
 		{"a version of nobody", "op", wire.Observation{Point: wire.ControllerRecv, Object: at("3000000000001")},

@@ -115,7 +115,10 @@ func (r *runner) startCoordinator(
 	ctx context.Context, p *parts, resolve func(plan.ResourceKey) wire.Rule,
 ) error {
 	under := r.journal.meta.Controllers
-	origins := newOrigins(p.site)
+	origins, err := newOrigins(p.site, r.suite)
+	if err != nil {
+		return err
+	}
 	c, err := coordinator.New(coordinator.Config{
 		ClusterOf: origins.of,
 		Plan:      r.plan, Monitor: p.monitor, Controllers: under, Tools: p.tools,

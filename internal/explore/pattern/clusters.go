@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 )
@@ -43,33 +41,6 @@ func (g *generator) namesakeOf(i int) (cluster string) {
 	return cluster
 }
 
-// inNoCluster says why nobody knows, when the i-th change is observed, in which of several clusters it is made: it is
-// told by a resource version, and there is none. Such an observation satisfies no condition that is about an object.
-// Empty: it is known.
-func (g *generator) inNoCluster(i int, timing plan.Timing) (rule string) {
-	c := &g.ref.Changes[i]
-	deletes := c.Op == wire.Delete || c.Op == wire.DeleteCollection || c.Subresource == "eviction"
-	switch {
-	case g.cluster(i) == "" || !atWrite(timing):
-		return ""
-	case c.Prev == nil && timing == plan.BeforeControllerWrite:
-		return "before a creation is sent, nobody knows for which cluster it is"
-	case timing == plan.AfterControllerWrite && !deletes, !deletes && sendsVersion(c.Sent):
-		return ""
-	}
-	// The run looks for the object, and finds it in one cluster.
-	if other := g.namesakeOf(i); other != "" {
-		return fmt.Sprintf("the call does not tell for which cluster it is, and %s has an object of this name, too",
-			other)
-	}
-	return ""
-}
-
-// sendsVersion reports whether a write says on which version of the object it rests.
-func sendsVersion(sent map[string]any) bool {
-	return metadata.Text(metadata.Of(sent), "resourceVersion") != ""
-}
-
 // staleElsewhere shows a controller the state before the i-th change, of an object in another cluster than its own. Its
 // connection to the API server there cannot be moved, so that one is paused before the change, until the controller has
 // made the first write after it that follows from something else: it should have taken the change into account.
@@ -104,10 +75,6 @@ func (g *generator) staleElsewhere(i int, by string) {
 		shows = point{"seen", plan.AfterControllerRecv, by}
 	}
 	acts := point{"acted", plan.AfterControllerWrite, by}
-	if g.inNoCluster(k, acts.timing) != "" {
-		others := g.servers(g.cluster(k))
-		acts = point{"acted", plan.AfterAPIServerRecv, others[len(others)-1]} // not the one that is paused
-	}
 	seen, acted, rule := g.both(was, shows, k, acts)
 	if rule != "" {
 		g.drop(signature, why, rule)

@@ -75,8 +75,7 @@ func copied() []reference.Change {
 	return all
 }
 
-// Plans for a suite with two clusters name the cluster of what they wait for and act on. Where nobody knows the cluster
-// of a call, there is no plan.
+// Plans for a suite with two clusters name the cluster of what they wait for and act on.
 func TestPlansOfSeveralClusters(t *testing.T) {
 	suite, changes := suiteOfTwo(t), copied()
 	var text bytes.Buffer

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -44,4 +45,9 @@ func (g *generator) conflict() {
 // restsOnVersion reports whether a write is refused if the object has changed since it was read.
 func restsOnVersion(c *reference.Change) bool {
 	return sendsVersion(c.Sent) && c.Op != wire.Apply
+}
+
+// sendsVersion reports whether a write says on which version of the object it rests.
+func sendsVersion(sent map[string]any) bool {
+	return metadata.Text(metadata.Of(sent), "resourceVersion") != ""
 }

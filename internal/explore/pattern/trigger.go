@@ -29,9 +29,6 @@ const start = -1
 func (g *generator) trigger(
 	name string, before, i int, timing plan.Timing, by string,
 ) (t *build.Condition, rule string) {
-	if rule := g.inNoCluster(i, timing); rule != "" {
-		return nil, rule
-	}
 	c := &g.ref.Changes[i]
 	object, _ := g.object(i)
 	key, err := plan.ParseResourceKey(object)
@@ -130,7 +127,7 @@ func (g *generator) named(
 ) (t *build.Condition, rule string) {
 	t, rule = g.trigger(name, before, i, timing, by)
 	c := &g.ref.Changes[i]
-	if rule == "" || c.Prev == nil || c.Cur == nil || g.inNoCluster(i, timing) != "" {
+	if rule == "" || c.Prev == nil || c.Cur == nil {
 		return t, rule
 	}
 	key, _ := g.object(i)
