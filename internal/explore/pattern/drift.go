@@ -38,6 +38,9 @@ const steadyState = "steady"
 // idleOwner is the rule by which nothing is disturbed that belongs to something finished.
 const idleOwner = "its owner has finished: the controller need not keep it up any more"
 
+// unasked is the rule by which nothing is disturbed that the controller has no reason any more to keep up.
+const unasked = "what the controller had read when it wrote the object is gone at the end: nothing asks for it any more"
+
 // nameless is the rule by which an object of a generated name is written only when it fires the action.
 const nameless = "the object's name is generated, and it is not the object of that moment: no plan can write it"
 
@@ -130,9 +133,42 @@ func (g *generator) deletions(heard bool) {
 				g.drop(signature+" "+m.label, why+", "+m.words, idleOwner)
 				continue
 			}
+			if m.label == steadyState && g.nothingAsksFor(i) {
+				g.drop(signature+" "+m.label, why+", "+m.words, unasked)
+				continue
+			}
 			g.disturb(m, c.By, signature, why, build.Delete(key).InCluster(g.cluster(i)))
 		}
 	}
+}
+
+// nothingAsksFor reports whether everything that the controller had read when it made the i-th change is gone at the
+// end, but for the changed object itself. It does not if something is not known to be gone.
+func (g *generator) nothingAsksFor(i int) bool {
+	c := &g.ref.Changes[i]
+	known := false
+	for _, read := range c.Read {
+		itself, gone := false, false
+		for k := range g.ref.Changes {
+			other := &g.ref.Changes[k]
+			if (&reference.Change{Read: []string{read}}).MayFollowFrom(other) {
+				o := g.ref.Objects[other.Key]
+				switch {
+				case other.Key == c.Key:
+					itself = true
+				case o == nil || o.End != nil:
+					return false
+				default:
+					gone = true
+				}
+			}
+		}
+		if !itself && !gone {
+			return false // it was there before
+		}
+		known = known || gone
+	}
+	return known
 }
 
 // fields changes parts of objects that exist at the end. Managed selects the parts that the controller updates, in this
@@ -175,6 +211,10 @@ func (g *generator) fields(managed bool) {
 				}
 				if m.label == steadyState && g.ref.OwnerFinished(p.key) {
 					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, idleOwner)
+					continue
+				}
+				if m.label == steadyState && g.nothingAsksFor(p.at) {
+					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, unasked)
 					continue
 				}
 				g.disturb(m, p.by, signature+" "+d.kind, fmt.Sprintf("another client %s of %s", d.words, p.key),

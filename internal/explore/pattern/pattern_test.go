@@ -44,6 +44,11 @@ func sending(c reference.Change, version string) reference.Change {
 	return c
 }
 
+func reading(c reference.Change, read ...string) reference.Change {
+	c.Read = read
+	return c
+}
+
 func marked(o object) object {
 	return object{"spec": o["spec"], "metadata": object{"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 }
@@ -486,6 +491,12 @@ func TestDriftRules(t *testing.T) {
 				"metadata": object{"ownerReferences": []any{object{"uid": "m", "controller": true}}},
 			}),
 		}, idleOwner},
+		{"what asked for it is gone", []reference.Change{
+			change("", "", "db.example.com/default/a", record.Created, nil, object{}),
+			reading(change("op", wire.Create, "pod/default/db", record.Created, nil, object{}), "db/default/a",
+				"pod/default/db"),
+			change("", "", "db.example.com/default/a", record.Deleted, object{}, nil),
+		}, unasked},
 		{"a record", []reference.Change{
 			change("op", wire.Create, "controllerrevision.apps/default/db-1", record.Created, nil, object{}),
 		}, "the object is a record: it is made again when it is needed"},
