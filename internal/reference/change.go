@@ -96,21 +96,20 @@ func (c *Change) Marked() bool {
 // MayFollowFrom reports whether the write that made the change may follow from another change of an object: the
 // reconcile that made the write, or the one before it, had read the object. It is true if what was read is unknown.
 func (c *Change) MayFollowFrom(cause *Change) bool {
-	if c.Read == nil {
-		return true
+	return c.Read == nil || slices.ContainsFunc(c.Read, cause.IsReadBy)
+}
+
+// IsReadBy reports whether a read, as in Read, may have been of the change's object.
+func (c *Change) IsReadBy(read string) bool {
+	if in := Key(read).Cluster(); in != "" && in != c.Key.Cluster() {
+		return false
 	}
-	kind, _, _ := strings.Cut(cause.Key.Type(), ".")
-	_, rest, _ := strings.Cut(string(cause.Key), "/")
+	kind, _, _ := strings.Cut(c.Key.Type(), ".")
+	_, rest, _ := strings.Cut(string(c.Key), "/")
 	namespace, _, _ := strings.Cut(rest, "/")
-	name, cluster := cause.Name(), cause.Key.Cluster()
-	return slices.ContainsFunc(c.Read, func(read string) bool {
-		if in := Key(read).Cluster(); in != "" && in != cluster {
-			return false
-		}
-		parts := strings.SplitN(Key(read).Local(), "/", 3)
-		return (parts[0] == kind || isResource(parts[0], kind)) &&
-			(parts[1] == namespace || parts[1] == "*") && (parts[2] == name || parts[2] == "*")
-	})
+	parts := strings.SplitN(Key(read).Local(), "/", 3)
+	return (parts[0] == kind || isResource(parts[0], kind)) &&
+		(parts[1] == namespace || parts[1] == "*") && (parts[2] == c.Name() || parts[2] == "*")
 }
 
 // Name is the object's name in the run, which may be generated.

@@ -44,10 +44,5 @@ func (g *generator) conflict() {
 
 // restsOnVersion reports whether a write is refused if the object has changed since it was read.
 func restsOnVersion(c *reference.Change) bool {
-	return sendsVersion(c.Sent) && c.Op != wire.Apply
-}
-
-// sendsVersion reports whether a write says on which version of the object it rests.
-func sendsVersion(sent map[string]any) bool {
-	return metadata.Text(metadata.Of(sent), "resourceVersion") != ""
+	return metadata.Text(metadata.Of(c.Sent), "resourceVersion") != "" && c.Op != wire.Apply
 }

@@ -129,17 +129,27 @@ func (g *generator) deletions(heard bool) {
 				g.drop(signature+" "+m.label, why+", "+m.words, nameless)
 				continue
 			}
-			if m.label == steadyState && g.ref.OwnerFinished(c.Key) {
-				g.drop(signature+" "+m.label, why+", "+m.words, idleOwner)
-				continue
-			}
-			if m.label == steadyState && g.nothingAsksFor(i) {
-				g.drop(signature+" "+m.label, why+", "+m.words, unasked)
+			if rule := g.idle(m, i); rule != "" {
+				g.drop(signature+" "+m.label, why+", "+m.words, rule)
 				continue
 			}
 			g.disturb(m, c.By, signature, why, build.Delete(key).InCluster(g.cluster(i)))
 		}
 	}
+}
+
+// idle is the rule by which the controller need not keep up at a moment what it wrote in the i-th change; empty: it has
+// to.
+func (g *generator) idle(m moment, i int) (rule string) {
+	switch {
+	case m.label != steadyState:
+		return ""
+	case g.ref.OwnerFinished(g.ref.Changes[i].Key):
+		return idleOwner
+	case g.nothingAsksFor(i):
+		return unasked
+	}
+	return ""
 }
 
 // nothingAsksFor reports whether everything that the controller had read when it made the i-th change is gone at the
@@ -151,16 +161,15 @@ func (g *generator) nothingAsksFor(i int) bool {
 		itself, gone := false, false
 		for k := range g.ref.Changes {
 			other := &g.ref.Changes[k]
-			if (&reference.Change{Read: []string{read}}).MayFollowFrom(other) {
-				o := g.ref.Objects[other.Key]
-				switch {
-				case other.Key == c.Key:
-					itself = true
-				case o == nil || o.End != nil:
-					return false
-				default:
-					gone = true
-				}
+			o := g.ref.Objects[other.Key]
+			switch {
+			case !other.IsReadBy(read):
+			case other.Key == c.Key:
+				itself = true
+			case o == nil || o.End != nil:
+				return false
+			default:
+				gone = true
 			}
 		}
 		if !itself && !gone {
@@ -209,12 +218,8 @@ func (g *generator) fields(managed bool) {
 					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, nameless)
 					continue
 				}
-				if m.label == steadyState && g.ref.OwnerFinished(p.key) {
-					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, idleOwner)
-					continue
-				}
-				if m.label == steadyState && g.nothingAsksFor(p.at) {
-					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, unasked)
+				if rule := g.idle(m, p.at); rule != "" {
+					g.drop(signature+" "+d.kind+" "+m.label, why+", "+m.words, rule)
 					continue
 				}
 				g.disturb(m, p.by, signature+" "+d.kind, fmt.Sprintf("another client %s of %s", d.words, p.key),
