@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -295,19 +295,15 @@ func testKilledInMidPause(t *testing.T, trommel, cluster, copier string) {
 	dir := writePlans(t, copier)
 	s := startUntil(t, "paused by action", trommel, "-p", filepath.Join(dir, "pausing.yaml"), "--cluster", cluster,
 		"--record", filepath.Join(dir, "killed"))
+	// The API server may be paused before the workload begins.
+	awaitConfigMap(t, cluster, "source", "the workload did not begin")
 	if err := s.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-s.rest
 	_ = s.Wait()
 	// The paused controller receives its ConfigMap and copies it.
-	deadline := time.Now().Add(20 * time.Second)
-	for !slices.Contains(configMaps(t, cluster), "source-copy") {
-		if time.Now().After(deadline) {
-			t.Fatal("the paused controller did not continue after its coordinator was killed")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	awaitConfigMap(t, cluster, "source-copy", "the paused controller did not continue after its coordinator was killed")
 	mustPass(t, trommel, cluster, dir)
 	nothingLeft(t, cluster)
 }
@@ -335,6 +331,16 @@ func nothingLeft(t *testing.T, cluster string) {
 	if len(deployments.Items) != 0 {
 		t.Errorf("%d Deployments after the run", len(deployments.Items))
 	}
+}
+
+func awaitConfigMap(t *testing.T, cluster, name, otherwise string) {
+	t.Helper()
+	clustertest.Eventually(t, func(context.Context) error {
+		if names := configMaps(t, cluster); !slices.Contains(names, name) {
+			return fmt.Errorf("%s: ConfigMaps %v", otherwise, names)
+		}
+		return nil
+	})
 }
 
 func configMaps(t *testing.T, cluster string) []string {

@@ -25,6 +25,7 @@ type fleet struct {
 	node     statuses
 	sessions interface {
 		WaitConnected(ctx context.Context, identity string, after, n int) error
+		Connections(ctx context.Context, identity string) (total, live int, err error)
 	}
 	tail func(p cluster.Process) string // of the process's log
 	pods func(ctx context.Context) ([]*unstructured.Unstructured, error)
@@ -70,11 +71,13 @@ func (f *fleet) await(ctx context.Context) error {
 }
 
 // awaitAlive waits until every controller has run for the time alive; it returns an error if one keeps exiting. The
-// hook connects before main runs, so a session alone does not show that the controller works.
+// hook connects before main runs, so a session alone does not show that the controller works. Nor does a process that
+// was started the time alive ago: on a busy machine it may not have come as far as its session.
 func (f *fleet) awaitAlive(ctx context.Context) error {
 	ctx, cancel := clock.WithTimeout(ctx, f.ready)
 	defer cancel()
 	for _, m := range f.all() {
+		began := map[time.Time]time.Time{} // by a process's start: when it was first seen to run with a session
 		for {
 			processes, err := f.node.Status(ctx, m.name)
 			if err != nil {
@@ -83,14 +86,40 @@ func (f *fleet) awaitAlive(ctx context.Context) error {
 			if err := f.exitsAtOnce(m.name, processes); err != nil {
 				return err
 			}
+			if err := f.note(ctx, m, processes, began); err != nil {
+				return err
+			}
 			if slices.ContainsFunc(processes, func(p cluster.Process) bool {
-				return p.Running() && clock.Since(ctx, p.Started) >= f.alive
+				at, ok := began[p.Started]
+				return ok && p.Running() && clock.Since(ctx, at) >= f.alive
 			}) {
 				break
 			}
 			if clock.Sleep(ctx, 50*time.Millisecond) != nil {
 				return f.notConnected(ctx, m.name)
 			}
+		}
+	}
+	return nil
+}
+
+// note notes when the controller's processes began to work, as far as they do.
+func (f *fleet) note(ctx context.Context, m member, processes []cluster.Process, began map[time.Time]time.Time) error {
+	connected := !m.instrumented
+	if m.instrumented {
+		_, live, err := f.sessions.Connections(ctx, m.name)
+		if err != nil {
+			return fmt.Errorf("sessions of controller %q: %w", m.name, err)
+		}
+		connected = live > 0
+	}
+	for _, p := range processes {
+		if _, ok := began[p.Started]; ok || !p.Running() || !connected {
+			continue
+		}
+		began[p.Started] = p.Started
+		if m.instrumented {
+			began[p.Started] = clock.Now(ctx)
 		}
 	}
 	return nil

@@ -24,6 +24,41 @@ func (c connecting) WaitConnected(ctx context.Context, _ string, _, _ int) error
 	}
 }
 
+func (connecting) Connections(context.Context, string) (total, live int, err error) { return 1, 1, nil }
+
+// lost are sessions that end at once; the process that is started next connects at a time.
+type lost time.Time
+
+func (l lost) WaitConnected(context.Context, string, int, int) error { return nil }
+
+func (l lost) Connections(context.Context, string) (total, live int, err error) {
+	if time.Now().Before(time.Time(l)) {
+		return 1, 0, nil
+	}
+	return 2, 1, nil
+}
+
+// A process that has not come as far as its session has not shown that it works.
+func TestFleetOnABusyMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		f := &fleet{
+			members: []member{{name: "db", instrumented: true, replicas: 1}},
+			ready:   10 * time.Second, alive: 2 * time.Second,
+			node: processes{"db": {
+				{Pod: "db-0", Started: start, Ended: start.Add(1), ExitCode: 3}, {Pod: "db-0", Started: start.Add(2)},
+			}},
+			sessions: lost(start.Add(5 * time.Second)),
+		}
+		if err := f.await(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 7*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
 func TestFleet(t *testing.T) {
 	const never = connecting(time.Hour)
 	running := cluster.Process{Pod: "db-0"}
@@ -41,7 +76,7 @@ func TestFleet(t *testing.T) {
 		err          string
 	}{
 		{name: "connects, and has run for a while", instrumented: true, sessions: connecting(time.Second),
-			processes: []cluster.Process{running}, took: 2 * time.Second},
+			processes: []cluster.Process{running}, took: 3 * time.Second},
 		{name: "has no hooks", sessions: never, processes: []cluster.Process{running}, took: 2 * time.Second},
 		{name: "one early exit", sessions: never, processes: []cluster.Process{exited, running}, took: 2 * time.Second},
 		{name: "keeps exiting", instrumented: true, sessions: never, processes: []cluster.Process{exited, exited},
