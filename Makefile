@@ -10,6 +10,9 @@ TESTFLAGS ?= $(if $(CI),-race)
 # for the packages whose sources, with their tests, start goroutines, or whose tests serve HTTP or run side by side.
 # In cmd/trommel that is the whole program, as its scripts run it.
 CONCURRENT := ^[[:space:]]*go (func|[A-Za-z_.]+)\(|\.Go\(|errgroup\.|httptest\.|t\.Parallel\(
+# Tests of these packages mostly build programs, without -race, and watch them. CI leaves them to `make race`, because -race
+# doubles the time of their own work, such as parsing, which is not concurrent.
+BUILDERS ?= $(if $(CI),/(instrumentation|install/images|examples)$$)
 FUZZTIME ?= 30s
 comma := ,
 
@@ -59,7 +62,7 @@ test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
 		if [ -n "$(filter -race,$(TESTFLAGS))" ]; then \
 			packages=; \
 			for dir in $$(cd $$m && go list -f '{{.Dir}}' ./...); do \
-				if grep -qE '$(CONCURRENT)' "$$dir"/*.go; then packages="$$packages $$dir"; else rest="$$rest $$dir"; fi; \
+				if ! echo "$$dir" | grep -qE '$(or $(BUILDERS),^$$)' && grep -qE '$(CONCURRENT)' "$$dir"/*.go; then packages="$$packages $$dir"; else rest="$$rest $$dir"; fi; \
 			done; \
 		fi; \
 		(cd $$m && go list -export ./... > /dev/null) || failed="$$failed $$m"; \
