@@ -90,6 +90,7 @@ type Tools struct {
 	Disruptions Disruptions
 	Cycles      Cycles
 	Clocks      Clocks
+	Connections Connections
 	Upgrades    Upgrades
 }
 
@@ -100,6 +101,7 @@ const (
 	noDisruption   = "found nothing to end: the disruption %s had ended"
 	noCycle        = "found nothing to end: the cycle %s had ended"
 	notFrozen      = "found nothing to thaw: no process of %s was frozen"
+	notDisturbed   = "found nothing to restore: that connection of %s was not disturbed"
 	notSkewed      = "found nothing to end: the clock of %s was right"
 )
 

@@ -75,6 +75,14 @@ func (j *journal) Skew(c string, by time.Duration) (time.Duration, error) {
 	return time.Second, err
 }
 
+func (j *journal) Disturb(_ context.Context, c, cluster string, delay time.Duration) error {
+	return j.note("disturb %s to %s %s", c, cluster, delay)
+}
+
+func (j *journal) Restore(_ context.Context, c, cluster string) (bool, error) {
+	return j.state(true, "restore %s to %s", c, cluster)
+}
+
 func (j *journal) Upgrade(_ context.Context, to string, how plan.UpgradeHow) error {
 	return j.note("upgrade %s %s", to, how)
 }
@@ -148,6 +156,15 @@ func TestActions(t *testing.T) {
 		},
 		{action: plan.Action{Type: plan.EndSkew, Target: "db"}, do: "skew db 0s"},
 		{
+			action: plan.Action{Type: plan.DisturbConnection, Target: "db", Cluster: "west",
+				Own: &plan.Disturbing{Delay: time.Second}},
+			do: "disturb db to west 1s", undo: "restore db to west",
+		},
+		{
+			action: plan.Action{Type: plan.RestoreConnection, Target: "db", Cluster: "west"},
+			do:     "restore db to west",
+		},
+		{
 			action: plan.Action{Type: plan.Upgrade, Own: &plan.Upgrading{To: "v2", How: plan.UpgradeKill}},
 			do:     "upgrade v2 kill", undo: "recover",
 		},
@@ -160,7 +177,7 @@ func TestActions(t *testing.T) {
 	} {
 		t.Run(string(test.action.Type), func(t *testing.T) {
 			j := &journal{failAt: test.failAt}
-			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j, Clocks: j, Upgrades: j})
+			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j, Clocks: j, Upgrades: j, Connections: j})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -240,13 +257,15 @@ func TestNotes(t *testing.T) {
 		{plan.Action{Type: plan.StartController, Target: "db"}, "found db running already"},
 		{plan.Action{Type: plan.ThawController, Target: "db"},
 			"found nothing to thaw: no process of db was frozen"},
+		{plan.Action{Type: plan.RestoreConnection, Target: "db", Cluster: "west"},
+			"found nothing to restore: that connection of db was not disturbed"},
 		{plan.Action{Type: plan.EndSkew, Target: "db"}, "found nothing to end: the clock of db was right"},
 		{plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"},
 			"found nothing to kill: apiserver-2 was not running"},
 		{plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, "found apiserver-2 running already"},
 	} {
 		j := &journal{otherwise: true}
-		a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Clocks: j})
+		a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Clocks: j, Connections: j})
 		if err != nil {
 			t.Fatal(err)
 		}

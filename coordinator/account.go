@@ -169,7 +169,7 @@ func (w *witness) gone(e record.Event) {
 	}
 }
 
-// lasting notes which pauses, failures of calls, freezes and skews begin and end with the current event.
+// lasting notes which pauses, failures of calls, freezes, skews and disturbed connections begin and end with the current event.
 func (w *witness) lasting() {
 	now := map[int]string{}
 	for _, p := range w.machine.pauses {
@@ -181,7 +181,7 @@ func (w *witness) lasting() {
 	for _, f := range w.machine.frozen {
 		now[f.action] = f.by
 	}
-	for _, s := range w.machine.skewed {
+	for _, s := range slices.Concat(w.machine.skewed, w.machine.disturbed) {
 		now[s.action] = s.by
 	}
 	for action, i := range w.lasts {

@@ -34,8 +34,10 @@ type Machine struct {
 	failed   []int           // by action: how many calls it has made to fail
 	frozen   []pause         // frozen processes: the action and the controller
 	skewed   []pause         // controllers whose clock is wrong, and the action
-	ended    bool
-	wants    int // changes whenever what the plan waits for does
+	// disturbed are connections to other clusters.
+	disturbed []pause
+	ended     bool
+	wants     int // changes whenever what the plan waits for does
 
 	controllers []record.Controller
 	stale       *staleness
@@ -507,6 +509,7 @@ func (m *Machine) began(i int) []Effect {
 	}
 	m.freezing(i, e)
 	m.skewing(i, e)
+	m.connecting(i, e)
 	if e.Fails != nil {
 		m.failing = append(m.failing, failingOf(i, e.Fails))
 	}
@@ -693,7 +696,7 @@ func (m *Machine) letGo(seq int) []Effect {
 func (m *Machine) end() []Effect {
 	m.ended = true
 	m.wants++
-	m.pauses, m.pending, m.failing, m.frozen, m.skewed = nil, nil, nil, nil, nil
+	m.pauses, m.pending, m.failing, m.frozen, m.skewed, m.disturbed = nil, nil, nil, nil, nil, nil
 	var effects []Effect
 	for _, h := range m.held {
 		effects = append(effects, Release{Seq: h.seq})

@@ -52,7 +52,7 @@ func (m *Machine) trackReconcile(e record.Event) {
 // are frozen. It is empty if nothing is held, paused or frozen and no calls fail. If now is zero, it leaves out
 // durations. Live reports whether an identity is connected.
 func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
-	last := slices.Concat(m.denied(), m.onIce(now), m.wrongClocks(now))
+	last := slices.Concat(m.denied(), m.onIce(now), m.wrongClocks(now), m.disturbances(now))
 	if m.ended || !m.Holding() && len(last) == 0 {
 		return ""
 	}
@@ -143,7 +143,8 @@ func (m *Machine) endOf(p pause, ends func(i int, p pause) bool) string {
 		}
 		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.name(i), m.name(m.next), m.awaited())
 	}
-	if e := m.plan.Actions[p.action].Effects(); e.Fails != nil || e.Freezes != "" || e.Skews != nil {
+	if e := m.plan.Actions[p.action].Effects(); e.Fails != nil || e.Freezes != "" || e.Skews != nil ||
+		e.Disconnects != nil {
 		return "which only the end of the plan ends"
 	}
 	return "which only the hold's deadline or the end of the plan ends"

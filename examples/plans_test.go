@@ -109,6 +109,8 @@ var plans = []examplePlan{
 		findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
 	{example: copies, plan: "between-clusters", variant: "fixed", want: pass},
 	{example: copies, plan: "after-both", want: pass, long: true},
+	{example: copies, plan: "partition", want: bug, findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
+	{example: copies, plan: "partition", variant: "fixed", want: pass},
 	{example: copies, plan: "stale-copy", want: bug, findings: []string{"invariant a-pinned-copy-is-kept:"}},
 	{example: copies, plan: "stale-copy", variant: "fixed", want: pass},
 	{example: copies, plan: "stale-original", want: pass, long: true},

@@ -144,6 +144,8 @@ func (a *Action) completeCluster(s *Suite) {
 			a.Target = ServerIn(a.Cluster, a.Target)
 		}
 	case !slices.Contains(a.kind().fields(), "cluster") || a.Cluster != "":
+	case a.Type == DisturbConnection || a.Type == RestoreConnection:
+		a.completeConnection(s)
 	case a.kind().Target == TargetController && everything(a.PauseScope) && everything(a.CallScope):
 		// What has no scope is about all clusters.
 	default:

@@ -3,6 +3,7 @@ package plan
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -92,6 +93,14 @@ actions:
 - actionType: delete
   resourceKey: pod/default/a
   trigger: {definitions: [{triggerName: x, condition: {triggerType: none}}]}
+- actionType: disturbConnection
+  actionTarget: b
+  delay: 1500ms
+  trigger: {definitions: [{triggerName: x, condition: {triggerType: none}}]}
+- actionType: restoreConnection
+  actionTarget: b
+  cluster: west
+  trigger: {definitions: [{triggerName: x, condition: {triggerType: none}}]}
 `), "p.yaml", s)
 	if err != nil {
 		t.Fatal(err)
@@ -108,9 +117,13 @@ actions:
 	want := []string{
 		"pauseAPIServer east/apiserver-1 east", "west/apiserver-2 west", "a east",
 		"pauseController a ", " ", "pauseController a west", " ", "delete  west", " ",
+		"disturbConnection b west", " ", "restoreConnection b west", " ",
 	}
 	if diff := cmp.Diff(want, show(p)); diff != "" {
 		t.Error(diff)
+	}
+	if d := p.Actions[4].Effects().Disconnects; *d != (Disconnection{"b", "west", 1500 * time.Millisecond}) {
+		t.Errorf("disturbs %v", d)
 	}
 	text, err := Marshal(p)
 	if err != nil {
@@ -188,6 +201,13 @@ func TestMistakesInClustersOfPlan(t *testing.T) {
 		{"point", "- actionType: killController\n  actionTarget: a\n  trigger: {definitions: [{triggerName: x, " +
 			"condition: {triggerType: onReconcile}, observationPoint: {timing: afterReconcile, observeBy: a, " +
 			"cluster: east}}]}\n", `p.yaml:6:149: onReconcile has no object, so it is in no cluster`},
+		{"no connection", "- actionType: disturbConnection\n  actionTarget: a\n" + now,
+			`p.yaml:5:17: the controller "a" has no kubeconfigs of other clusters, so there is no connection that ` +
+				`disturbConnection could be about`},
+		{"own cluster", "- actionType: restoreConnection\n  actionTarget: b\n  cluster: east\n" + now,
+			`p.yaml:6:12: the controller "b" has no kubeconfig of the cluster east (kubeconfigs: west)`},
+		{"no delay", "- actionType: disturbConnection\n  actionTarget: b\n  delay: 0s\n" + now,
+			`p.yaml:6:10: delay is 0; leave it out to let nothing pass`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := parse([]byte(head+tt.actions), "p.yaml", s)

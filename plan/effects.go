@@ -38,6 +38,10 @@ type Effects struct {
 	Skews *Skew
 	// EndsSkew names the controller whose wall clock is right again; empty: none.
 	EndsSkew string
+	// Disconnects says which connection is disturbed once the action has begun; nil: none.
+	Disconnects *Disconnection
+	// Connects says which connection is no longer disturbed; nil: none. It has no delay.
+	Connects *Disconnection
 	// Upgrades says which build is installed; nil: none. It stops and starts all controllers.
 	Upgrades *Upgrading
 	// Writes: the action writes or deletes objects, as another client would.
@@ -93,6 +97,18 @@ func (f *CallFailure) String() string {
 type Skew struct {
 	By    string // the controller
 	Ahead time.Duration
+}
+
+// Disconnection disturbs the connection between a controller and another cluster than its own.
+type Disconnection struct {
+	By      string        // the controller
+	Cluster string        // the other cluster
+	Delay   time.Duration // in each direction; 0: nothing passes
+}
+
+// SameAs reports whether both are about one connection.
+func (d *Disconnection) SameAs(o *Disconnection) bool {
+	return d != nil && o != nil && d.By == o.By && d.Cluster == o.Cluster
 }
 
 // Move says how a controller is connected to another API server.

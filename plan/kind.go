@@ -174,7 +174,7 @@ func init() {
 		restartController, killController, startController, pauseController, resumeController, reconnectController,
 		failCall, restoreCalls, freezeController, thawController, pauseAPIServer, resumeAPIServer, killAPIServer,
 		startAPIServer, applyObject, patchObject, deleteObject, disrupt, endDisruption,
-		cycleNodes, endCycle, advanceTime, skewClock, endSkew, upgrade,
+		cycleNodes, endCycle, advanceTime, skewClock, endSkew, upgrade, disturbConnection, restoreConnection,
 	} {
 		RegisterKind(k)
 	}

@@ -84,12 +84,7 @@ func frozen(
 			continue
 		}
 		ever = true
-		end := at // unless it was thawed
-		for _, b := range actions {
-			if p.Actions[b.Index].Effects().Thaws == controller && !b.Began.Before(a.Began) && b.Done.Before(end) {
-				end = b.Done
-			}
-		}
+		end := endBefore(p, actions, a, at, func(e plan.Effects) bool { return e.Thaws == controller })
 		lately = lately || !at.After(end.Add(grace))
 	}
 	return ever, lately
@@ -107,18 +102,45 @@ func callsFailed(
 		}
 		end := a.Done
 		if fails.Times == 0 {
-			end = at // unless they were restored
-			for _, b := range actions {
-				r := p.Actions[b.Index].Effects().Restores
-				if r != nil && r.By == controller && (r.Scope == "" || r.Scope == fails.Scope) &&
-					!b.Began.Before(a.Began) {
-					end = b.Done
-				}
-			}
+			end = endBefore(p, actions, a, at, func(e plan.Effects) bool {
+				r := e.Restores
+				return r != nil && r.By == controller && (r.Scope == "" || r.Scope == fails.Scope)
+			})
 		}
 		if !at.After(end.Add(grace)) {
 			return true
 		}
 	}
 	return false
+}
+
+// disconnected returns the cluster to which the plan disturbed the controller's connection at that time, or less than
+// grace before it; empty: none. A controller that exits because it does not reach a cluster has no bug.
+func disconnected(
+	p *plan.Plan, actions []record.Action, grace time.Duration, controller string, at time.Time,
+) (cluster string) {
+	for _, a := range actions {
+		d := p.Actions[a.Index].Effects().Disconnects
+		if d == nil || d.By != controller || a.Began.IsZero() || a.Began.After(at) {
+			continue
+		}
+		end := endBefore(p, actions, a, at, func(e plan.Effects) bool { return d.SameAs(e.Connects) })
+		if !at.After(end.Add(grace)) {
+			return d.Cluster
+		}
+	}
+	return ""
+}
+
+// endBefore returns when what an action began was first ended by another one, if that was before the time; otherwise
+// the time.
+func endBefore(
+	p *plan.Plan, actions []record.Action, began record.Action, at time.Time, ends func(plan.Effects) bool,
+) time.Time {
+	for _, b := range actions {
+		if ends(p.Actions[b.Index].Effects()) && !b.Began.Before(began.Began) && b.Done.Before(at) {
+			at = b.Done
+		}
+	}
+	return at
 }

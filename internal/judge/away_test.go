@@ -45,6 +45,34 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
+func TestDisconnected(t *testing.T) {
+	start := time.Now()
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	p := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.DisturbConnection, Target: "op", Cluster: "west"},
+		{Type: plan.RestoreConnection, Target: "op", Cluster: "north"},
+		{Type: plan.RestoreConnection, Target: "op", Cluster: "west"},
+	}}
+	actions := []record.Action{
+		{Index: 0, Began: at(10), Done: at(10)}, {Index: 1, Began: at(20), Done: at(20)},
+		{Index: 2, Began: at(30), Done: at(31)},
+	}
+	for _, test := range []struct {
+		controller string
+		exit       int
+		want       string
+	}{
+		{"op", 9, ""}, {"op", 10, "west"}, {"other", 10, ""}, {"op", 29, "west"}, {"op", 41, "west"}, {"op", 42, ""},
+	} {
+		if got := disconnected(p, actions, 10*time.Second, test.controller, at(test.exit)); got != test.want {
+			t.Errorf("%s at %d s: %q, want %q", test.controller, test.exit, got, test.want)
+		}
+	}
+	if got := disconnected(p, actions[:2], 10*time.Second, "op", at(100)); got != "west" {
+		t.Errorf("without an end: %q", got)
+	}
+}
+
 // planOf returns a plan with these actions; those that reconnect use apiserver-3.
 func planOf(actions []record.Action) *plan.Plan {
 	p := &plan.Plan{Actions: make([]plan.Action, 4)}

@@ -40,6 +40,7 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			ended := f.Judge == record.JudgeCrash || f.Judge == record.JudgeLeadership
 			ever, lately := frozen(e.Plan, e.Actions, e.Timeouts.Away, c.Name, f.Time)
 			server := ServerAway(e.Plan, e.Meta.Controllers, e.Actions, e.Timeouts.Away, c.Name, f.Time)
+			cut := disconnected(e.Plan, e.Actions, e.Timeouts.Away, c.Name, f.Time)
 			switch {
 			case f.Judge == record.JudgeLeadership && pausesLocks(e.Plan, c):
 				f.Severity = record.SeverityNote
@@ -53,6 +54,9 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			case ended && callsFailed(e.Plan, e.Actions, e.Timeouts.Away, c.Name, f.Time):
 				f.Severity = record.SeverityNote
 				f.Title += ", when the plan had made its calls fail"
+			case ended && cut != "":
+				f.Severity = record.SeverityNote
+				f.Title += ", when the plan had disturbed its connection to the cluster " + cut
 			}
 			findings = append(findings, f)
 		}

@@ -675,7 +675,7 @@ func (b *pageBuilder) holds() {
 				kind = "failing"
 			case does.Freezes != "":
 				kind = "frozen"
-			case does.Skews != nil:
+			case does.Skews != nil, does.Disconnects != nil:
 				kind = "failing"
 			}
 		}

@@ -6,12 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -98,8 +92,10 @@ type origins struct {
 	own     map[string]string // the cluster in which a controller runs, by the controller
 }
 
-func newOrigins(at *site, suite *plan.Suite) (*origins, error) {
-	o := &origins{servers: map[string]string{}, own: map[string]string{}}
+// newOrigins also takes the addresses by which controllers know API servers, with their clusters. It becomes their
+// owner.
+func newOrigins(at *site, suite *plan.Suite, proxies map[string]string) (*origins, error) {
+	o := &origins{servers: proxies, own: map[string]string{}}
 	for _, m := range at.members {
 		o.names = append(o.names, m.name)
 		for _, server := range plan.ServersOf(at.cluster.APIServers(), m.name) {
@@ -179,79 +175,4 @@ func (l lookups) State(ctx context.Context, controller string, o *wire.Observati
 		return nil, err
 	}
 	return in.State(ctx, controller, o)
-}
-
-// access gives the controllers the kubeconfigs of other clusters. The files are in dir, by cluster.
-type access struct{ files map[string]string }
-
-// newAccess writes a kubeconfig for each cluster; the teardown deletes them.
-func newAccess(at *site, later later) (*access, error) {
-	a := &access{files: map[string]string{}}
-	if at.members == nil {
-		return a, nil
-	}
-	// Not below /tmp, which in a pod is another one.
-	dir, err := os.MkdirTemp(at.cluster.(*cluster.Group).Dir(), "kubeconfigs-")
-	if err != nil {
-		return nil, fmt.Errorf("write kubeconfigs for the controllers: %w", err)
-	}
-	later(func(context.Context) error { return os.RemoveAll(dir) })
-	for _, m := range at.members {
-		config, err := at.cluster.RESTConfig(plan.ServerIn(m.name, "apiserver-1"))
-		if err != nil {
-			return nil, err
-		}
-		a.files[m.name] = filepath.Join(dir, m.name)
-		if err := cluster.WriteKubeconfig(a.files[m.name], m.name, config); err != nil {
-			return nil, err
-		}
-	}
-	return a, nil
-}
-
-// give returns the controller with the variables of its kubeconfigs, and the Secrets that hold them.
-func (a *access) give(c plan.Controller) (plan.Controller, []*unstructured.Unstructured, error) {
-	if len(c.Kubeconfigs) == 0 {
-		return c, nil, nil
-	}
-	env := map[string]string{}
-	c.Args = slices.Clone(c.Args)
-	var replace []string
-	var secrets []*unstructured.Unstructured
-	for name, k := range c.Kubeconfigs {
-		variable := plan.KubeconfigVariable(name)
-		env[variable] = a.files[name]
-		replace = append(replace, "$("+variable+")", a.files[name])
-		if k.Secret == "" {
-			continue
-		}
-		data, err := os.ReadFile(a.files[name])
-		if err != nil {
-			return c, nil, err
-		}
-		namespace, secret, _ := strings.Cut(k.Secret, "/")
-		labels := map[string]any{}
-		for key, value := range k.Labels {
-			labels[key] = value
-		}
-		u, err := objects.FromMap(map[string]any{
-			"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-			"metadata":   map[string]any{"namespace": namespace, "name": secret, "labels": labels},
-			"stringData": map[string]any{k.Key: string(data)},
-		})
-		if err != nil {
-			return c, nil, err
-		}
-		secrets = append(secrets, u)
-	}
-	// Other variables may refer to these, whatever their order.
-	r := strings.NewReplacer(replace...)
-	for variable, value := range c.Env {
-		env[variable] = r.Replace(value)
-	}
-	for i := range c.Args {
-		c.Args[i] = r.Replace(c.Args[i])
-	}
-	c.Env = env
-	return c, secrets, nil
 }

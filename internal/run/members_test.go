@@ -2,7 +2,6 @@ package run
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,7 +57,8 @@ func TestOrigins(t *testing.T) {
 }
 
 func TestAccessToOtherClusters(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "west-1")
+	a := &access{dir: t.TempDir()}
+	file := a.file(connection{"op", "west-1"})
 	if err := os.WriteFile(file, []byte("a kubeconfig"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestAccessToOtherClusters(t *testing.T) {
 			Secret: "op-system/west", Key: "value", Labels: map[string]string{"a": "b"},
 		}},
 	}
-	got, secrets, err := (&access{files: map[string]string{"west-1": file}}).give(c)
+	got, secrets, err := a.give(c)
 	if err != nil {
 		t.Fatal(err)
 	}

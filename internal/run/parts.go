@@ -31,6 +31,7 @@ type parts struct {
 	webhooks    *webhooks
 	cycles      *cycles
 	upgrades    *upgrades
+	access      *access
 	tools       actions.Tools
 	course      *course
 	settling    *settling
@@ -72,7 +73,7 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 		return &applier{apply: at.in(cluster).Apply, timeout: r.suite.Timeouts.Step}
 	}
 	apply := applyIn("")
-	access, err := newAccess(at, r.teardown.later)
+	access, err := newAccess(at, r.suite, r.teardown.later)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func (r *runner) manifestsOf(set *preparation, build string) *suiteManifests {
 func (r *runner) newParts(
 	at *site, set *preparation, logs *logs, declared []plan.ResourceKey, kept map[string]string,
 ) *parts {
-	p := &parts{site: at, coordinator: new(late), logs: logs}
+	p := &parts{site: at, coordinator: new(late), logs: logs, access: set.manifests.access}
 	timeouts, under := r.suite.Timeouts, r.journal.meta.Controllers
 	p.fleet = &fleet{
 		members: membersOf(under, r.binaries), ready: timeouts.Ready, alive: timeouts.Alive, node: at.node,
@@ -257,6 +258,6 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 			controllers: r.controllers(), step: r.suite.Timeouts.Step,
 		},
 		Cycles: p.cycles,
-		Clocks: clocks{p.cluster},
+		Clocks: clocks{p.cluster}, Connections: p.access,
 	}
 }

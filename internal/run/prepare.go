@@ -115,7 +115,7 @@ func (r *runner) startCoordinator(
 	ctx context.Context, p *parts, resolve func(plan.ResourceKey) wire.Rule,
 ) error {
 	under := r.journal.meta.Controllers
-	origins, err := newOrigins(p.site, r.suite)
+	origins, err := newOrigins(p.site, r.suite, p.access.addresses())
 	if err != nil {
 		return err
 	}

@@ -298,6 +298,21 @@ func SkewClock(name string, by time.Duration) *Action {
 	return a
 }
 
+// DisturbConnection lets nothing pass between the controller and another cluster of the suite until RestoreConnection,
+// or lets it pass late by delay, in each direction, if that is not 0.
+func DisturbConnection(name, cluster string, delay time.Duration) *Action {
+	a := action(plan.DisturbConnection, name)
+	a.action.Cluster, a.action.Own = cluster, &plan.Disturbing{Delay: delay}
+	return a
+}
+
+// RestoreConnection lets everything pass again between the controller and another cluster.
+func RestoreConnection(name, cluster string) *Action {
+	a := action(plan.RestoreConnection, name)
+	a.action.Cluster = cluster
+	return a
+}
+
 // Upgrade installs another of the suite's builds, "" for the suite's own, and waits until only its controllers run.
 func Upgrade(to string, how plan.UpgradeHow) *Action {
 	a := action(plan.Upgrade, "")

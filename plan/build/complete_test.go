@@ -56,6 +56,8 @@ func everything() *build.PlanBuilder {
 		build.AdvanceTime(time.Hour).When(now()),
 		build.SkewClock(op, -time.Minute).When(now()),
 		build.EndSkew(op).When(now()),
+		build.DisturbConnection(op, "west", time.Second).When(now()),
+		build.RestoreConnection(op, "west").When(now()),
 	)
 }
 
