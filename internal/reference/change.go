@@ -32,18 +32,23 @@ func KeyIn(cluster, key string) Key { return Key(record.In(cluster, key)) }
 
 // Cluster is the name of the object's cluster; empty: there is only one.
 func (k Key) Cluster() string {
-	if cluster, _, several := strings.Cut(string(k), clusterEnd); several {
-		return cluster
-	}
-	return ""
+	cluster, _ := k.split()
+	return cluster
 }
 
 // Local is the key without the cluster: type[.group]/namespace/name.
 func (k Key) Local() string {
-	if _, local, several := strings.Cut(string(k), clusterEnd); several {
-		return local
+	_, local := k.split()
+	return local
+}
+
+// split separates the cluster, which has no slash, from the object, whose name may have the same separator.
+func (k Key) split() (cluster, local string) {
+	cluster, local, several := strings.Cut(string(k), clusterEnd)
+	if !several || strings.Contains(cluster, "/") {
+		return "", string(k)
 	}
-	return string(k)
+	return cluster, local
 }
 
 // Change is one change of an object.

@@ -23,6 +23,8 @@ func TestKeysOfClusters(t *testing.T) {
 		{"west: set.apps/default/a-1", "west", "set.apps/default/a-1", "set.apps", "west: set.apps/default/a-*"},
 		{"clusterrole.rbac.authorization.k8s.io//system:node", "", "clusterrole.rbac.authorization.k8s.io//system:node",
 			"clusterrole.rbac.authorization.k8s.io", "clusterrole.rbac.authorization.k8s.io//system:node"},
+		{"role.rbac.authorization.k8s.io/a/b: c", "", "role.rbac.authorization.k8s.io/a/b: c",
+			"role.rbac.authorization.k8s.io", "role.rbac.authorization.k8s.io/a/b: c"},
 		{"west: node//n", "west", "node//n", "node", "west: node//n"},
 	} {
 		got := []string{tt.key.Cluster(), tt.key.Local(), tt.key.Type(), string(tt.key.Group())}
