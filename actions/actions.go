@@ -60,10 +60,10 @@ type Controllers interface {
 	Freeze(ctx context.Context, controller string, pid int) error
 	// Thaw lets the controller's frozen processes go on, or kills them, and reports how many there were.
 	Thaw(ctx context.Context, controller string, kill bool) (frozen int, err error)
-	// Route directs new connections of the controller to the API server.
+	// Route directs new connections of the controller to the API server, those to the server's cluster.
 	Route(ctx context.Context, controller, apiServer string) error
-	// CutConnections closes the controller's connections to the API server.
-	CutConnections(ctx context.Context, controller string) error
+	// CutConnections closes the controller's connections to the API server's cluster.
+	CutConnections(ctx context.Context, controller, apiServer string) error
 }
 
 // APIServers starts and stops API servers.

@@ -53,9 +53,11 @@ func (j *journal) Thaw(_ context.Context, c string, kill bool) (int, error) {
 	}
 	return 1, err
 }
-func (j *journal) Route(_ context.Context, c, s string) error       { return j.note("route %s to %s", c, s) }
-func (j *journal) CutConnections(_ context.Context, c string) error { return j.note("cut %s", c) }
-func (j *journal) ApplyFile(_ context.Context, file string) error   { return j.note("apply %s", file) }
+func (j *journal) Route(_ context.Context, c, s string) error { return j.note("route %s to %s", c, s) }
+func (j *journal) CutConnections(_ context.Context, c, s string) error {
+	return j.note("cut %s from %s", c, s)
+}
+func (j *journal) ApplyFile(_ context.Context, file string) error { return j.note("apply %s", file) }
 func (j *journal) Delete(_ context.Context, k plan.ResourceKey) error {
 	return j.note("delete %s", k)
 }
@@ -116,7 +118,7 @@ func TestActions(t *testing.T) {
 		{
 			action: plan.Action{Type: plan.ReconnectController, Target: "db",
 				Reconnecting: plan.Reconnecting{ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut}},
-			do: "route db to apiserver-2, cut db",
+			do: "route db to apiserver-2, cut db from apiserver-2",
 		},
 		{action: plan.Action{Type: plan.FreezeController, Target: "db"}, do: "freeze db 7", undo: "thaw db false"},
 		{

@@ -96,7 +96,7 @@ func (a *reconnectController) Do(ctx context.Context) (string, error) {
 		if err := a.controllers.Route(ctx, a.name, a.apiServer); err != nil {
 			return "", err
 		}
-		return "", a.controllers.CutConnections(ctx, a.name)
+		return "", a.controllers.CutConnections(ctx, a.name, a.apiServer)
 	}
 	// Kill it before Route: otherwise one of its last connections could go to the new server.
 	note, err := killed(ctx, a.controllers, a.name)

@@ -77,25 +77,37 @@ func TestStalenessOfAnotherCluster(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		remotes []string
+		moved   string // where to, with its connections cut
 		cluster string
 		want    string
 	}{
-		{"of that cluster", copier.Remotes, "west",
+		{"of that cluster", copier.Remotes, "", "west",
 			"copier read pod/default/a at version 5, while west/apiserver-1 held back its update at version 10"},
-		{"of its own cluster", copier.Remotes, "east", ""},
-		{"of nobody knows which", copier.Remotes, record.UnknownCluster, ""},
-		{"not connected", nil, "west", ""},
+		{"of its own cluster", copier.Remotes, "", "east", ""},
+		{"of nobody knows which", copier.Remotes, "", record.UnknownCluster, ""},
+		{"not connected", nil, "", "west", ""},
+		{"moved away", copier.Remotes, "west/apiserver-2", "west", ""},
+		{"moved there", []string{"west/apiserver-2"}, "west/apiserver-1", "west",
+			"copier read pod/default/a at version 5, while west/apiserver-1 held back its update at version 10"},
+		{"moved in its own cluster", copier.Remotes, "east/apiserver-2", "west",
+			"copier read pod/default/a at version 5, while west/apiserver-1 held back its update at version 10"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := copier
 			c.Remotes = tt.remotes
-			m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseAPI}}, []record.Controller{c})
+			if tt.moved == "" {
+				tt.moved = c.APIServer
+			}
+			move := plan.Action{Type: plan.ReconnectController, Target: "copier", Trigger: pauseAPI.Trigger,
+				Reconnecting: plan.Reconnecting{ReconnectAPIServer: tt.moved,
+					ReconnectBy: plan.ReconnectCut}}
+			m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseAPI, move}}, []record.Controller{c})
 			if err != nil {
 				t.Fatal(err)
 			}
 			m.Start()
 			for i, e := range []record.Event{
-				began(0), completed(0),
+				began(0), completed(0), began(1), completed(1),
 				observed("west/apiserver-1", 1, wire.APIServerRecv, wire.Before, wire.Update, 10, in("west")),
 				observed("copier", 2, wire.ControllerRead, wire.After, wire.Get, 5, in(tt.cluster)),
 			} {

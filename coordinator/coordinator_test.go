@@ -93,7 +93,10 @@ func (j *journal) Route(_ context.Context, c, s string) error {
 	j.add("route %s to %s", c, s)
 	return nil
 }
-func (j *journal) CutConnections(_ context.Context, c string) error { j.add("cut %s", c); return nil }
+func (j *journal) CutConnections(_ context.Context, c, _ string) error {
+	j.add("cut %s", c)
+	return nil
+}
 
 // rig is a coordinator that serves one process, apiserver-1, over a real socket.
 type rig struct {

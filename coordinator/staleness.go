@@ -17,12 +17,25 @@ import (
 type staleness struct {
 	plan        *plan.Plan
 	controllers []record.Controller
-	routes      map[string]string               // by controller: the API server that its new sessions use
-	sessions    map[uint64]string               // by session: the API server, as of its first observation
+	routes      map[string]routes               // by controller: those of its new sessions
+	sessions    map[uint64]routes               // by session: those of its first observation
 	taken       map[uint64]map[objectID]version // what a session's informers received last
 	heldBack    []heldEvent                     // all events that were ever held back, in order
 	shown       map[string]*exposure            // by controller
 	reads       []record.StaleRead              // the first one of each controller
+}
+
+// routes are the API servers to which a controller is connected: one of its own cluster and, after it, one of each other
+// cluster. They are never changed.
+type routes []string
+
+func routesOf(c record.Controller) routes { return append(routes{c.APIServer}, c.Remotes...) }
+
+// moved returns the routes with an API server in the place of the one of its cluster.
+func (r routes) moved(apiServer string) routes {
+	return append(slices.DeleteFunc(slices.Clone(r), func(server string) bool {
+		return plan.SameCluster(server, apiServer)
+	}), apiServer)
 }
 
 // objectID identifies an object, without its group: judge compares groups if both sides know them.
@@ -55,14 +68,14 @@ type exposure struct {
 
 func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
 	s := &staleness{
-		plan: p, controllers: controllers, routes: map[string]string{}, sessions: map[uint64]string{},
+		plan: p, controllers: controllers, routes: map[string]routes{}, sessions: map[uint64]routes{},
 		taken: map[uint64]map[objectID]version{}, shown: map[string]*exposure{},
 	}
 	if !p.PausesAPIServer() {
 		return s
 	}
 	for _, c := range controllers {
-		s.routes[c.Name] = c.APIServer
+		s.routes[c.Name] = routesOf(c)
 		s.shown[c.Name] = &exposure{}
 	}
 	return s
@@ -100,7 +113,7 @@ func (s *staleness) began(a *plan.Action) {
 	if e.Moves == nil || s.shown[e.Moves.Controller] == nil {
 		return
 	}
-	s.routes[e.Moves.Controller] = e.Moves.APIServer
+	s.routes[e.Moves.Controller] = s.routes[e.Moves.Controller].moved(e.Moves.APIServer)
 	if e.Moves.By == plan.ReconnectCut {
 		s.shown[e.Moves.Controller].came = plan.ReconnectCut
 		clear(s.sessions) // looked up again by the new route; other routes have not changed
@@ -126,7 +139,7 @@ func (s *staleness) note(held []heldObservation) []heldEvent {
 	}
 	for _, h := range now {
 		for name, shown := range s.shown {
-			if shown.connected == "" && (s.routes[name] == h.apiServer || s.remote(name, h.apiServer)) {
+			if shown.connected == "" && slices.Contains(s.routes[name], h.apiServer) {
 				shown.connected, shown.held = h.apiServer, h
 			}
 		}
@@ -134,22 +147,15 @@ func (s *staleness) note(held []heldObservation) []heldEvent {
 	return now
 }
 
-// remote reports whether a controller is connected to that API server of another cluster than its own.
-func (s *staleness) remote(controller, apiServer string) bool {
-	return slices.ContainsFunc(s.controllers, func(c record.Controller) bool {
-		return c.Name == controller && slices.Contains(c.Remotes, apiServer)
-	})
-}
-
 func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead {
 	o := e.Observation
 	if o.Phase != wire.After || o.Point != wire.ControllerRecv && o.Point != wire.ControllerRead {
 		return nil
 	}
-	server, known := s.sessions[o.Session]
+	servers, known := s.sessions[o.Session]
 	if !known {
-		server = s.routes[o.By]
-		s.sessions[o.Session] = server
+		servers = s.routes[o.By]
+		s.sessions[o.Session] = servers
 	}
 	if o.Point == wire.ControllerRecv {
 		if s.taken[o.Session] == nil {
@@ -158,7 +164,7 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 		s.taken[o.Session][idOf(o)] = version{metadata.ResourceVersion(o.Object), o.Op == wire.Delete}
 	}
 	for _, h := range held {
-		if h.apiServer != server && !s.remote(o.By, h.apiServer) || h.version == 0 || o.Cluster != h.origin.Cluster {
+		if !slices.Contains(servers, h.apiServer) || h.version == 0 || o.Cluster != h.origin.Cluster {
 			continue
 		}
 		state, older, concerns := s.judge(o, h)
@@ -266,7 +272,8 @@ func (s *staleness) unshown(c record.Controller) string {
 	shown := s.shown[c.Name]
 	if shown.connected == "" {
 		h := s.heldBack[0]
-		return fmt.Sprintf("%s stayed connected to %s, while %s held back %s", c.Name, s.routes[c.Name], h.apiServer, h)
+		return fmt.Sprintf("%s stayed connected to %s, while %s held back %s", c.Name,
+			strings.Join(s.routes[c.Name], " and "), h.apiServer, h)
 	}
 	where := fmt.Sprintf("while %s held back %s", shown.connected, shown.held)
 	switch {

@@ -68,6 +68,13 @@ func SplitServer(name string) (cluster, apiServer string) {
 	return "", name
 }
 
+// SameCluster reports whether two API servers are of one cluster.
+func SameCluster(apiServer, other string) bool {
+	a, _ := SplitServer(apiServer)
+	b, _ := SplitServer(other)
+	return a == b
+}
+
 // ServersOf returns those API servers that are in the cluster; an empty name is the only one.
 func ServersOf(apiServers []string, cluster string) []string {
 	return slices.DeleteFunc(slices.Clone(apiServers), func(server string) bool {

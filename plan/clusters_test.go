@@ -205,7 +205,10 @@ func TestMistakesInClustersOfPlan(t *testing.T) {
 			`p.yaml:5:17: the controller "a" has no kubeconfigs of other clusters, so there is no connection that ` +
 				`disturbConnection could be about`},
 		{"own cluster", "- actionType: restoreConnection\n  actionTarget: b\n  cluster: east\n" + now,
-			`p.yaml:6:12: the controller "b" has no kubeconfig of the cluster east (kubeconfigs: west)`},
+			`p.yaml:6:12: restoreConnection is about another cluster, and the controller "b" runs in east`},
+		{"moved there", "- actionType: reconnectController\n  actionTarget: a\n" +
+			"  reconnectAPIServer: east/apiserver-1\n" + now,
+			`p.yaml:6:23: the controller "a" has no kubeconfig of the cluster east`},
 		{"no delay", "- actionType: disturbConnection\n  actionTarget: b\n  delay: 0s\n" + now,
 			`p.yaml:6:10: delay is 0; leave it out to let nothing pass`},
 	} {

@@ -83,9 +83,22 @@ func checkConnection(c *ActionCheck) {
 	case name == "":
 		c.Missing("cluster", "%s has no cluster: the other end of the connection (%s)", c.Action.Type,
 			strings.Join(others, ", "))
-	case !slices.Contains(others, name) && slices.Contains(c.Suite.ClusterNames(), name):
-		c.Errorf("cluster", "the controller %q has no kubeconfig of the cluster %s (kubeconfigs: %s)", under.Name,
-			name, strings.Join(others, ", "))
+	case name == under.Cluster:
+		c.Errorf("cluster", "%s is about another cluster, and the controller %q runs in %s", c.Action.Type, under.Name,
+			name)
+	default:
+		c.connected("cluster", name)
+	}
+}
+
+// connected checks that the action's controller is connected to a cluster of the suite, which the field names.
+func (c *ActionCheck) connected(field, cluster string) {
+	under := c.controller()
+	if under == nil || cluster == under.Cluster || !slices.Contains(c.Suite.ClusterNames(), cluster) {
+		return
+	}
+	if _, ok := under.Kubeconfigs[cluster]; !ok {
+		c.Errorf(field, "the controller %q has no kubeconfig of the cluster %s", under.Name, cluster)
 	}
 }
 

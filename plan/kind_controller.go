@@ -102,6 +102,9 @@ var reconnectController = ActionKind{
 	Check: func(c *ActionCheck) {
 		checkWatchList(c)
 		c.APIServer("reconnectAPIServer", c.Action.ReconnectAPIServer)
+		if in, _ := SplitServer(c.Action.ReconnectAPIServer); in != "" {
+			c.connected("reconnectAPIServer", in)
+		}
 		by, known := string(c.Action.ReconnectBy), layout.Words[reflect.TypeFor[Reconnect]()]
 		if !slices.Contains(known, by) {
 			c.Errorf("reconnectBy", "unknown reconnectBy %q%s", by, wording.Suggest(by, known))

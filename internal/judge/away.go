@@ -8,44 +8,53 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// ServerAway returns the API server that the controller was connected to at that time if the plan had killed it by
-// then, otherwise "". A controller that exits without its API server has no bug: Kubernetes' own controllers do so too,
-// and the kubelet restarts them. It may also exit during the grace period after the API server is back. The actions are
-// those carried out so far, in any order.
+// ServerAway returns one of the API servers that the controller was connected to at that time if the plan had killed it
+// by then, otherwise "". A controller that exits without its API server has no bug: Kubernetes' own controllers do so
+// too, and the kubelet restarts them. It may also exit during the grace period after the API server is back. The actions
+// are those carried out so far, in any order.
 func ServerAway(
 	p *plan.Plan, controllers []record.Controller, actions []record.Action, grace time.Duration, controller string,
 	at time.Time,
 ) string {
-	server := ""
+	type server struct {
+		name         string
+		killed, back time.Time
+	}
+	var servers []*server // one of each cluster
 	for _, c := range controllers {
 		if c.Name == controller {
-			server = c.APIServer
+			for _, name := range append([]string{c.APIServer}, c.Remotes...) {
+				servers = append(servers, &server{name: name})
+			}
 		}
 	}
 	actions = slices.SortedFunc(slices.Values(actions), func(a, b record.Action) int {
 		return a.Began.Compare(b.Began)
 	})
-	var killed, back time.Time
 	for _, a := range actions {
 		if a.Began.IsZero() {
 			continue // the plan ended before it began
 		}
 		e := p.Actions[a.Index].Effects()
-		if e.Moves != nil && e.Moves.Controller == controller && !a.Began.After(at) {
-			server = e.Moves.APIServer
-			killed, back = time.Time{}, time.Time{}
-		}
-		if e.Stops == server && !a.Began.After(at) {
-			killed, back = a.Began, time.Time{}
-		}
-		if e.Starts == server && !killed.IsZero() && back.IsZero() {
-			back = a.Done
+		for _, s := range servers {
+			if e.Moves != nil && e.Moves.Controller == controller && plan.SameCluster(e.Moves.APIServer, s.name) &&
+				!a.Began.After(at) {
+				*s = server{name: e.Moves.APIServer}
+			}
+			if e.Stops == s.name && !a.Began.After(at) {
+				s.killed, s.back = a.Began, time.Time{}
+			}
+			if e.Starts == s.name && !s.killed.IsZero() && s.back.IsZero() {
+				s.back = a.Done
+			}
 		}
 	}
-	if killed.IsZero() || !back.IsZero() && at.After(back.Add(grace)) {
-		return ""
+	for _, s := range servers {
+		if !s.killed.IsZero() && (s.back.IsZero() || !at.After(s.back.Add(grace))) {
+			return s.name
+		}
 	}
-	return server
+	return ""
 }
 
 // pausesLocks reports whether the plan itself pauses the controller's access to its leader election lock, or makes it

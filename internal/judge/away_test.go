@@ -18,12 +18,22 @@ func TestServerAway(t *testing.T) {
 	kill := action(0, plan.KillAPIServer, "apiserver-1", 10, 11)
 	back := action(1, plan.StartAPIServer, "apiserver-1", 30, 33)
 	move := action(2, plan.ReconnectController, "db", 20, 21)
+	west := []record.Action{
+		action(0, plan.KillAPIServer, "west/apiserver-1", 10, 11),
+		action(1, plan.StartAPIServer, "west/apiserver-1", 30, 33),
+	}
 	for _, test := range []struct {
 		name    string
 		actions []record.Action
 		exit    int
 		want    string
 	}{
+		{"one of another cluster", west, 25, "west/apiserver-1"},
+		{"just after one of another cluster came back", west, 36, "west/apiserver-1"},
+		{"long after one of another cluster came back", west, 60, ""},
+		{"of another cluster to which it is not connected",
+			[]record.Action{action(0, plan.KillAPIServer, "north/apiserver-1", 10, 11)}, 25, ""},
+
 		{"before it was killed", []record.Action{kill, back}, 9, ""},
 		{"while it was down", []record.Action{kill, back}, 25, "apiserver-1"},
 		{"just after it came back", []record.Action{kill, back}, 36, "apiserver-1"},
@@ -37,7 +47,9 @@ func TestServerAway(t *testing.T) {
 			[]record.Action{move, action(3, plan.KillAPIServer, "apiserver-3", 40, 41)}, 45, "apiserver-3",
 		},
 	} {
-		controllers := []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
+		controllers := []record.Controller{
+			{Name: "db", APIServer: "apiserver-1", Remotes: []string{"west/apiserver-1"}},
+		}
 		got := ServerAway(planOf(test.actions), controllers, test.actions, 10*time.Second, "db", at(test.exit))
 		if got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -142,10 +143,12 @@ func (b *pageBuilder) sightings() map[int]*sightings {
 	for i := range b.run.Events {
 		e := &b.run.Events[i]
 		if end := e.SessionEnd; end != nil {
-			server := connected(end.By, e.Time)
+			servers := connected(end.By, e.Time)
 			for _, s := range all {
-				for _, name := range []string{placeName(end.By, placeCache), placeName(end.By, placeRead), server} {
-					if len(s.all[name]) > 0 && (name != server || s.derived[name]) {
+				for _, name := range append(
+					[]string{placeName(end.By, placeCache), placeName(end.By, placeRead)}, servers...,
+				) {
+					if len(s.all[name]) > 0 && (!slices.Contains(servers, name) || s.derived[name]) {
 						s.add(name, s.kinds[name], false, sighting{at: e.Time, unknown: true})
 					}
 				}
@@ -173,8 +176,10 @@ func (b *pageBuilder) sightings() map[int]*sightings {
 				of(object).add(o.By, placeServer, false, v)
 			case o.Point == wire.ControllerRecv:
 				of(object).add(placeName(o.By, placeCache), placeCache, false, v)
-				if from := connected(o.By, e.Time); from != "" && !seen[from][object] {
-					of(object).add(from, placeServer, true, v)
+				for _, from := range connected(o.By, e.Time) {
+					if in, _ := plan.SplitServer(from); in == o.Cluster && !seen[from][object] {
+						of(object).add(from, placeServer, true, v)
+					}
 				}
 			case o.Point == wire.ControllerRead && !o.Live:
 				name := placeName(o.By, placeRead)
@@ -218,9 +223,9 @@ func placeName(by, kind string) string {
 	return by + ": its cache"
 }
 
-// connections returns a function that says to which API server a controller was connected at a time; "" if it is not
-// known.
-func (b *pageBuilder) connections() func(controller string, at time.Time) string {
+// connections returns a function that says to which API servers a controller was connected at a time, one of each
+// cluster; nil if that is not known.
+func (b *pageBuilder) connections() func(controller string, at time.Time) []string {
 	type move struct {
 		at         time.Time
 		controller string
@@ -235,16 +240,18 @@ func (b *pageBuilder) connections() func(controller string, at time.Time) string
 			moves = append(moves, move{a.Done, m.Controller, m.APIServer})
 		}
 	}
-	return func(controller string, at time.Time) string {
-		to := ""
+	return func(controller string, at time.Time) []string {
+		var to []string
 		for _, c := range b.run.Meta.Controllers {
-			if c.Name == controller {
-				to = c.APIServer
+			if c.Name == controller && c.APIServer != "" {
+				to = append([]string{c.APIServer}, c.Remotes...)
 			}
 		}
 		for _, m := range moves {
 			if m.controller == controller && !m.at.After(at) {
-				to = m.to
+				to = append(slices.DeleteFunc(to, func(server string) bool {
+					return plan.SameCluster(server, m.to)
+				}), m.to)
 			}
 		}
 		return to

@@ -25,10 +25,17 @@ import (
 // can disturb the connection. It implements actions.Connections.
 type access struct {
 	dir     string // of the kubeconfigs
-	proxies map[connection]*passthrough.Proxy
+	address func(apiServer string) (*url.URL, error)
+	links   map[connection]*link
+}
+
+// link is a controller's way to another cluster.
+type link struct {
+	proxy *passthrough.Proxy
 
 	mu        sync.Mutex
-	disturbed map[connection]bool
+	server    string // host:port
+	disturbed bool
 }
 
 // connection is that between a controller and another cluster than its own.
@@ -39,7 +46,7 @@ func (a *access) file(c connection) string { return filepath.Join(a.dir, c.contr
 
 // newAccess writes the kubeconfigs of the suite's controllers; the teardown deletes them.
 func newAccess(at *site, suite *plan.Suite, later later) (*access, error) {
-	a := &access{proxies: map[connection]*passthrough.Proxy{}, disturbed: map[connection]bool{}}
+	a := &access{links: map[connection]*link{}, address: at.address}
 	if at.members == nil {
 		return a, nil
 	}
@@ -49,8 +56,8 @@ func newAccess(at *site, suite *plan.Suite, later later) (*access, error) {
 		return nil, fmt.Errorf("write kubeconfigs for the controllers: %w", err)
 	}
 	later(func(context.Context) error {
-		for _, proxy := range a.proxies {
-			proxy.Close()
+		for _, l := range a.links {
+			l.proxy.Close()
 		}
 		return os.RemoveAll(a.dir)
 	})
@@ -64,62 +71,116 @@ func newAccess(at *site, suite *plan.Suite, later later) (*access, error) {
 	return a, nil
 }
 
+// address returns the URL of an API server.
+func (s *site) address(apiServer string) (*url.URL, error) {
+	config, err := s.cluster.RESTConfig(apiServer)
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("address of API server %s: %w", apiServer, err)
+	}
+	return u, nil
+}
+
 // connect starts the proxy of a connection and writes its kubeconfig.
 func (a *access) connect(at *site, c connection) error {
-	config, err := at.cluster.RESTConfig(plan.ServerIn(c.cluster, "apiserver-1"))
+	server := plan.ServerIn(c.cluster, "apiserver-1")
+	config, err := at.cluster.RESTConfig(server)
 	if err != nil {
 		return err
 	}
-	server, err := url.Parse(config.Host)
+	u, err := a.address(server)
 	if err != nil {
-		return fmt.Errorf("address of API server of %s: %w", c.cluster, err)
+		return err
 	}
-	proxy, err := passthrough.New(at.clock, func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Host)
-	})
-	if err != nil {
+	l := &link{server: u.Host}
+	if l.proxy, err = passthrough.New(at.clock, l.dial); err != nil {
 		return fmt.Errorf("connect %q to %s: %w", c.controller, c.cluster, err)
 	}
-	a.proxies[c] = proxy
+	a.links[c] = l
+	u.Host = l.proxy.Addr()
 	config = rest.CopyConfig(config)
-	config.Host = (&url.URL{Scheme: server.Scheme, Host: proxy.Addr()}).String()
+	config.Host = u.String()
 	return cluster.WriteKubeconfig(a.file(c), c.cluster, config)
 }
 
-// addresses returns the addresses of the proxies with the clusters to which they lead.
+func (l *link) dial(ctx context.Context) (net.Conn, error) {
+	l.mu.Lock()
+	server := l.server
+	l.mu.Unlock()
+	return new(net.Dialer).DialContext(ctx, "tcp", server)
+}
+
+// addresses returns the addresses at which the controllers reach other clusters, with the clusters' names.
 func (a *access) addresses() map[string]string {
 	all := map[string]string{}
-	for c, proxy := range a.proxies {
-		all[proxy.Addr()] = c.cluster
+	for c, l := range a.links {
+		all[l.proxy.Addr()] = c.cluster
 	}
 	return all
 }
 
+func (a *access) link(c connection) (*link, error) {
+	if l := a.links[c]; l != nil {
+		return l, nil
+	}
+	return nil, fmt.Errorf("the controller %q has no kubeconfig of the cluster %s", c.controller, c.cluster)
+}
+
+// route directs new connections to another API server of the cluster.
+func (a *access) route(c connection, apiServer string) error {
+	l, err := a.link(c)
+	if err != nil {
+		return err
+	}
+	u, err := a.address(apiServer)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.server = u.Host
+	return nil
+}
+
+// cut closes the open connections.
+func (a *access) cut(c connection) error {
+	l, err := a.link(c)
+	if err != nil {
+		return err
+	}
+	l.proxy.Cut()
+	return nil
+}
+
 // Disturb makes all data of a connection late, or holds it.
 func (a *access) Disturb(_ context.Context, controller, cluster string, delay time.Duration) error {
-	c := connection{controller, cluster}
-	proxy := a.proxies[c]
-	if proxy == nil {
-		return fmt.Errorf("the controller %q has no kubeconfig of the cluster %s", controller, cluster)
+	l, err := a.link(connection{controller, cluster})
+	if err != nil {
+		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.disturbed[c] = true
-	proxy.Shape(func() passthrough.Shape { return passthrough.Shape{Delay: delay, Hang: delay == 0} })
+	l.mu.Lock()
+	l.disturbed = true
+	l.mu.Unlock()
+	l.proxy.Shape(func() passthrough.Shape { return passthrough.Shape{Delay: delay, Hang: delay == 0} })
 	return nil
 }
 
 // Restore lets all data of a connection pass.
 func (a *access) Restore(_ context.Context, controller, cluster string) (disturbed bool, err error) {
-	c := connection{controller, cluster}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.disturbed[c] {
-		return false, nil
+	l, err := a.link(connection{controller, cluster})
+	if err != nil {
+		return false, err
 	}
-	delete(a.disturbed, c)
-	a.proxies[c].Shape(nil)
-	return true, nil
+	l.mu.Lock()
+	disturbed, l.disturbed = l.disturbed, false
+	l.mu.Unlock()
+	if disturbed {
+		l.proxy.Shape(nil)
+	}
+	return disturbed, nil
 }
 
 // give returns the controller with the variables of its kubeconfigs, and the Secrets that hold them.

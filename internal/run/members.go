@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -99,13 +98,9 @@ func newOrigins(at *site, suite *plan.Suite, proxies map[string]string) (*origin
 	for _, m := range at.members {
 		o.names = append(o.names, m.name)
 		for _, server := range plan.ServersOf(at.cluster.APIServers(), m.name) {
-			config, err := at.cluster.RESTConfig(server)
+			u, err := at.address(server)
 			if err != nil {
 				return nil, err
-			}
-			u, err := url.Parse(config.Host)
-			if err != nil {
-				return nil, fmt.Errorf("address of API server %s: %w", server, err)
 			}
 			o.servers[u.Host] = m.name
 		}

@@ -229,8 +229,8 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 	killer, _ := p.cluster.(cluster.APIServerKiller)
 	processes := &controllers{
 		node: p.node, sessions: p.coordinator, keepLeases: keepLeases,
-		objects: func(controller string) lockWriter { return p.in(home[controller]) },
-		await:   p.fleet.awaitStart, down: p.webhooks.killed, up: p.webhooks.started,
+		objects: func(controller string) lockWriter { return p.in(home[controller]) }, home: home, access: p.access,
+		await: p.fleet.awaitStart, down: p.webhooks.killed, up: p.webhooks.started,
 	}
 	p.upgrades = &upgrades{
 		install: func(ctx context.Context, build string) (*installed, error) {

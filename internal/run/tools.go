@@ -32,6 +32,8 @@ type controllers struct {
 		Locks(ctx context.Context, controller string) ([]plan.ResourceKey, error)
 	}
 	objects    func(controller string) lockWriter // of the cluster in which the controller runs
+	home       map[string]string                  // the cluster in which a controller runs; empty: the only one
+	access     *access                            // to other clusters
 	keepLeases map[string]bool                    // controllers whose locks nobody releases
 	// await returns when a controller runs and has more than so many sessions.
 	await func(ctx context.Context, name string, after int) error
@@ -134,12 +136,24 @@ func (c *controllers) Thaw(ctx context.Context, name string, kill bool) (frozen 
 
 // Route directs new connections of a controller to the API server.
 func (c *controllers) Route(ctx context.Context, name, apiServer string) error {
+	if to, elsewhere := c.elsewhere(name, apiServer); elsewhere {
+		return c.access.route(to, apiServer)
+	}
 	return c.node.Route(ctx, name, apiServer)
 }
 
-// CutConnections closes a controller's connections.
-func (c *controllers) CutConnections(ctx context.Context, name string) error {
+// CutConnections closes a controller's connections to the API server's cluster.
+func (c *controllers) CutConnections(ctx context.Context, name, apiServer string) error {
+	if to, elsewhere := c.elsewhere(name, apiServer); elsewhere {
+		return c.access.cut(to)
+	}
 	return c.node.CutConnections(ctx, name)
+}
+
+// elsewhere returns the controller's connection to an API server that is not in its own cluster.
+func (c *controllers) elsewhere(name, apiServer string) (connection, bool) {
+	in, _ := plan.SplitServer(apiServer)
+	return connection{name, in}, in != c.home[name]
 }
 
 // apiServers implements actions.APIServers.

@@ -41,9 +41,10 @@ func (g *generator) namesakeOf(i int) (cluster string) {
 	return cluster
 }
 
-// staleElsewhere shows a controller the state before the i-th change, of an object in another cluster than its own. Its
-// connection to the API server there cannot be moved, so that one is paused before the change, until the controller has
-// made the first write after it that follows from something else: it should have taken the change into account.
+// staleElsewhere shows a controller the state before the i-th change, of an object in another cluster than its own, and
+// the present of its own one. The API server at which its connection ends is paused before the change, until the
+// controller has made the first write after it that follows from something else: it should have taken the change into
+// account.
 func (g *generator) staleElsewhere(i int, by string) {
 	c := &g.ref.Changes[i]
 	cluster := g.cluster(i)

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/reference"
@@ -122,5 +125,38 @@ func TestCausesAcrossClusters(t *testing.T) {
 		if last.Read = tt.read; last.MayFollowFrom(pin) != tt.want {
 			t.Errorf("after reading %v, it may follow: %t", tt.read, !tt.want)
 		}
+	}
+}
+
+// A state of another cluster that is undone later is shown to a controller that is restarted: its connection to that
+// cluster is moved, and that to its own cluster stays.
+func TestPastOfAnotherCluster(t *testing.T) {
+	const (
+		flag = reference.Key("west: configmap/default/flag")
+		made = reference.Key("east: configmap/default/made")
+	)
+	changes := []reference.Change{
+		change("", "", flag, record.Created, nil, object{}),
+		reading(change("op", wire.Create, made, record.Created, nil, object{}), string(flag)),
+		change("", "", flag, record.Deleted, object{}, nil),
+		reading(change("op", wire.Delete, made, record.Deleted, object{}, nil), string(flag)),
+	}
+	apart(changes)
+	var got []string
+	for _, c := range Generate(suiteOfTwo(t), references(changes, changes), "stale") {
+		if c.Plan == nil {
+			continue
+		}
+		for i := range c.Plan.Actions {
+			a := &c.Plan.Actions[i]
+			got = append(got, strings.TrimSpace(fmt.Sprintf("%s in %s %s", a, a.Cluster, a.ReconnectAPIServer)))
+		}
+	}
+	want := []string{
+		"pauseAPIServer west/apiserver-2 in west", "reconnectController op in  west/apiserver-2",
+		"resumeAPIServer west/apiserver-2 in west",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

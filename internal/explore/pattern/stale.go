@@ -41,13 +41,11 @@ func (g *generator) stale() {
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
 		for _, by := range c.Taken {
-			switch {
-			case g.cluster(i) != g.home(by):
-				if c.By != by {
-					g.staleElsewhere(i, by)
-				}
+			if g.cluster(i) != g.home(by) && c.By != by {
+				g.staleElsewhere(i, by)
+			}
 			// A state that the controller itself has written tells it nothing new, unless the object is gone.
-			case c.By != by || g.deletes(i):
+			if c.By != by || g.deletes(i) {
 				g.staleState(i, by)
 			}
 		}
@@ -138,9 +136,9 @@ func (g *generator) thereAgain(i int, by string, undone []undoing) []int {
 	return all
 }
 
-// toPast restarts a controller at the API server that is paused, so that it can be shown the past.
-func (g *generator) toPast(by string) *build.Action {
-	move := build.ReconnectController(by, g.behind(g.home(by)))
+// toPast restarts a controller at the API server of a cluster that is paused, so that it can be shown the past.
+func (g *generator) toPast(by, cluster string) *build.Action {
+	move := build.ReconnectController(by, g.behind(cluster))
 	if off, _ := g.ref.StaleBy(g.suite, by); off {
 		move.WithoutStreamingLists()
 	}
@@ -220,7 +218,7 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64, again stri
 	scope, _ := g.object(i)
 	g.addWith(chance, signature, why,
 		build.PauseAPIServer(behind).InCluster(g.cluster(i)).Scope(scope).When(seen),
-		g.toPast(by).When(acted),
+		g.toPast(by, g.cluster(i)).When(acted),
 		build.ResumeAPIServer(behind).InCluster(g.cluster(i)).Scope(scope).When(g.window(staleFor)))
 	if last := &g.all[len(g.all)-1]; last.Plan != nil {
 		last.again = again
