@@ -113,6 +113,8 @@ var plans = []examplePlan{
 	{example: copies, plan: "partition", variant: "fixed", want: pass},
 	{example: copies, plan: "stale-copy", want: bug, findings: []string{"invariant a-pinned-copy-is-kept:"}},
 	{example: copies, plan: "stale-copy", variant: "fixed", want: pass},
+	{example: copies, plan: "stale-restart", want: bug, findings: []string{"invariant a-pinned-copy-is-kept:"}},
+	{example: copies, plan: "stale-restart", variant: "fixed", want: pass, long: true},
 	{example: copies, plan: "stale-original", want: pass, long: true},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
