@@ -145,7 +145,7 @@ type Controller struct {
 	Hooks     bool   `json:"hooks"`             // it was built with hooks
 	APIServer string `json:"apiServer"`         // that it was connected to at first
 	Cluster   string `json:"cluster,omitempty"` // in which it runs; empty: the suite has only one
-	// Remotes are the API servers of other clusters to which it is connected.
+	// Remotes are the API servers of other clusters to which it was connected at first.
 	Remotes  []string `json:"remotes,omitempty"`
 	Replicas int      `json:"replicas"` // of its Deployment; 0 in older records
 	// Locks are the resource keys of the objects that it wrote for its leader election.
