@@ -56,15 +56,17 @@ func validID(id string) bool {
 	return id != "" && !strings.ContainsAny(id, "/\x00") && len(id) < 200
 }
 
-// errLocked says that the injector of an entry lives.
+// errLocked says that the injector of an entry lives, or that somebody else cleans it.
 var errLocked = errors.New("its injector is running")
 
-// lock takes an entry until unlock. It waits while another process has it, or returns errLocked without wait.
-func (j *Journal) lock(ctx context.Context, id string, wait bool) (unlock func(), err error) {
+// lock takes an entry until unlock. While another process has it, it waits for as long as patience lasts, and then
+// returns errLocked.
+func (j *Journal) lock(ctx context.Context, id string, patience time.Duration) (unlock func(), err error) {
 	if !validID(id) {
 		return nil, fmt.Errorf("invalid ID %q", id)
 	}
 	path := filepath.Join(j.dir, id+lockSuffix)
+	began := time.Now()
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -88,7 +90,7 @@ func (j *Journal) lock(ctx context.Context, id string, wait bool) (unlock func()
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return nil, fmt.Errorf("lock journal entry: %w", err)
 		}
-		if !wait {
+		if time.Since(began) >= patience {
 			return nil, errLocked
 		}
 		// Its end cannot be waited for together with a context.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,7 +78,7 @@ func Run(ctx context.Context, config Config) error {
 	if i.journal, err = OpenJournal(i.Journal); err != nil {
 		return err
 	}
-	unlock, err := i.journal.lock(ctx, i.Request.ID(), true)
+	unlock, err := i.journal.lock(ctx, i.Request.ID(), math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -262,24 +263,18 @@ func (i *injector) removeReadyFile() error {
 // CleanAll removes everything that is in the journal and whose injector is dead. It returns how many entries it has
 // removed.
 func CleanAll(ctx context.Context, journal string, backends []Backend, logger *slog.Logger) (int, error) {
-	return clean(ctx, journal, backends, logger, func(*Journal, string) bool { return true })
+	removed, _, err := clean(ctx, journal, backends, logger, 0, func(*Journal, string) bool { return true })
+	return removed, err
 }
+
+// patience is how long CleanOne waits for somebody else who has the entry. That may be another cleaner, which is quick.
+const patience = 5 * time.Second
 
 // CleanOne is CleanAll for the injection with an ID. Its entry may have gone; if its injector lives, that is an error.
 func CleanOne(ctx context.Context, journal, id string, backends []Backend, logger *slog.Logger) (int, error) {
-	running := false
-	removed, err := clean(ctx, journal, backends, logger, func(j *Journal, other string) bool {
-		if other != id {
-			return false
-		}
-		unlock, err := j.lock(ctx, id, false)
-		if err == nil {
-			unlock()
-		}
-		running = errors.Is(err, errLocked)
-		return true
-	})
-	if err == nil && removed == 0 && running {
+	removed, skipped, err := clean(ctx, journal, backends, logger, patience,
+		func(_ *Journal, other string) bool { return other == id })
+	if err == nil && skipped > 0 {
 		err = fmt.Errorf("clean %s: %w", id, errLocked)
 	}
 	return removed, err
@@ -290,7 +285,7 @@ func CleanOne(ctx context.Context, journal, id string, backends []Backend, logge
 func (i *injector) cleanOver(ctx context.Context) (int, error) {
 	kind := i.Request.Kind
 	own := PrivilegesOf(kind, i.DryRun)
-	return clean(ctx, i.Journal, i.Backends, i.Logger, func(j *Journal, id string) bool {
+	removed, _, err := clean(ctx, i.Journal, i.Backends, i.Logger, 0, func(j *Journal, id string) bool {
 		entry, err := j.read(id)
 		if err != nil {
 			return errors.Is(err, fs.ErrNotExist)
@@ -299,28 +294,31 @@ func (i *injector) cleanOver(ctx context.Context) (int, error) {
 		return time.Now().After(entry.Request.EndsAt.Add(overtime)) && InAPI(other) == InAPI(kind) &&
 			(own.All || !PrivilegesOf(other, false).All)
 	})
+	return removed, err
 }
 
+// clean removes the entries that which chooses. It skips those that somebody else has for longer than patience.
 func clean(
-	ctx context.Context, journal string, backends []Backend, logger *slog.Logger, which func(*Journal, string) bool,
-) (int, error) {
+	ctx context.Context, journal string, backends []Backend, logger *slog.Logger, wait time.Duration,
+	which func(*Journal, string) bool,
+) (removed, skipped int, err error) {
 	j, err := OpenJournal(journal)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	ids, err := j.IDs()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	removed := 0
 	var errs []error
 	for _, id := range ids {
 		if !which(j, id) {
 			continue
 		}
-		unlock, err := j.lock(ctx, id, false)
+		unlock, err := j.lock(ctx, id, wait)
 		if errors.Is(err, errLocked) {
 			logger.Info("skip", "id", id, "reason", err)
+			skipped++
 			continue
 		}
 		if err != nil {
@@ -343,5 +341,5 @@ func clean(
 		}
 		removed++
 	}
-	return removed, errors.Join(errs...)
+	return removed, skipped, errors.Join(errs...)
 }
