@@ -179,7 +179,8 @@ func TestActions(t *testing.T) {
 	} {
 		t.Run(string(test.action.Type), func(t *testing.T) {
 			j := &journal{failAt: test.failAt}
-			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j, Clocks: j, Upgrades: j, Connections: j})
+			a, err := New(&test.action, Tools{Controllers: j, APIServers: j, Objects: j, Clocks: j, Upgrades: j,
+				Connections: j})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -169,7 +169,8 @@ func (w *witness) gone(e record.Event) {
 	}
 }
 
-// lasting notes which pauses, failures of calls, freezes, skews and disturbed connections begin and end with the current event.
+// lasting notes which pauses, failures of calls, freezes, skews and disturbances of connections begin and end with the
+// current event.
 func (w *witness) lasting() {
 	now := map[int]string{}
 	for _, p := range w.machine.pauses {

@@ -72,7 +72,8 @@ func TestSkewsAndDisturbancesLast(t *testing.T) {
 	for _, e := range events[8:] {
 		m.Step(e)
 	}
-	if text := stuck(); !strings.Contains(text, "action 5 (disturbConnection db), which only the end of the plan ends") {
+	if text := stuck(); !strings.Contains(text, "action 5 (disturbConnection db), which only the end of the plan "+
+		"ends") {
 		t.Error(text)
 	}
 	m.end()

@@ -12,7 +12,9 @@ import (
 func (m *Machine) connecting(i int, e plan.Effects) {
 	for _, of := range []*plan.Disconnection{e.Disconnects, e.Connects} {
 		if of != nil {
-			m.disturbed = slices.DeleteFunc(m.disturbed, func(p pause) bool { return p.by == of.By && p.cluster == of.Cluster })
+			m.disturbed = slices.DeleteFunc(m.disturbed, func(p pause) bool {
+				return p.by == of.By && p.cluster == of.Cluster
+			})
 		}
 	}
 	if d := e.Disconnects; d != nil {

@@ -25,8 +25,8 @@ type staleness struct {
 	reads       []record.StaleRead              // the first one of each controller
 }
 
-// routes are the API servers to which a controller is connected: one of its own cluster and, after it, one of each other
-// cluster. They are never changed.
+// routes are the API servers to which a controller is connected: one of its own cluster, and one of each other cluster.
+// They are never changed.
 type routes []string
 
 func routesOf(c record.Controller) routes { return append(routes{c.APIServer}, c.Remotes...) }

@@ -10,8 +10,8 @@ import (
 
 // ServerAway returns one of the API servers that the controller was connected to at that time if the plan had killed it
 // by then, otherwise "". A controller that exits without its API server has no bug: Kubernetes' own controllers do so
-// too, and the kubelet restarts them. It may also exit during the grace period after the API server is back. The actions
-// are those carried out so far, in any order.
+// too, and the kubelet restarts them. It may also exit during the grace period after the API server is back. The
+// actions are those carried out so far, in any order.
 func ServerAway(
 	p *plan.Plan, controllers []record.Controller, actions []record.Action, grace time.Duration, controller string,
 	at time.Time,
