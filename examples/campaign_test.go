@@ -140,10 +140,11 @@ func TestClustersWithoutPlans(t *testing.T) {
 			"(metadata.finalizers",
 		"the pinned copy settings is gone",
 		"copy-operator is shown the past of west, where it does not see: west: configmap/default/settings changes",
-	}, "-c", copies, "--parallel", "1", "--pattern", "intermediate,stale")
+		"west does not answer copy-operator for 1m, right after its own write: east: configmap/default/settings changes",
+	}, "-c", copies, "--parallel", "1", "--pattern", "intermediate,stale,partition")
 	// All patterns: what is lost or refused on the way to the other cluster, too.
 	out := checkCampaign(t, trommel, t.TempDir(), "fixed", pass, nil, "-c", copies, "--parallel", "1")
-	for _, pattern := range []string{"lost-answer", "denied", "own-write-unseen", "stale", "drift"} {
+	for _, pattern := range []string{"lost-answer", "denied", "own-write-unseen", "stale", "partition", "drift"} {
 		if !strings.Contains(string(out), "copy-"+pattern+"-") && !strings.Contains(string(out), "pin-"+pattern+"-") {
 			t.Errorf("no plan of the pattern %s\n%s", pattern, out)
 		}

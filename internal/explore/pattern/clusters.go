@@ -3,6 +3,7 @@ package pattern
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -106,6 +107,42 @@ func (g *generator) unaware(i int, by string) int {
 		}
 	}
 	return -1
+}
+
+// partitionFor is how long another cluster does not answer. A client of client-go gives its connection up after 45 s.
+const partitionFor = time.Minute
+
+// partition lets another cluster not answer a controller, from one of its effective writes on, if the reconcile goes on
+// with a write in that cluster. The controller must try again.
+func (g *generator) partition() {
+	for i := range g.ref.Changes {
+		by := g.ref.Changes[i].By
+		for _, cluster := range g.goesOnIn(i) {
+			why := fmt.Sprintf("%s does not answer %s for %s, right after its own write: %s", cluster, by,
+				plan.FormatDuration(partitionFor), g.describe(i))
+			signature := cluster + " / " + g.signature(i)
+			d, rule := g.when("written", start, i, plan.AfterControllerWrite, by)
+			if rule != "" {
+				g.drop(signature, why, rule)
+				continue
+			}
+			g.add(signature, why,
+				build.DisturbConnection(by, cluster, 0).When(d),
+				build.RestoreConnection(by, cluster).When(g.window(partitionFor)))
+		}
+	}
+}
+
+// goesOnIn lists the clusters, other than its own, in which the reconcile that made a change writes after it.
+func (g *generator) goesOnIn(i int) (clusters []string) {
+	c := &g.ref.Changes[i]
+	for _, k := range g.writes[c.By] {
+		in := g.cluster(k)
+		if k > i && g.ref.Changes[k].Reconcile == c.Reconcile && in != g.home(c.By) && !slices.Contains(clusters, in) {
+			clusters = append(clusters, in)
+		}
+	}
+	return clusters
 }
 
 // onlyServer is the rule by which nobody is shown the past of a cluster.

@@ -71,6 +71,10 @@ func Patterns() []Pattern {
 			make: (*generator).denied, chance: 1,
 		},
 		{
+			Name: "partition", Finds: "work that is given up because another cluster did not answer",
+			make: (*generator).partition, chance: 1,
+		},
+		{
 			Name: "skew", Finds: "decisions from two different moments",
 			make: (*generator).skew, chance: 1,
 		},
