@@ -55,8 +55,9 @@ test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
 	@set -e; for v in $(if $(filter -short,$(TESTFLAGS)),,$(subst $(comma), ,$(TROMMEL_TEST_KUBERNETES))); do \
 		go run ./cmd/trommel build --control-plane --kubernetes-version $$v; \
 	done
-	@# go list -export compiles packages without tests too, and links nothing. It uses all cores; one package at a time is
-	@# tested, because that keeps two cores busy, and with more the control planes exceed each other's timeouts.
+	@# go list -export compiles packages without tests too, and links nothing. It uses all cores. Of the packages with
+	@# concurrency, which start control planes, one at a time is tested: that keeps two cores busy, and with more the control
+	@# planes exceed each other's timeouts.
 	@failed=; for m in $(CHECKED); do \
 		packages=./...; rest=; \
 		if [ -n "$(filter -race,$(TESTFLAGS))" ]; then \
@@ -69,7 +70,7 @@ test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
 		[ -z "$$packages" ] || (cd $$m && go list -export $(filter -race,$(TESTFLAGS)) $$packages > /dev/null) || failed="$$failed $$m"; \
 		if [ -n "$$rest" ]; then \
 			echo "== go test $(filter-out -race,$(TESTFLAGS)) in module $$m, packages without concurrency"; \
-			(cd $$m && go test -p 1 $(filter-out -race,$(TESTFLAGS)) -timeout 40m $$rest) || failed="$$failed $$m"; \
+			(cd $$m && go test -p 2 $(filter-out -race,$(TESTFLAGS)) -timeout 40m $$rest) || failed="$$failed $$m"; \
 		fi; \
 		if [ -n "$$packages" ]; then \
 			echo "== go test $(TESTFLAGS) in module $$m"; \
