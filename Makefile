@@ -13,6 +13,8 @@ CONCURRENT := ^[[:space:]]*go (func|[A-Za-z_.]+)\(|\.Go\(|errgroup\.|httptest\.|
 # Tests of these packages mostly build programs, without -race, and watch them. CI leaves them to `make race`, because -race
 # doubles the time of their own work, such as parsing, which is not concurrent.
 BUILDERS ?= $(if $(CI),/(instrumentation|install/images|examples)$$)
+# Packages that keep the machine busy by themselves, with several control planes.
+ALONE := /cmd/trommel$$
 FUZZTIME ?= 30s
 comma := ,
 
@@ -55,27 +57,28 @@ test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
 	@set -e; for v in $(if $(filter -short,$(TESTFLAGS)),,$(subst $(comma), ,$(TROMMEL_TEST_KUBERNETES))); do \
 		go run ./cmd/trommel build --control-plane --kubernetes-version $$v; \
 	done
-	@# go list -export compiles packages without tests too, and links nothing. It uses all cores. Of the packages with
-	@# concurrency, which start control planes, one at a time is tested: that keeps two cores busy, and with more the control
-	@# planes exceed each other's timeouts.
-	@failed=; for m in $(CHECKED); do \
-		packages=./...; rest=; \
-		if [ -n "$(filter -race,$(TESTFLAGS))" ]; then \
-			packages=; \
-			for dir in $$(cd $$m && go list -f '{{.Dir}}' ./...); do \
-				if ! echo "$$dir" | grep -qE '$(or $(BUILDERS),^$$)' && grep -qE '$(CONCURRENT)' "$$dir"/*.go; then packages="$$packages $$dir"; else rest="$$rest $$dir"; fi; \
-			done; \
-		fi; \
+	@# go list -export compiles packages without tests too, and links nothing.
+	@# Two packages at a time: their tests mostly wait. With more, control planes exceed each other's timeouts on two cores.
+	@failed=; \
+	tested() { \
+		flags=$$1; shift; \
+		[ $$# = 0 ] || { \
+			echo "== go test $$flags in module $$m, packages: $$#"; \
+			(cd $$m && go test $$flags -timeout 40m "$$@") || failed="$$failed $$m"; \
+		}; \
+	}; \
+	for m in $(CHECKED); do \
+		plain=; race=; alone=; \
+		for dir in $$(cd $$m && go list -f '{{.Dir}}' ./...); do \
+			if echo "$$dir" | grep -qE '$(ALONE)'; then alone="$$alone $$dir"; \
+			elif [ -z "$(filter -race,$(TESTFLAGS))" ] || echo "$$dir" | grep -qE '$(or $(BUILDERS),^$$)' || \
+				! grep -qE '$(CONCURRENT)' "$$dir"/*.go; then plain="$$plain $$dir"; \
+			else race="$$race $$dir"; fi; \
+		done; \
 		(cd $$m && go list -export ./... > /dev/null) || failed="$$failed $$m"; \
-		[ -z "$$packages" ] || (cd $$m && go list -export $(filter -race,$(TESTFLAGS)) $$packages > /dev/null) || failed="$$failed $$m"; \
-		if [ -n "$$rest" ]; then \
-			echo "== go test $(filter-out -race,$(TESTFLAGS)) in module $$m, packages without concurrency"; \
-			(cd $$m && go test -p 2 $(filter-out -race,$(TESTFLAGS)) -timeout 40m $$rest) || failed="$$failed $$m"; \
-		fi; \
-		if [ -n "$$packages" ]; then \
-			echo "== go test $(TESTFLAGS) in module $$m"; \
-			(cd $$m && go test -p 1 $(TESTFLAGS) -timeout 40m $$packages) || failed="$$failed $$m"; \
-		fi; \
+		tested "-p 2 $(filter-out -race,$(TESTFLAGS))" $$plain; \
+		tested "-p 2 $(TESTFLAGS)" $$race; \
+		tested "$(TESTFLAGS)" $$alone; \
 	done; \
 	if [ -n "$$failed" ]; then echo "tests failed in:$$failed"; exit 1; fi
 
