@@ -168,7 +168,7 @@ func (c *campaign) generatedTasks(all []Learned) error {
 		return nil // no pattern could have a plan
 	}
 	for _, p := range pattern.Patterns() {
-		if !used[p.Name] && p.In(c.Patterns) && (p.Name != pattern.Upgrade || len(c.Suite.Builds) > 0) {
+		if !used[p.Name] && p.In(c.Patterns) && (p.Fits(c.Suite) || slices.Contains(c.Patterns, p.Name)) {
 			c.result.Empty = append(c.result.Empty, p.Name)
 		}
 	}

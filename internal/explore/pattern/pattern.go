@@ -28,6 +28,8 @@ type Pattern struct {
 	OnRequest bool
 
 	make func(g *generator) // nil: it needs more than one reference, see Upgrades
+	// needs says what a suite must have for the pattern; nil: nothing.
+	needs func(*plan.Suite) bool
 	// chance says how likely its plans find something, compared with those of other patterns.
 	chance float64
 }
@@ -37,6 +39,9 @@ type Pattern struct {
 func (p Pattern) In(names []string) bool {
 	return len(names) == 0 && !p.OnRequest || slices.Contains(names, p.Name)
 }
+
+// Fits reports whether the suite has what the pattern needs, so that it may have plans.
+func (p Pattern) Fits(s *plan.Suite) bool { return p.needs == nil || p.needs(s) }
 
 // Patterns lists all patterns.
 func Patterns() []Pattern {
@@ -73,6 +78,7 @@ func Patterns() []Pattern {
 		{
 			Name: "partition", Finds: "work that is given up because another cluster did not answer",
 			make: (*generator).partition, chance: 1,
+			needs: func(s *plan.Suite) bool { return s.FirstCluster() != "" },
 		},
 		{
 			Name: "skew", Finds: "decisions from two different moments",
@@ -100,6 +106,7 @@ func Patterns() []Pattern {
 		},
 		{
 			Name: Upgrade, Finds: "what a former version has left, and the new one does not take up", chance: 4,
+			needs: func(s *plan.Suite) bool { return len(s.Builds) > 0 },
 		},
 		{
 			Name: Rollback, Finds: "what the new version has left, and the former one does not take up",

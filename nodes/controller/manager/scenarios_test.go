@@ -433,13 +433,13 @@ var scenarios = []struct {
 		f.pod("guarded", f.nodeNames()[0], nil)
 		f.neverEvict("x")
 		f.start(limits(), false, nil)
-		q := f.request("guarded", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "5s" })
+		q := f.request("guarded", func(s *nodes.CycleNodeRequestSpec) { s.CycleSettings.CyclingTimeout = "15s" })
 		const named = "The disruption budget never needs"
 		f.await(q, "waiting for the PodDisruptionBudget", func(q *nodes.CycleNodeRequest) bool {
 			return q.Status.Phase == nodes.RequestWaitingTermination && strings.Contains(q.Status.Message, named)
 		})
 		f.ends(q, nodes.RequestFailed)
-		if !strings.Contains(q.Status.Reason, "DrainingPods for more than 5s: these pods cannot be evicted: "+
+		if !strings.Contains(q.Status.Reason, "DrainingPods for more than 15s: these pods cannot be evicted: "+
 			f.namespace+"/guarded (") || !strings.Contains(q.Status.Reason, named) {
 			t.Error(q.Status.Reason)
 		}
@@ -741,7 +741,7 @@ var scenarios = []struct {
 		f.seen.began = false // it is not us
 		f.seen.mu.Unlock()
 		f.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lost}})
-		f.start(short(func(l *controller.Limits) { l.Equilibrium = 2 * time.Second }), false, nil)
+		f.start(short(func(l *controller.Limits) { l.Equilibrium = 6 * time.Second }), false, nil)
 		q := f.request("taken-up", nil)
 		f.await(q, "ended", func(q *nodes.CycleNodeRequest) bool { return controller.Ended(q.Status.Phase) })
 		for _, id := range q.Status.Replaced {
