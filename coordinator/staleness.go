@@ -17,25 +17,12 @@ import (
 type staleness struct {
 	plan        *plan.Plan
 	controllers []record.Controller
-	routes      map[string]routes               // by controller: those of its new sessions
-	sessions    map[uint64]routes               // by session: those of its first observation
+	routes      map[string][]string             // by controller: the API servers that its new sessions use
+	sessions    map[uint64][]string             // by session: the API servers, as of its first observation
 	taken       map[uint64]map[objectID]version // what a session's informers received last
 	heldBack    []heldEvent                     // all events that were ever held back, in order
 	shown       map[string]*exposure            // by controller
 	reads       []record.StaleRead              // the first one of each controller
-}
-
-// routes are the API servers to which a controller is connected: one of its own cluster, and one of each other cluster.
-// They are never changed.
-type routes []string
-
-func routesOf(c record.Controller) routes { return append(routes{c.APIServer}, c.Remotes...) }
-
-// moved returns the routes with an API server in the place of the one of its cluster.
-func (r routes) moved(apiServer string) routes {
-	return append(slices.DeleteFunc(slices.Clone(r), func(server string) bool {
-		return plan.SameCluster(server, apiServer)
-	}), apiServer)
 }
 
 // objectID identifies an object, without its group: judge compares groups if both sides know them.
@@ -68,14 +55,14 @@ type exposure struct {
 
 func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
 	s := &staleness{
-		plan: p, controllers: controllers, routes: map[string]routes{}, sessions: map[uint64]routes{},
+		plan: p, controllers: controllers, routes: map[string][]string{}, sessions: map[uint64][]string{},
 		taken: map[uint64]map[objectID]version{}, shown: map[string]*exposure{},
 	}
 	if !p.PausesAPIServer() {
 		return s
 	}
 	for _, c := range controllers {
-		s.routes[c.Name] = routesOf(c)
+		s.routes[c.Name] = c.APIServers()
 		s.shown[c.Name] = &exposure{}
 	}
 	return s
@@ -113,7 +100,7 @@ func (s *staleness) began(a *plan.Action) {
 	if e.Moves == nil || s.shown[e.Moves.Controller] == nil {
 		return
 	}
-	s.routes[e.Moves.Controller] = s.routes[e.Moves.Controller].moved(e.Moves.APIServer)
+	s.routes[e.Moves.Controller] = plan.Moved(s.routes[e.Moves.Controller], e.Moves.APIServer)
 	if e.Moves.By == plan.ReconnectCut {
 		s.shown[e.Moves.Controller].came = plan.ReconnectCut
 		clear(s.sessions) // looked up again by the new route; other routes have not changed

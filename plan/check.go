@@ -214,14 +214,10 @@ func (c *checker) controller(at *yamlfile.Place, name, what string) {
 
 // inSuite returns the suite's controller with that name, or nil.
 func (c *checker) inSuite(name string) *Controller {
-	if c.suite != nil {
-		for i := range c.suite.Controllers {
-			if c.suite.Controllers[i].Name == name {
-				return &c.suite.Controllers[i]
-			}
-		}
+	if c.suite == nil {
+		return nil
 	}
-	return nil
+	return c.suite.controller(name)
 }
 
 // hooked reports a controller that the plan needs hooks in but that is given as an executable, which has none. What

@@ -75,6 +75,14 @@ func SameCluster(apiServer, other string) bool {
 	return a == b
 }
 
+// Moved returns API servers, one of each cluster, with another one in the place of that of its cluster. It does not
+// change its argument.
+func Moved(apiServers []string, to string) []string {
+	return append(slices.DeleteFunc(slices.Clone(apiServers), func(server string) bool {
+		return SameCluster(server, to)
+	}), to)
+}
+
 // ServersOf returns those API servers that are in the cluster; an empty name is the only one.
 func ServersOf(apiServers []string, cluster string) []string {
 	return slices.DeleteFunc(slices.Clone(apiServers), func(server string) bool {
@@ -158,13 +166,18 @@ func (a *Action) completeCluster(s *Suite) {
 	default:
 		a.Cluster = first
 	}
-	if to := a.ReconnectAPIServer; to != "" {
-		for i := range s.Controllers {
-			if c := &s.Controllers[i]; c.Name == a.Target {
-				a.ReconnectAPIServer = ServerIn(c.Cluster, to)
-			}
-		}
+	if c := s.controller(a.Target); c != nil && a.ReconnectAPIServer != "" {
+		a.ReconnectAPIServer = ServerIn(c.Cluster, a.ReconnectAPIServer)
 	}
+}
+
+// controller returns the controller with that name, or nil.
+func (s *Suite) controller(name string) *Controller {
+	i := slices.IndexFunc(s.Controllers, func(c Controller) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Controllers[i]
 }
 
 func everything(scope string) bool { return scope == "" || scope == "*" }

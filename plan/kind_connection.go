@@ -69,7 +69,7 @@ var restoreConnection = ActionKind{
 // checkConnection checks that the action's controller has access to the other cluster.
 func checkConnection(c *ActionCheck) {
 	under := c.controller()
-	if c.Suite == nil || under == nil {
+	if under == nil {
 		return
 	}
 	others := sortedKeys(under.Kubeconfigs)
@@ -104,9 +104,7 @@ func (c *ActionCheck) connected(field, cluster string) {
 
 // completeConnection fills in the other end of the connection, if there is only one.
 func (a *Action) completeConnection(s *Suite) {
-	for i := range s.Controllers {
-		if c := &s.Controllers[i]; c.Name == a.Target && len(c.Kubeconfigs) == 1 {
-			a.Cluster = sortedKeys(c.Kubeconfigs)[0]
-		}
+	if c := s.controller(a.Target); c != nil && len(c.Kubeconfigs) == 1 {
+		a.Cluster = sortedKeys(c.Kubeconfigs)[0]
 	}
 }

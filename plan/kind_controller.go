@@ -102,9 +102,8 @@ var reconnectController = ActionKind{
 	Check: func(c *ActionCheck) {
 		checkWatchList(c)
 		c.APIServer("reconnectAPIServer", c.Action.ReconnectAPIServer)
-		if in, _ := SplitServer(c.Action.ReconnectAPIServer); in != "" {
-			c.connected("reconnectAPIServer", in)
-		}
+		in, _ := SplitServer(c.Action.ReconnectAPIServer)
+		c.connected("reconnectAPIServer", in)
 		by, known := string(c.Action.ReconnectBy), layout.Words[reflect.TypeFor[Reconnect]()]
 		if !slices.Contains(known, by) {
 			c.Errorf("reconnectBy", "unknown reconnectBy %q%s", by, wording.Suggest(by, known))

@@ -161,6 +161,9 @@ type Controller struct {
 	FailingCalls []string `json:"failingCalls,omitempty"`
 }
 
+// APIServers are those to which it was connected at first: one of its own cluster, and one of each other cluster.
+func (c *Controller) APIServers() []string { return append([]string{c.APIServer}, c.Remotes...) }
+
 // WatchListSwitch says how the controller's streaming list is turned off.
 func (Controller) WatchListSwitch() string {
 	return "`watchList: false` in the action that starts it there, or for it in the suite"

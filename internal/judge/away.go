@@ -23,7 +23,7 @@ func ServerAway(
 	var servers []*server // one of each cluster
 	for _, c := range controllers {
 		if c.Name == controller {
-			for _, name := range append([]string{c.APIServer}, c.Remotes...) {
+			for _, name := range c.APIServers() {
 				servers = append(servers, &server{name: name})
 			}
 		}

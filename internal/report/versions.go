@@ -244,14 +244,12 @@ func (b *pageBuilder) connections() func(controller string, at time.Time) []stri
 		var to []string
 		for _, c := range b.run.Meta.Controllers {
 			if c.Name == controller && c.APIServer != "" {
-				to = append([]string{c.APIServer}, c.Remotes...)
+				to = c.APIServers()
 			}
 		}
 		for _, m := range moves {
 			if m.controller == controller && !m.at.After(at) {
-				to = append(slices.DeleteFunc(to, func(server string) bool {
-					return plan.SameCluster(server, m.to)
-				}), m.to)
+				to = plan.Moved(to, m.to)
 			}
 		}
 		return to

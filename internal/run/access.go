@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
@@ -24,9 +23,9 @@ import (
 // access gives the controllers the kubeconfigs of other clusters. Each leads through a proxy of its own, so that a plan
 // can disturb the connection. It implements actions.Connections.
 type access struct {
-	dir     string // of the kubeconfigs
-	address func(apiServer string) (*url.URL, error)
-	links   map[connection]*link
+	at    *site
+	dir   string // of the kubeconfigs
+	links map[connection]*link
 }
 
 // link is a controller's way to another cluster.
@@ -46,7 +45,7 @@ func (a *access) file(c connection) string { return filepath.Join(a.dir, c.contr
 
 // newAccess writes the kubeconfigs of the suite's controllers; the teardown deletes them.
 func newAccess(at *site, suite *plan.Suite, later later) (*access, error) {
-	a := &access{links: map[connection]*link{}, address: at.address}
+	a := &access{at: at, links: map[connection]*link{}}
 	if at.members == nil {
 		return a, nil
 	}
@@ -63,7 +62,7 @@ func newAccess(at *site, suite *plan.Suite, later later) (*access, error) {
 	})
 	for _, c := range suite.Controllers {
 		for name := range c.Kubeconfigs {
-			if err := a.connect(at, connection{c.Name, name}); err != nil {
+			if err := a.connect(connection{c.Name, name}); err != nil {
 				return nil, err
 			}
 		}
@@ -85,23 +84,22 @@ func (s *site) address(apiServer string) (*url.URL, error) {
 }
 
 // connect starts the proxy of a connection and writes its kubeconfig.
-func (a *access) connect(at *site, c connection) error {
+func (a *access) connect(c connection) error {
 	server := plan.ServerIn(c.cluster, "apiserver-1")
-	config, err := at.cluster.RESTConfig(server)
+	config, err := a.at.cluster.RESTConfig(server)
 	if err != nil {
 		return err
 	}
-	u, err := a.address(server)
+	u, err := a.at.address(server)
 	if err != nil {
 		return err
 	}
 	l := &link{server: u.Host}
-	if l.proxy, err = passthrough.New(at.clock, l.dial); err != nil {
+	if l.proxy, err = passthrough.New(a.at.clock, l.dial); err != nil {
 		return fmt.Errorf("connect %q to %s: %w", c.controller, c.cluster, err)
 	}
 	a.links[c] = l
 	u.Host = l.proxy.Addr()
-	config = rest.CopyConfig(config)
 	config.Host = u.String()
 	return cluster.WriteKubeconfig(a.file(c), c.cluster, config)
 }
@@ -135,7 +133,7 @@ func (a *access) route(c connection, apiServer string) error {
 	if err != nil {
 		return err
 	}
-	u, err := a.address(apiServer)
+	u, err := a.at.address(apiServer)
 	if err != nil {
 		return err
 	}

@@ -105,22 +105,24 @@ func (f *fleet) awaitAlive(ctx context.Context) error {
 
 // note notes when the controller's processes began to work, as far as they do.
 func (f *fleet) note(ctx context.Context, m member, processes []cluster.Process, began map[time.Time]time.Time) error {
-	connected := !m.instrumented
 	if m.instrumented {
 		_, live, err := f.sessions.Connections(ctx, m.name)
 		if err != nil {
 			return fmt.Errorf("sessions of controller %q: %w", m.name, err)
 		}
-		connected = live > 0
+		if live == 0 {
+			return nil
+		}
 	}
 	for _, p := range processes {
-		if _, ok := began[p.Started]; ok || !p.Running() || !connected {
+		if _, known := began[p.Started]; known || !p.Running() {
 			continue
 		}
-		began[p.Started] = p.Started
+		at := p.Started
 		if m.instrumented {
-			began[p.Started] = clock.Now(ctx)
+			at = clock.Now(ctx)
 		}
+		began[p.Started] = at
 	}
 	return nil
 }

@@ -135,10 +135,9 @@ func (g *generator) partition() {
 
 // goesOnIn lists the clusters, other than its own, in which the reconcile that made a change writes after it.
 func (g *generator) goesOnIn(i int) (clusters []string) {
-	c := &g.ref.Changes[i]
-	for _, k := range g.writes[c.By] {
-		in := g.cluster(k)
-		if k > i && g.ref.Changes[k].Reconcile == c.Reconcile && in != g.home(c.By) && !slices.Contains(clusters, in) {
+	home := g.home(g.ref.Changes[i].By)
+	for _, k := range g.goingOn(i) {
+		if in := g.cluster(k); in != home && !slices.Contains(clusters, in) {
 			clusters = append(clusters, in)
 		}
 	}

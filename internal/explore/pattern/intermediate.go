@@ -78,9 +78,17 @@ func (g *generator) twice() {
 
 // goesOn reports whether the reconcile that made a change writes more after it, or may do so: what a restart then
 // interrupts is half done.
-func (g *generator) goesOn(i int) bool {
+func (g *generator) goesOn(i int) bool { return len(g.goingOn(i)) > 0 }
+
+// goingOn lists the writes after the i-th change of the reconcile that has made it, as far as that is known.
+func (g *generator) goingOn(i int) (writes []int) {
 	c := &g.ref.Changes[i]
-	writes := g.writes[c.By]
-	at, _ := slices.BinarySearch(writes, i+1)
-	return slices.ContainsFunc(writes[at:], func(k int) bool { return g.ref.Changes[k].Reconcile == c.Reconcile })
+	all := g.writes[c.By]
+	at, _ := slices.BinarySearch(all, i+1)
+	for _, k := range all[at:] {
+		if g.ref.Changes[k].Reconcile == c.Reconcile {
+			writes = append(writes, k)
+		}
+	}
+	return writes
 }
