@@ -12,7 +12,7 @@ TESTFLAGS ?= $(if $(CI),-race)
 CONCURRENT := ^[[:space:]]*go (func|[A-Za-z_.]+)\(|\.Go\(|errgroup\.|httptest\.|t\.Parallel\(
 # Tests of these packages mostly build programs, without -race, and watch them. CI leaves them to `make race`, because -race
 # doubles the time of their own work, such as parsing, which is not concurrent.
-BUILDERS ?= $(if $(CI),/(instrumentation|install/images|examples)$$)
+BUILDERS ?= $(if $(CI),/(cmd/trommel|instrumentation|install/images|examples)$$)
 # Packages that keep the machine busy by themselves, with several control planes.
 ALONE := /cmd/trommel$$
 FUZZTIME ?= 30s
@@ -109,7 +109,7 @@ long: ## run all plans of the examples and third-party operators', eight runs at
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 300m ./nodes/controller/manager
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m -run '^TestKilledAtEveryWrite$$' ./nodes/simulated
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestDocumentedCommandsRun|TestCluster)$$' -timeout 90m ./cmd/trommel
-	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestPlans|TestPlansWithoutNetwork|TestWithoutPlans)$$' -timeout 200m .
+	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestPlans|TestPlansWithoutNetwork|Test(|Time|Clusters|Upgrades)WithoutPlans)$$' -timeout 200m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMutations$$' -timeout 240m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestOwnControllers$$' -timeout 200m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestMoments|TestPoorMachines)$$' -timeout 300m .

@@ -10,7 +10,7 @@ import (
 )
 
 // inTime knows what was not created because nobody could create it in time: its owner was marked for deletion before
-// the controller that creates it without faults was back.
+// the controller that creates it without faults was back, or tried again what the plan had made fail.
 type inTime struct {
 	ref    *reference.Reference
 	run    *reference.Follower
@@ -66,7 +66,7 @@ func (t *inTime) undue(d reference.Difference, owner reference.Key, n int, life 
 					from = course.Steps[step].Started
 				}
 			}
-			if c.By == "" || !t.away(c.By, step, life, needs(c.Time.Sub(from))) {
+			if c.By == "" || !t.run.SetBack(c.By, life) && !t.away(c.By, step, life, needs(c.Time.Sub(from))) {
 				return 0
 			}
 		}

@@ -43,6 +43,7 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		without, run []string
 		processes    []record.Process
 		acts         float64 // when the controller reconciles first after its start; 0: when it writes
+		fails        float64 // when the plan makes a call of it fail
 		unpaced      bool
 		want         []string
 	}{
@@ -67,6 +68,11 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 			want: []string{ofCluster}},
 		{name: "never down", without: whole, run: half, processes: []record.Process{process(0, 0)},
 			want: []string{ofCluster}},
+		// Regression: of an operator that tries again only when its informers hand on everything again.
+		{name: "it need not have tried again", without: whole, run: half, fails: 1.3,
+			processes: []record.Process{process(0, 0)}},
+		{name: "a call failed before", without: whole, run: half, fails: 0.95,
+			processes: []record.Process{process(0, 0)}, want: []string{ofCluster}},
 		{
 			name: "left behind", without: whole, processes: down(1.3, 6.05),
 			run: []string{half[0], half[1], half[2], half[4]},
@@ -104,6 +110,10 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 			if tt.acts > 0 {
 				o := &record.Observation{By: "op", Point: wire.Reconcile, Phase: wire.Before}
 				run.Events = slices.Insert(run.Events, 0, record.Event{Time: second(tt.acts), Observation: o})
+			}
+			if tt.fails > 0 {
+				o := &record.Observation{By: "op", Point: wire.ControllerWrite, Phase: wire.After, Failed: wire.Lost}
+				run.Events = slices.Insert(run.Events, 0, record.Event{Time: second(tt.fails), Observation: o})
 			}
 			e := evidence(run)
 			e.Reference = usual(t, normal)

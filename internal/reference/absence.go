@@ -73,6 +73,29 @@ func (f *Follower) Away(controller string, at time.Time, needs time.Duration) bo
 	})
 }
 
+// Patience is for how long a controller may leave what it could not do before it tries again. Informers that hand on
+// everything they hold again each minute, or more often, are to some controllers the way to do so.
+const Patience = 65 * time.Second
+
+// setbacks are the times at which the plan made calls of the controllers fail in a recorded run, by name.
+func setbacks(r *record.Run) map[string][]time.Time {
+	all := map[string][]time.Time{}
+	for i := range r.Events {
+		if o := r.Events[i].Observation; o != nil && o.Failed != "" {
+			all[o.By] = append(all[o.By], r.Events[i].Time)
+		}
+	}
+	return all
+}
+
+// SetBack reports whether the plan made a call of a controller fail in that time, so late that the controller need not
+// have tried again.
+func (f *Follower) SetBack(controller string, life Life) bool {
+	return slices.ContainsFunc(f.setbacks[controller], func(at time.Time) bool {
+		return life.Has(at) && life.To.Sub(at) < Patience
+	})
+}
+
 // Course is when the run's workload went on.
 func (f *Follower) Course() Course { return f.course }
 

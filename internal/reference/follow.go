@@ -28,8 +28,9 @@ type Follower struct {
 	orphaning map[Key]bool
 	// generations are those of all objects, by UID.
 	generations map[string]int
-	// absences are those of the controllers, course that of the workload; only after Follow.
+	// absences and setbacks are those of the controllers, course that of the workload; only after Follow.
 	absences map[string][]absence
+	setbacks map[string][]time.Time
 	course   Course
 }
 
@@ -48,7 +49,7 @@ func Follow(r *record.Run) (*Follower, error) {
 	if err := f.Add(r.History...); err != nil {
 		return nil, err
 	}
-	f.absences, f.course = absences(r), Course{r.Meta.Steps, r.Meta.WorkloadEnd}
+	f.absences, f.setbacks, f.course = absences(r), setbacks(r), Course{r.Meta.Steps, r.Meta.WorkloadEnd}
 	attribute(f.changes, r)
 	for i := range f.changes {
 		f.attribute(&f.changes[i])

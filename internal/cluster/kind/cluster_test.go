@@ -263,30 +263,34 @@ func TestFailsWell(t *testing.T) {
 		_, err := Start(t.Context(), cluster.Config{
 			Binary: result.Binary, APIServers: 1, Images: []string{"nowhere.example/a:1"},
 		})
-		if want := "nowhere.example/a:1"; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "the container engine has no image nowhere.example/a:1, and Trommel pulls none"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if after := leftovers(t); after != before {
 			t.Errorf("left:\n%s\nbefore:\n%s", after, before)
 		}
 	})
-	t.Run("it is interrupted", func(t *testing.T) {
-		needEngine(t)
-		before := leftovers(t)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		stop := errors.New("stopped by the test")
-		_, err := Start(ctx, cluster.Config{Binary: result.Binary, Progress: func(line string) {
-			if strings.Contains(line, "Creating cluster") {
-				cancel(stop)
+	for _, moment := range []string{
+		"Creating cluster", "Preparing nodes", "Starting control-plane", "starting 3 API servers", "waiting for the node",
+	} {
+		t.Run("it is interrupted at "+moment, func(t *testing.T) {
+			needEngine(t)
+			before := leftovers(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := errors.New("stopped by the test")
+			_, err := Start(ctx, cluster.Config{Binary: result.Binary, Progress: func(line string) {
+				if strings.Contains(line, moment) {
+					cancel(stop)
+				}
+			}})
+			if !errors.Is(err, stop) {
+				t.Errorf("got %v", err)
 			}
-		}})
-		if !errors.Is(err, stop) {
-			t.Errorf("got %v", err)
-		}
-		if after := leftovers(t); after != before {
-			t.Errorf("left:\n%s\nbefore:\n%s", after, before)
-		}
-	})
+			if after := leftovers(t); after != before {
+				t.Errorf("left:\n%s\nbefore:\n%s", after, before)
+			}
+		})
+	}
 }
 
 func TestWithoutEngine(t *testing.T) {

@@ -160,6 +160,11 @@ func (c *Cluster) kindConfig() string {
 			patch(map[string]any{
 				"kind": "InitConfiguration", "apiVersion": kubeadm,
 				"patches": map[string]any{"directory": nodeDir + "/patches"},
+				// A busy machine takes longer than kubeadm waits by itself; Start has a limit of its own.
+				"timeouts": map[string]any{
+					"kubernetesAPICall": startTimeout.String(), "kubeletHealthCheck": startTimeout.String(),
+					"controlPlaneComponentHealthCheck": startTimeout.String(), "tlsBootstrap": startTimeout.String(),
+				},
 				// kubeadm would look for images in a registry, and there is none of CoreDNS on the node.
 				"skipPhases": []string{"preflight", "addon/kube-proxy", "addon/coredns"},
 			}),

@@ -47,6 +47,22 @@ func CheckEngine(ctx context.Context) error {
 	return nil
 }
 
+// checkImages returns an error that names the images that the engine does not have. Trommel pulls none.
+func checkImages(ctx context.Context, names []string) error {
+	var errs []error
+	for _, name := range names {
+		ctx, cancel := context.WithTimeoutCause(ctx, engineTimeout, fmt.Errorf("no answer within %s", engineTimeout))
+		_, err := docker(ctx, nil, "image", "inspect", "--format", "{{.Id}}", name)
+		cancel()
+		if err != nil && strings.Contains(err.Error(), "No such image") {
+			err = fmt.Errorf("the container engine has no image %s, and Trommel pulls none: build it, or `docker pull` it",
+				name)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 func lastLines(text string, n int) string {
 	lines := strings.Split(text, "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")

@@ -133,6 +133,9 @@ func Start(ctx context.Context, config cluster.Config) (*Cluster, error) {
 	if err := CheckEngine(ctx); err != nil {
 		return nil, err
 	}
+	if err := checkImages(ctx, config.Images); err != nil {
+		return nil, err
+	}
 	tools, err := buildTools(ctx, config.Progress)
 	if err != nil {
 		return nil, err

@@ -100,11 +100,10 @@ func Reference(
 	// namespace that is not empty yet); a watch that waits before it connects again, after an API server was away or
 	// has refused it; and controllers that look again by a timer of their own, without a queue. A difference that
 	// these would end must not become a bug. In the run's own time there is patience for informers that hand on
-	// everything they hold again each minute, or more often: to some controllers that is the way to try again. It
-	// costs half a CPU second.
+	// everything they hold again, too. It costs half a CPU second.
 	patience := 10 * time.Second
 	if clock.Of(ctx) != nil {
-		patience = 65 * time.Second
+		patience = reference.Patience
 	}
 	read, last := 0, givenBack
 	var same []reference.Difference

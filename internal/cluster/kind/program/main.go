@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
@@ -52,17 +53,9 @@ func main() {
 	p := &program{
 		provider: cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(logger{out})),
 	}
-	in := json.NewDecoder(bufio.NewReader(os.Stdin))
-	for {
-		var r request
-		err := in.Decode(&r)
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				fmt.Fprintln(os.Stderr, "trommel-kind:", err)
-			}
-			break
-		}
-		a, err := p.do(r)
+	ended := make(chan struct{})
+	for r := range requests(os.Stdin, ended) {
+		a, err := p.do(r, ended)
 		if err != nil {
 			a.Error = describe(err)
 		}
@@ -75,6 +68,28 @@ func main() {
 	}
 }
 
+// requests returns the requests that come from in, and closes ended as soon as there are no more, which can be while one
+// is being carried out.
+func requests(in io.Reader, ended chan<- struct{}) <-chan request {
+	all := make(chan request)
+	go func() {
+		defer close(all)
+		defer close(ended)
+		decoder := json.NewDecoder(bufio.NewReader(in))
+		for {
+			var r request
+			if err := decoder.Decode(&r); err != nil {
+				if !errors.Is(err, io.EOF) {
+					fmt.Fprintln(os.Stderr, "trommel-kind:", err)
+				}
+				return
+			}
+			all <- r
+		}
+	}()
+	return all
+}
+
 // program knows what it has made.
 type program struct {
 	provider   *cluster.Provider
@@ -83,7 +98,8 @@ type program struct {
 	networks   []string
 }
 
-func (p *program) do(r request) (answer, error) {
+// do carries out a request. What takes long fails soon after ended is closed.
+func (p *program) do(r request, ended <-chan struct{}) (answer, error) {
 	switch r.Do {
 	case "list":
 		names, err := p.provider.List()
@@ -92,7 +108,7 @@ func (p *program) do(r request) (answer, error) {
 		gateway, err := p.network(r.Name)
 		return answer{Gateway: gateway}, err
 	case "up":
-		return p.up(r)
+		return p.up(r, ended)
 	case "load":
 		return answer{}, p.load(r)
 	case "down":
@@ -124,7 +140,7 @@ func (p *program) network(name string) (gateway string, err error) {
 	return "", fmt.Errorf("the network %q has no IPv4 gateway", name)
 }
 
-func (p *program) up(r request) (answer, error) {
+func (p *program) up(r request, ended <-chan struct{}) (answer, error) {
 	names, err := p.provider.List()
 	if err != nil {
 		return answer{}, err
@@ -139,9 +155,11 @@ func (p *program) up(r request) (answer, error) {
 		return answer{}, err
 	}
 	p.clusters, p.kubeconfig = append(p.clusters, r.Name), r.Kubeconfig
+	stop := p.deleteOnceEnded(r.Name, ended)
 	err = p.provider.Create(r.Name, cluster.CreateWithRawConfig([]byte(r.Config)),
 		cluster.CreateWithNodeImage(r.Image), cluster.CreateWithKubeconfigPath(r.Kubeconfig),
 		cluster.CreateWithDisplayUsage(false), cluster.CreateWithDisplaySalutation(false))
+	stop()
 	if err != nil {
 		return answer{}, err
 	}
@@ -154,6 +172,32 @@ func (p *program) up(r request) (answer, error) {
 	}
 	address, _, err := nodes[0].IP()
 	return answer{Node: nodes[0].String(), Address: address}, err
+}
+
+// deleteOnceEnded takes the node away from kind, which cannot be interrupted and waits for minutes for what happens on the
+// node, once nobody wants the cluster any more. It does so until the function that it returns is called.
+func (p *program) deleteOnceEnded(name string, ended <-chan struct{}) (stop func()) {
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-done:
+			return
+		case <-ended:
+		}
+		for {
+			_ = p.provider.Delete(name, p.kubeconfig) // removeAll tells if it cannot be deleted
+			select {
+			case <-done:
+				return
+			case <-time.After(500 * time.Millisecond): // the node may not be there yet
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-stopped
+	}
 }
 
 // load puts the images of an archive into the nodes.
@@ -206,6 +250,11 @@ func describe(err error) string {
 	text := err.Error()
 	if run := kindexec.RunErrorForError(err); run != nil && len(run.Output) > 0 {
 		lines := strings.Split(strings.TrimSpace(string(run.Output)), "\n")
+		// kubeadm says what it was, and then where in its source.
+		is := func(line string) bool { return strings.HasPrefix(line, "error: ") }
+		if at := slices.IndexFunc(lines, is); at >= 0 {
+			lines = lines[at : at+1]
+		}
 		if len(lines) > 40 {
 			lines = lines[len(lines)-40:]
 		}

@@ -1,0 +1,150 @@
+package examples
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// envTypes turns on TestClusterTypes. It says how often each plan runs on each type of cluster. `make kind-test` sets it.
+const envTypes = "TROMMEL_TEST_TYPES"
+
+// clusterTypes has what a suite says of the cluster, by type. Those of the examples name none: they are embedded.
+var clusterTypes = map[string]string{
+	"kind": "cluster:\n  type: kind\n  images: [" + databaseImage + "]\n",
+	"existing": "cluster:\n  type: existing\n  kubeconfig: KUBECONFIG\n  context: trommel-types\n" +
+		"  namespaces: [default, database-system, port-system, queue-system, token-system]\n",
+}
+
+// databaseImage is what the pods of databases run. Containers of it do nothing.
+const databaseImage = "registry.example/database:1.0"
+
+// TestClusterTypes runs the same plans on clusters of all types and expects the same verdicts and findings. What needs
+// observed API servers, or moves time, is not for all types. The log has a table of the times.
+func TestClusterTypes(t *testing.T) {
+	times, err := strconv.Atoi(os.Getenv(envTypes))
+	if err != nil {
+		t.Skip("set " + envTypes)
+	}
+	trommel := buildTrommel(t)
+	suites := map[string]string{"embedded": "."}
+	if exec.Command("docker", "version").Run() == nil {
+		makeImage(t, databaseImage)
+		suites["kind"] = withCluster(t, clusterTypes["kind"])
+	}
+	suites["existing"] = withCluster(t, strings.Replace(clusterTypes["existing"], "KUBECONFIG",
+		startCluster(t, trommel, "types"), 1))
+	for _, p := range plans {
+		if !slices.Contains([]string{database, queues, ports, tokens}, p.example) || p.variant == "installed" {
+			continue
+		}
+		for _, kind := range []string{"embedded", "existing", "kind"} {
+			if suites[kind] == "" || !p.possible(kind) {
+				continue
+			}
+			t.Run(strings.Join([]string{kind, p.example, p.plan, p.variant}, "/"), func(t *testing.T) {
+				var seconds []string
+				for range times {
+					dir := t.TempDir()
+					args := []string{"-p", filepath.Join(suites[kind], p.example, "plans", p.plan+".yaml"), "--record",
+						filepath.Join(dir, "record")}
+					if p.variant != "" {
+						args = append(args, "--variant", p.variant)
+					}
+					began := time.Now()
+					code, out := runTrommel(t, trommel, ".", 10*time.Minute, args...)
+					seconds = append(seconds, fmt.Sprintf("%.1f", time.Since(began).Seconds()))
+					if err := p.check(code, filepath.Join(dir, "record")); err != nil {
+						t.Errorf("%v\n%s", err, out)
+					}
+				}
+				t.Logf("table: %s %s %s %s %s", p.example, p.plan, p.variant, kind, strings.Join(seconds, " "))
+			})
+		}
+	}
+}
+
+// possible says whether clusters of a type can do what the plan asks for.
+func (p examplePlan) possible(kind string) bool {
+	text, err := os.ReadFile(filepath.Join(p.example, "plans", p.plan+".yaml"))
+	if err != nil {
+		return false
+	}
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(string(text), w) })
+	}
+	switch kind {
+	case "existing":
+		return !has("advanceTime", "skewClock", "APIServer", "apiserver-")
+	case "kind":
+		return !has("advanceTime", "skewClock")
+	}
+	return true
+}
+
+// withCluster copies the examples, with another cluster in their suites.
+func withCluster(t *testing.T, cluster string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{database, queues, ports, tokens, "go.mod", "go.sum"} {
+		if out, err := exec.Command("cp", "-r", name, dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		suite := filepath.Join(dir, name, "trommel.yaml")
+		text, err := os.ReadFile(suite)
+		if err != nil {
+			continue // a file
+		}
+		// Only the embedded cluster can have the controllers of disruptions.
+		changed := strings.NewReplacer("cluster:\n  apiServers: 3\n", "", "  installed:\n    disruptions: {install: true}\n", "").
+			Replace(string(text))
+		if err := os.WriteFile(suite, []byte(changed+"\n"+cluster), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// startCluster starts an embedded cluster that is there for others until the test ends, and returns its kubeconfig.
+func startCluster(t *testing.T, trommel, name string) string {
+	t.Helper()
+	code, out := runTrommel(t, trommel, ".", 15*time.Minute, "cluster", "up", "--name", name)
+	if code != pass {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	t.Cleanup(func() {
+		if code, out := runTrommel(t, trommel, ".", 2*time.Minute, "cluster", "down", "--name", name); code != pass {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+	})
+	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindSubmatch(out)
+	if kubeconfig == nil {
+		t.Fatalf("no kubeconfig in\n%s", out)
+	}
+	return string(kubeconfig[1])
+}
+
+// makeImage makes an image whose only program waits to be killed.
+func makeImage(t *testing.T, name string) {
+	t.Helper()
+	dir := t.TempDir()
+	source := "package main\n\nimport (\n\t\"os\"\n\t\"os/signal\"\n\t\"syscall\"\n)\n\nfunc main() {\n" +
+		"\tc := make(chan os.Signal, 1)\n\tsignal.Notify(c, syscall.SIGTERM)\n\t<-c\n}\n"
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	script := `CGO_ENABLED=0 go build -o wait main.go && tar c wait |
+		docker import --change 'ENTRYPOINT ["/wait"]' - ` + name
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
