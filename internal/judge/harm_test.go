@@ -24,6 +24,14 @@ var deletesService = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject,
 	ResourceKey: plan.ResourceKey{Type: "service", Namespace: "default", Name: "db"},
 }}}}
 
+const second = `cluster.db.example/default/db {"metadata": {"uid": "d"}}`
+
+// setOf is a StatefulSet that belongs to the cluster with the UID.
+func setOf(owner string) string {
+	return fmt.Sprintf(`statefulset.apps/default/db {"metadata": {"ownerReferences": [`+
+		`{"apiVersion": "db.example/v1", "kind": "Cluster", "name": "db", "uid": %q, "controller": true}]}}`, owner)
+}
+
 // A headline says what is harmed, whose it is and who did it; the difference comes after that.
 func TestHeadlines(t *testing.T) {
 	for _, tt := range []struct {
@@ -56,6 +64,22 @@ func TestHeadlines(t *testing.T) {
 			"volume claim default/data-db-0 of the living cluster default/db was deleted by op, its data is lost: " +
 				"deleted at the end; without faults: exists at the end", record.HarmLost,
 			"cluster.db.example/default/db",
+		},
+		{
+			// Regression: of an operator that takes the owner from its cache and the version from the API server.
+			"what is given an owner that is gone",
+			[]string{
+				"1 created " + cluster, "2 op: created " + setOf("c"), "3 deleted " + cluster, "3 deleted " + setOf("c"),
+				"4 created " + second, "5 op: created " + setOf("d"),
+			},
+			[]string{
+				"1 created " + cluster, "2 op: created " + setOf("c"), "3 deleted " + cluster, "3 deleted " + setOf("c"),
+				"4 created " + second, "5 op: created " + setOf("d"), "6 op: updated " + setOf("c"), "7 deleted " + setOf("c"),
+				"8 op: created " + setOf("d"),
+			}, kills,
+			"StatefulSet default/db of the living cluster default/db was deleted by the garbage collector, because op " +
+				"had given it an owner that was gone, and created again, its pods are gone with it: created 3 times; " +
+				"without faults: created 2 times", record.HarmLost, "cluster.db.example/default/db",
 		},
 		{
 			"a volume of a cluster that is gone too", []string{"1 created " + cluster, "2 op: created " + claim},

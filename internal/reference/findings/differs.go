@@ -220,6 +220,9 @@ func (r *Run) ofWhole(d reference.Difference) record.Harm {
 type deletion struct {
 	*reference.Change
 	owner reference.Key
+	// giver is the controller that had given the object an owner that was gone, for which the garbage collector deleted
+	// it; empty: it was not so.
+	giver string
 }
 
 // taken is the last deletion of an object that was neither the plan's nor due because its owner was deleted; nil:
@@ -229,17 +232,22 @@ func (r *Run) taken(d reference.Difference) *deletion {
 	r.know()
 	var found *deletion
 	mark := -1
+	var former member // the owner before a controller gave the object another one
+	giver := ""
 	for i := range r.Changes {
 		c := &r.Changes[i]
 		switch {
 		case c.Key != d.Own:
 			continue
 		case c.Event == record.Created:
-			mark = -1
+			mark, giver = -1, ""
 			continue
 		case c.Marked():
 			mark = i
 		case c.Event != record.Deleted:
+			if c.By != "" && r.ownerChanges(c) {
+				former, giver = r.owners.top(c.Key, c.Prev), c.By
+			}
 			continue
 		}
 		at := i
@@ -253,12 +261,20 @@ func (r *Run) taken(d reference.Difference) *deletion {
 		owner := r.owners.top(c.Key, c.Prev)
 		switch {
 		case owner.key == "" && by.By != "":
-			found = &deletion{by, ""}
+			found = &deletion{by, "", ""}
 		case owner.key != "" && r.owners.livedAt(owner, at):
-			found = &deletion{by, owner.key}
+			found = &deletion{by, owner.key, ""}
+		case giver != "" && by.By == "" && r.owners.livedAt(former, at):
+			found = &deletion{by, former.key, giver}
 		}
 	}
 	return found
+}
+
+// ownerChanges reports whether a change gives an object another owner.
+func (r *Run) ownerChanges(c *reference.Change) bool {
+	was, is := r.owners.top(c.Key, c.Prev), r.owners.top(c.Key, c.Cur)
+	return was.key != "" && is.key != "" && metadata.UID(was.object) != metadata.UID(is.object)
 }
 
 // whole says what became of an object as a whole: what is harmed, by whom, and then how that differs.
@@ -288,7 +304,10 @@ func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) string 
 			name += " of the living " + Name(string(taken.owner))
 		}
 		text = name + " was " + strings.Replace(taken.String(), "marked for deletion", "deleted", 1)
-		if taken.By != "" {
+		switch {
+		case taken.giver != "":
+			text += " by the garbage collector, because " + taken.giver + " had given it an owner that was gone,"
+		case taken.By != "":
 			text += " by " + taken.By
 		}
 		if got.End != nil {
