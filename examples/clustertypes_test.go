@@ -61,7 +61,7 @@ func TestClusterTypes(t *testing.T) {
 					began := time.Now()
 					code, out := runTrommel(t, trommel, ".", 10*time.Minute, args...)
 					seconds = append(seconds, fmt.Sprintf("%.1f", time.Since(began).Seconds()))
-					if err := p.check(code, filepath.Join(dir, "record")); err != nil {
+					if err := p.checkOn(kind, code, filepath.Join(dir, "record")); err != nil {
 						t.Errorf("%v\n%s", err, out)
 					}
 				}
@@ -69,6 +69,19 @@ func TestClusterTypes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// checkOn is check for any type of cluster: where volumes and containers are real, the workload may also come to its end
+// too late because of the same bug.
+func (p examplePlan) checkOn(kind string, code int, recordDir string) error {
+	if kind == "embedded" || p.want != bug || code != bug {
+		return p.check(code, recordDir)
+	}
+	findings, err := readFindings(recordDir)
+	if err != nil {
+		return err
+	}
+	return p.compare(slices.DeleteFunc(findings, func(f finding) bool { return f.Judge == "workload" }))
 }
 
 // possible says whether clusters of a type can do what the plan asks for.

@@ -83,6 +83,10 @@ func TestDisconnected(t *testing.T) {
 	if got := disconnected(p, actions[:2], 10*time.Second, "op", at(100)); got != "west" {
 		t.Errorf("without an end: %q", got)
 	}
+	actions[2].Done = time.Time{} // the plan ended meanwhile
+	if got := disconnected(p, actions, 10*time.Second, "op", at(100)); got != "west" {
+		t.Errorf("with an end that did not come to its own: %q", got)
+	}
 }
 
 // planOf returns a plan with these actions; those that reconnect use apiserver-3.

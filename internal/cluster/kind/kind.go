@@ -465,7 +465,10 @@ const closeTimeout = time.Minute
 func (c *Cluster) Close(ctx context.Context) error {
 	var err error
 	if c.program != nil {
-		err = c.program.close(ctx)
+		if err = c.program.close(ctx); err != nil {
+			err = fmt.Errorf("%w\n\twhat is left is removed with: docker rm -f -v %s; docker network rm %s", err,
+				c.nodeName(), c.config.Name)
+		}
 		c.program = nil
 	}
 	if c.admission != nil {
