@@ -122,6 +122,8 @@ type Coordinator struct {
 	clock     *clock.Clock // of its context
 	seq       int
 	began     bool // the plan has begun: events are judged and recorded
+	early     bool // the plan has begun before its workload: its timeouts do not run yet
+	waiting   []StartTimer
 	holds     map[int]*held
 	switching map[int]chan struct{}      // by action: closed when its pause or resume is in force
 	before    map[call]Foresight         // of the writes in progress
@@ -291,6 +293,23 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 		return err
 	}
 	return c.until(ctx, func() bool { return !c.machine.AtOnce() })
+}
+
+// BeginEarly is Begin for a workload that begins later, with the function that it returns: only from then on the plan's
+// timeouts run.
+func (c *Coordinator) BeginEarly(ctx context.Context) (workload func(ctx context.Context) error, err error) {
+	if err := c.do(ctx, func(context.Context) { c.early = true }); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		return c.do(ctx, func(ctx context.Context) {
+			c.early = false
+			for _, timer := range c.waiting {
+				c.startTimer(ctx, timer)
+			}
+			c.waiting = nil
+		})
+	}, c.Begin(ctx)
 }
 
 // Status is the progress of a plan.
@@ -687,19 +706,27 @@ func (c *Coordinator) note(action int, text string) {
 	r.Note = text
 }
 
+func (c *Coordinator) startTimer(ctx context.Context, t StartTimer) {
+	if c.early {
+		c.waiting = append(c.waiting, t)
+		return
+	}
+	condition := &c.machine.watches[t.Action][t.Node].definition.Condition
+	c.clock.AfterFunc(condition.Timeout, func() {
+		c.awaitIdle(ctx, condition.Extend)
+		select {
+		case c.timeouts <- record.Timeout{Action: t.Action, Node: t.Node}:
+		case <-ctx.Done():
+		}
+	})
+}
+
 // carryOut carries effects out; cause tells the user what led to them.
 func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause string) {
 	for _, effect := range effects {
 		switch effect := effect.(type) {
 		case StartTimer:
-			condition := &c.machine.watches[effect.Action][effect.Node].definition.Condition
-			c.clock.AfterFunc(condition.Timeout, func() {
-				c.awaitIdle(ctx, condition.Extend)
-				select {
-				case c.timeouts <- record.Timeout{Action: effect.Action, Node: effect.Node}:
-				case <-ctx.Done():
-				}
-			})
+			c.startTimer(ctx, effect)
 		case Fire:
 			c.fire(ctx, effect, cause)
 		case Release:

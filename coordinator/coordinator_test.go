@@ -403,6 +403,34 @@ func TestHoldEndsAtItsDeadlineWithAFinding(t *testing.T) {
 	}
 }
 
+// The timeouts of a plan that begins before its workload count from the workload's beginning. Its other triggers do not
+// wait.
+func TestPlanThatBeginsBeforeItsWorkload(t *testing.T) {
+	soon := trigger(t, "soon", "soon@timeout")
+	soon.Definitions[0].Condition.Timeout = time.Millisecond
+	r := newRig(t, &plan.Plan{Actions: []plan.Action{
+		{Type: plan.KillController, Target: "db", Trigger: trigger(t, "now", "now@none")},
+		{Type: plan.StartController, Target: "db", Trigger: soon},
+	}}, time.Minute)
+	begins, err := r.BeginEarly(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond) // nothing tells that nothing happens
+	if got := strings.Join(r.list(), ", "); got != "kill db" {
+		t.Errorf("before the workload: %s", got)
+	}
+	if err := begins(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.until(t.Context(), func() bool { return r.machine.Done() }); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(r.list(), ", "); got != "kill db, start db" {
+		t.Errorf("with the workload: %s", got)
+	}
+}
+
 func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
 		{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")},

@@ -69,6 +69,12 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 	}
 }
 
+// Stir makes [Coordinator.Settle] take all controllers for active now: something was done that they have not heard of
+// yet.
+func (c *Coordinator) Stir(ctx context.Context) error {
+	return c.do(ctx, func(context.Context) { c.stir() })
+}
+
 // stir marks every controller as active now: when settling starts, and when held observations are released.
 func (c *Coordinator) stir() {
 	now := c.clock.Now()

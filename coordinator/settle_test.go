@@ -46,6 +46,27 @@ func TestSettleWaitsUntilTheControllerDoesNothing(t *testing.T) {
 	}
 }
 
+// Regression: between the steps of a workload, controllers that had been idle for long counted as at rest at once, before
+// they could hear of the step.
+func TestSettleBeginsAnewAfterStir(t *testing.T) {
+	r := newRig(t, &plan.Plan{}, time.Minute)
+	r.process = r.connect(t, "db")
+	if err := r.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const quiet = 50 * time.Millisecond
+	for range 3 {
+		time.Sleep(2 * quiet)
+		if err := r.Stir(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if restless, err := r.Settle(t.Context(), quiet); err != nil || restless != "" || time.Since(began) < quiet {
+			t.Errorf("settled after %s: %q, %v", time.Since(began), restless, err)
+		}
+	}
+}
+
 func TestSettleSaysWhoIsRestless(t *testing.T) {
 	const quiet = 50 * time.Millisecond
 	bounded := func() context.Context {

@@ -65,7 +65,10 @@ type Meta struct {
 	// RealTime says why, in a clause, if the times are the machine's; empty in older records.
 	RealTime      string    `json:"realTime,omitempty"`
 	WorkloadStart time.Time `json:"workloadStart"`
-	WorkloadEnd   time.Time `json:"workloadEnd"`
+	// Startup is how long after that the controllers took to come to rest, before the first step of the workload. Zero
+	// if they did not, and in older records.
+	Startup     time.Duration `json:"startup,omitempty"`
+	WorkloadEnd time.Time     `json:"workloadEnd"`
 	// CaughtUp is from when on the history has all that the workload did; zero if no invariant says "eventually", and
 	// in older records.
 	CaughtUp  time.Time `json:"caughtUp,omitzero"`

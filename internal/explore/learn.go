@@ -322,6 +322,7 @@ func (c *campaign) compareRuns(
 	ref.Rested = true
 	for _, r := range runs {
 		ref.Rested = ref.Rested && r.Meta.Rested
+		ref.Startup = max(ref.Startup, r.Meta.Startup)
 		for _, p := range r.Meta.Polls {
 			if !slices.Contains(ref.Polls, p) {
 				ref.Polls = append(ref.Polls, p)

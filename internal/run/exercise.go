@@ -30,14 +30,23 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	}
 	r.journal.enter("workload")
 	meta := &r.journal.meta
-	planCtx, cancel := clock.WithTimeoutCause(ctx, r.suite.Timeouts.Plan+r.asksToWait(),
+	planCtx, cancel := clock.WithTimeoutCause(ctx, r.suite.Timeouts.Settle+r.suite.Timeouts.Plan+r.asksToWait(),
 		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.suite.Timeouts.Plan))
 	defer cancel()
-	if err := p.coordinator.Begin(planCtx); err != nil {
+	begins, err := p.coordinator.BeginEarly(planCtx)
+	if err != nil {
 		return err
 	}
 	meta.WorkloadStart = clock.Now(ctx)
 	p.settling.since = meta.WorkloadStart
+	var usual time.Duration
+	if r.options.Reference != nil {
+		usual = r.options.Reference.Startup
+	}
+	meta.Startup = p.settling.start(planCtx, usual)
+	if err := begins(planCtx); err != nil {
+		return err
+	}
 	config, err := r.workloadConfig(p)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 type settling struct {
 	plan interface {
 		Settle(ctx context.Context, quiet time.Duration) (restless string, err error)
+		Stir(ctx context.Context) error
 	}
 	node        statuses
 	controllers []string
@@ -65,10 +66,13 @@ func (s *settling) await(ctx context.Context) (settled bool, err error) {
 const restQuiet = 500 * time.Millisecond
 
 // pause is what a paced workload does between its steps: it waits until the controllers are at rest, at most for
-// Timeouts.Settle.
+// Timeouts.Settle. They may not have heard yet of what the step has just done.
 func (s *settling) pause(ctx context.Context) {
 	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
 	defer cancel()
+	if err := s.plan.Stir(ctx); err != nil {
+		return // the run ends
+	}
 	for {
 		if restless, err := s.plan.Settle(ctx, restQuiet); err != nil || restless != "" {
 			s.logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
@@ -78,6 +82,34 @@ func (s *settling) pause(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// startQuiet is for how long controllers must do nothing after their start to count as started, in the run's own time.
+// Some wait for seconds for their definitions, without a word, before they begin to watch.
+const startQuiet = 5 * time.Second
+
+// start waits until the controllers have done what they do at their start, at most for Timeouts.Settle: to one that does
+// not watch yet, all that the workload does is long past. It returns how long they took. Usual is how long they take
+// without faults; zero: nobody knows. Then they must do nothing for longer to count as started.
+func (s *settling) start(ctx context.Context, usual time.Duration) time.Duration {
+	began := clock.Now(ctx)
+	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
+	defer cancel()
+	if usual > 0 {
+		_ = clock.Sleep(ctx, usual)
+		s.pause(ctx)
+		return usual
+	}
+	quiet := s.timeouts.Quiet
+	if clock.Of(ctx) != nil {
+		quiet = startQuiet
+	}
+	if restless, err := s.plan.Settle(ctx, quiet); err != nil || restless != "" {
+		s.logger.Debug("the workload does not wait any longer for the controllers to start", "restless", restless,
+			"error", err)
+		return 0
+	}
+	return max(time.Millisecond, clock.Now(ctx).Sub(began)-quiet)
 }
 
 // endsByItself counts how often a controller's processes have exited since the workload began, except exits that the

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,8 @@ func (s settler) Settle(ctx context.Context, _ time.Duration) (restless string, 
 	}
 }
 
+func (s settler) Stir(context.Context) error { return nil }
+
 // processes are those of each controller.
 type processes map[string][]cluster.Process
 
@@ -108,6 +111,36 @@ func TestSettling(t *testing.T) {
 				}
 				if took := time.Since(start); took != test.took {
 					t.Errorf("took %s, want %s", took, test.took)
+				}
+			})
+		})
+	}
+}
+
+func TestStartup(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		plan  settler
+		usual time.Duration
+		want  time.Duration // how long they took
+		waits time.Duration
+	}{
+		{name: "nobody knows", plan: settler{after: 6 * time.Second}, want: 5 * time.Second, waits: 6 * time.Second},
+		{name: "they do nothing", plan: settler{after: time.Second}, want: time.Millisecond, waits: time.Second},
+		{name: "they never rest", plan: settler{after: time.Hour}, waits: time.Minute},
+		{name: "as without faults", plan: settler{after: time.Second}, usual: 4 * time.Second, want: 4 * time.Second,
+			waits: 5 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				s := &settling{
+					plan: test.plan, timeouts: plan.Timeouts{Settle: time.Minute, Quiet: time.Second},
+					busy:   func(context.Context, time.Duration) bool { return false },
+					logger: slog.New(slog.DiscardHandler),
+				}
+				if got := s.start(t.Context(), test.usual); got != test.want || time.Since(began) != test.waits {
+					t.Errorf("took %s, want %s; waited for %s, want %s", got, test.want, time.Since(began), test.waits)
 				}
 			})
 		})
