@@ -111,33 +111,41 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// The run's clock may move ahead of the machine's.
+// The run's clock may move ahead of the machine's. A controller without a work queue may have timers of its own.
 func TestPatienceOfAClockThatIsAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := clock.New()
-		c.Advance(24 * time.Hour)
-		g, began := &growing{changed: make(chan struct{})}, time.Now()
-		limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute}
-		done := make(chan error)
-		go func() {
-			ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{
-				"secret/default/a": {End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1},
-			}}
-			_, err := Reference(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), unknown, limits)
-			done <- err
-		}()
-		synctest.Wait()
-		if next, ok := c.Next(); !ok || c.Until(next) != 65*time.Second {
-			t.Errorf("it waits for %s (%t)", c.Until(next), ok)
-		}
-		c.Advance(65 * time.Second)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %s", took)
-		}
-	})
+	limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute, Rest: 10 * time.Minute}
+	for _, tt := range []struct {
+		name string
+		look func(context.Context) Work
+		want time.Duration
+	}{
+		{"nothing is to come", func(context.Context) Work { return Work{Known: true} }, 65 * time.Second},
+		{"nobody can tell", unknown, limits.Rest},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := clock.New()
+				c.Advance(24 * time.Hour)
+				g := &growing{changed: make(chan struct{})}
+				done := make(chan error)
+				go func() {
+					ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{
+						"secret/default/a": {End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1},
+					}}
+					_, err := Reference(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), tt.look, limits)
+					done <- err
+				}()
+				synctest.Wait()
+				if next, ok := c.Next(); !ok || c.Until(next) != tt.want {
+					t.Errorf("it waits for %s (%t), not %s", c.Until(next), ok, tt.want)
+				}
+				c.Advance(tt.want)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // Regression: a child that arrived before its owner had another name from then on, so that a run that ended as it
