@@ -30,11 +30,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	}
 	r.journal.enter("workload")
 	meta := &r.journal.meta
-	limit := r.suite.Timeouts.Settle + r.suite.Timeouts.Plan + r.asksToWait()
-	if p.work.mayTryLater(ctx, p.work.look(ctx)) {
-		limit += r.suite.Timeouts.Rest
-	}
-	planCtx, cancel := clock.WithTimeoutCause(ctx, limit,
+	planCtx, cancel := clock.WithTimeoutCause(ctx, r.suite.Timeouts.Settle+r.suite.Timeouts.Plan+r.asksToWait(),
 		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.suite.Timeouts.Plan))
 	defer cancel()
 	begins, err := p.coordinator.BeginEarly(planCtx)

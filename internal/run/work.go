@@ -33,7 +33,7 @@ func (w *work) look(ctx context.Context) await.Work {
 		if err != nil {
 			w.logger.Debug("read the work queues", "controller", name, "error", err)
 		}
-		if !known || len(queues) == 0 { // it has a loop of its own
+		if !known {
 			return await.Work{}
 		}
 		for _, q := range queues {
@@ -61,20 +61,10 @@ func (w *work) busy(ctx context.Context, within time.Duration) bool {
 	return now.Busy || slices.ContainsFunc(now.Later, func(l await.Later) bool { return l.Shortest <= within })
 }
 
-// mayTryLater reports whether some controller may try again by a timer of which nobody can tell, in the run's own time,
-// in which waiting for it takes little.
-func (w *work) mayTryLater(ctx context.Context, now await.Work) bool {
-	return !now.Known && w.queues != nil && clock.Of(ctx) != nil
-}
-
-// coming tells when the last of what was put off is due, and the longest of its delays; zero: nothing was. If nobody can
-// tell, something may be put off for as long as anybody waits; in real time nobody does. What comes back within a second is no retry that a step of the workload could have missed.
+// coming tells when the last of what was put off is due, and the longest of its delays; zero: nothing was, or nobody
+// can tell. What comes back within a second is no retry that a step of the workload could have missed.
 func (w *work) coming(ctx context.Context) (due time.Time, delay time.Duration) {
-	now := w.look(ctx)
-	if w.mayTryLater(ctx, now) {
-		return clock.Now(ctx).Add(w.rest), w.rest
-	}
-	for _, l := range now.Later {
+	for _, l := range w.look(ctx).Later {
 		if l.Longest < time.Second {
 			continue
 		}

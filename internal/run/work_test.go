@@ -49,19 +49,3 @@ func TestLook(t *testing.T) {
 		t.Errorf("polls: %+v", polls)
 	}
 }
-
-// A controller without a work queue may try again by a timer that nobody knows; only in the run's own time does anybody
-// wait for it.
-func TestControllersWithoutAQueue(t *testing.T) {
-	w := &work{queues: tables{}, controllers: []string{"c"}, rest: time.Minute, logger: slog.New(slog.DiscardHandler)}
-	ctx := clock.With(t.Context(), clock.New())
-	if w.look(ctx).Known {
-		t.Error("it is known what it has to do")
-	}
-	if due, delay := w.coming(ctx); delay != w.rest || clock.Until(ctx, due) < w.rest-time.Second {
-		t.Errorf("due at %s, after %s", due, delay)
-	}
-	if _, delay := w.coming(t.Context()); delay != 0 {
-		t.Errorf("in real time it is waited for %s", delay)
-	}
-}

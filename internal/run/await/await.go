@@ -89,8 +89,7 @@ func (l Late) String() string {
 // it so: what look tells of has come back, see [Rest], and nothing has changed for the time of quiet, at the earliest
 // after the patience that controllers have which try again; that counts from givenBack, see [Invariants]. Something
 // else may change for ever, such as a count of failed attempts: if nobody can tell what is to come, it also returns
-// when the same fields have differed for a step's time, and at the latest after that of a plan; in the run's own time
-// both are limits.Rest at least, because a controller may have a timer of its own. The error is that of
+// when the same fields have differed for a step's time, and at the latest after that of a plan. The error is that of
 // ctx, or of a history that cannot be read. Late says whether the run came right meanwhile.
 func Reference(
 	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time,
@@ -129,12 +128,9 @@ func Reference(
 		if !slices.EqualFunc(differ, same, sameField) {
 			same, since = differ, clock.Now(ctx)
 		}
+		wait := max(clock.Until(ctx, last.Add(limits.Quiet)), clock.Until(ctx, givenBack.Add(patience)))
 		work.entries = read
 		over, still := work.check(ctx, givenBack, last)
-		if !work.known && clock.Of(ctx) != nil {
-			patience = max(patience, limits.Rest) // it may try again by a timer of its own
-		}
-		wait := max(clock.Until(ctx, last.Add(limits.Quiet)), clock.Until(ctx, givenBack.Add(patience)))
 		switch {
 		case work.known && !over:
 			wait = max(wait, still)
