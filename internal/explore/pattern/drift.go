@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// driftAfter is how long after the controller's last write the steady state begins.
+// driftAfter is how long after the controller's last write, and after the workload, the steady state begins.
 const driftAfter = time.Second
 
 // drift changes, as another client, what the controller keeps up. It deletes objects that the controller has created
@@ -66,12 +66,21 @@ func (g *generator) steady(by string) moment {
 		}
 		m.change = i
 		for r, at := range g.positions[i] {
-			m.wait = max(m.wait, driftAfter+g.runs[r].untilLastWrite(at, by))
+			m.wait = max(m.wait, driftAfter+max(g.runs[r].untilLastWrite(at, by), g.untilEnd(r, at)))
 		}
 		break
 	}
 	g.steadies[by] = m
 	return m
+}
+
+// untilEnd is the time from a change to the end of the workload in a run without faults, rounded up; zero: nobody knows,
+// or it came after it.
+func (g *generator) untilEnd(run, change int) time.Duration {
+	if len(g.ref.Courses) != len(g.runs) {
+		return 0
+	}
+	return max(0, roundUp(g.ref.Courses[run].Ended.Sub(g.runs[run].changes[change].Time)))
 }
 
 // disturb adds a plan in which another client writes at a moment.

@@ -108,13 +108,18 @@ func (t *trace) state(i int, timing plan.Timing) *states {
 
 // untilLastWrite is the time from the i-th change to the last one that a controller has written, rounded up.
 func (t *trace) untilLastWrite(i int, by string) time.Duration {
-	const unit = 100 * time.Millisecond
 	for k := len(t.changes) - 1; k > i; k-- {
 		if t.changes[k].By == by {
-			return (t.changes[k].Time.Sub(t.changes[i].Time) + unit).Truncate(unit)
+			return roundUp(t.changes[k].Time.Sub(t.changes[i].Time))
 		}
 	}
 	return 0
+}
+
+// roundUp rounds a time of a run without faults for a plan.
+func roundUp(d time.Duration) time.Duration {
+	const unit = 100 * time.Millisecond
+	return (d + unit).Truncate(unit)
 }
 
 func atWrite(timing plan.Timing) bool {
