@@ -46,8 +46,8 @@ func TestSettleWaitsUntilTheControllerDoesNothing(t *testing.T) {
 	}
 }
 
-// Regression: between the steps of a workload, controllers that had been idle for long counted as at rest at once, before
-// they could hear of the step.
+// Regression: between the steps of a workload, controllers that had been idle for long counted as at rest at once,
+// before they could hear of the step.
 func TestSettleBeginsAnewAfterStir(t *testing.T) {
 	r := newRig(t, &plan.Plan{}, time.Minute)
 	r.process = r.connect(t, "db")

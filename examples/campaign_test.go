@@ -92,7 +92,8 @@ func TestTimeWithoutPlans(t *testing.T) {
 		}},
 		{"a missed rotation, fixed", "token-operator", "rotate", "fixed", pass, []string{"4 plans"}},
 		{"a lost timer", "testdata/later-operator", "expire", "", bug, []string{
-			// Killed before it is due, and down when it is due: which of them the summary names is the one that came first.
+			// Killed before it is due, and down when it is due: which of them the summary names is the one that came
+			// first.
 			"secret default/a is still there", "1 passed, 2 with bugs",
 		}},
 		{"work that is done later than it is waited for if it begins anew", "testdata/later-operator", "slow", "", pass,

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// envTypes turns on TestClusterTypes. It says how often each plan runs on each type of cluster. `make kind-test` sets it.
+// envTypes turns on TestClusterTypes. It says how often each plan runs on each type of cluster. `make kind-test` sets
+// it.
 const envTypes = "TROMMEL_TEST_TYPES"
 
 // clusterTypes has what a suite says of the cluster, by type. Those of the examples name none: they are embedded.
@@ -71,8 +72,8 @@ func TestClusterTypes(t *testing.T) {
 	}
 }
 
-// checkOn is check for any type of cluster: where volumes and containers are real, the workload may also come to its end
-// too late because of the same bug.
+// checkOn is check for any type of cluster: where volumes and containers are real, the workload may also come to its
+// end too late because of the same bug.
 func (p examplePlan) checkOn(kind string, code int, recordDir string) error {
 	if kind == "embedded" || p.want != bug || code != bug {
 		return p.check(code, recordDir)
@@ -116,8 +117,8 @@ func withCluster(t *testing.T, cluster string) string {
 			continue // a file
 		}
 		// Only the embedded cluster can have the controllers of disruptions.
-		changed := strings.NewReplacer("cluster:\n  apiServers: 3\n", "", "  installed:\n    disruptions: {install: true}\n", "").
-			Replace(string(text))
+		changed := strings.NewReplacer("cluster:\n  apiServers: 3\n", "",
+			"  installed:\n    disruptions: {install: true}\n", "").Replace(string(text))
 		if err := os.WriteFile(suite, []byte(changed+"\n"+cluster), 0o644); err != nil {
 			t.Fatal(err)
 		}

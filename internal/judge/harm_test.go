@@ -69,17 +69,20 @@ func TestHeadlines(t *testing.T) {
 			// Regression: of an operator that takes the owner from its cache and the version from the API server.
 			"what is given an owner that is gone",
 			[]string{
-				"1 created " + cluster, "2 op: created " + setOf("c"), "3 deleted " + cluster, "3 deleted " + setOf("c"),
+				"1 created " + cluster, "2 op: created " + setOf("c"), "3 deleted " + cluster,
+				"3 deleted " + setOf("c"),
 				"4 created " + second, "5 op: created " + setOf("d"),
 			},
 			[]string{
-				"1 created " + cluster, "2 op: created " + setOf("c"), "3 deleted " + cluster, "3 deleted " + setOf("c"),
-				"4 created " + second, "5 op: created " + setOf("d"), "6 op: updated " + setOf("c"), "7 deleted " + setOf("c"),
+				"1 created " + cluster, "2 op: created " + setOf("c"), "3 deleted " + cluster,
+				"3 deleted " + setOf("c"),
+				"4 created " + second, "5 op: created " + setOf("d"), "6 op: updated " + setOf("c"),
+				"7 deleted " + setOf("c"),
 				"8 op: created " + setOf("d"),
 			}, kills,
-			"StatefulSet default/db of the living cluster default/db was deleted by the garbage collector, because op " +
-				"had given it an owner that was gone, and created again, its pods are gone with it: created 3 times; " +
-				"without faults: created 2 times", record.HarmLost, "cluster.db.example/default/db",
+			"StatefulSet default/db of the living cluster default/db was deleted by the garbage collector, because " +
+				"op had given it an owner that was gone, and created again, its pods are gone with it: " +
+				"created 3 times; without faults: created 2 times", record.HarmLost, "cluster.db.example/default/db",
 		},
 		{
 			"a volume of a cluster that is gone too", []string{"1 created " + cluster, "2 op: created " + claim},

@@ -62,8 +62,8 @@ type Reference struct {
 	LeaseLasts map[string]time.Duration `json:"leaseLasts,omitempty"`
 	// Polls is what the controllers look at again and again, when everything is at rest. The caller of Learn sets it.
 	Polls []record.Poll `json:"polls,omitempty"`
-	// Startup is how long the controllers took at most to come to rest after their start; zero: nobody knows. The caller
-	// of Learn sets it.
+	// Startup is how long the controllers took at most to come to rest after their start; zero: nobody knows. The
+	// caller of Learn sets it.
 	Startup time.Duration `json:"startup,omitempty"`
 	// Rested: all runs came to rest, but for Polls. The caller of Learn sets it.
 	Rested bool `json:"rested,omitempty"`

@@ -88,9 +88,9 @@ func (s *settling) pause(ctx context.Context) {
 // Some wait for seconds for their definitions, without a word, before they begin to watch.
 const startQuiet = 5 * time.Second
 
-// start waits until the controllers have done what they do at their start, at most for Timeouts.Settle: to one that does
-// not watch yet, all that the workload does is long past. It returns how long they took. Usual is how long they take
-// without faults; zero: nobody knows. Then they must do nothing for longer to count as started.
+// start waits until the controllers have done what they do at their start, at most for Timeouts.Settle: to one that
+// does not watch yet, all that the workload does is long past. It returns how long they took. Usual is how long they
+// take without faults; zero: nobody knows. Then they must do nothing for longer to count as started.
 func (s *settling) start(ctx context.Context, usual time.Duration) time.Duration {
 	began := clock.Now(ctx)
 	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)

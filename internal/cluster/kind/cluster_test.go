@@ -263,7 +263,8 @@ func TestFailsWell(t *testing.T) {
 		_, err := Start(t.Context(), cluster.Config{
 			Binary: result.Binary, APIServers: 1, Images: []string{"nowhere.example/a:1"},
 		})
-		if want := "the container engine has no image nowhere.example/a:1, and Trommel pulls none"; err == nil || !strings.Contains(err.Error(), want) {
+		want := "the container engine has no image nowhere.example/a:1, and Trommel pulls none"
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if after := leftovers(t); after != before {
@@ -271,7 +272,8 @@ func TestFailsWell(t *testing.T) {
 		}
 	})
 	for _, moment := range []string{
-		"Creating cluster", "Preparing nodes", "Starting control-plane", "starting 3 API servers", "waiting for the node",
+		"Creating cluster", "Preparing nodes", "Starting control-plane", "starting 3 API servers",
+		"waiting for the node",
 	} {
 		t.Run("it is interrupted at "+moment, func(t *testing.T) {
 			needEngine(t)

@@ -55,8 +55,8 @@ func checkImages(ctx context.Context, names []string) error {
 		_, err := docker(ctx, nil, "image", "inspect", "--format", "{{.Id}}", name)
 		cancel()
 		if err != nil && strings.Contains(err.Error(), "No such image") {
-			err = fmt.Errorf("the container engine has no image %s, and Trommel pulls none: build it, or `docker pull` it",
-				name)
+			err = fmt.Errorf("the container engine has no image %s, and Trommel pulls none: build it, or "+
+				"`docker pull` it", name)
 		}
 		errs = append(errs, err)
 	}

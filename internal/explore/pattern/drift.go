@@ -74,8 +74,8 @@ func (g *generator) steady(by string) moment {
 	return m
 }
 
-// untilEnd is the time from a change to the end of the workload in a run without faults, rounded up; zero: nobody knows,
-// or it came after it.
+// untilEnd is the time from a change to the end of the workload in a run without faults, rounded up; zero: nobody
+// knows, or it came after it.
 func (g *generator) untilEnd(run, change int) time.Duration {
 	if len(g.ref.Courses) != len(g.runs) {
 		return 0

@@ -68,8 +68,8 @@ func main() {
 	}
 }
 
-// requests returns the requests that come from in, and closes ended as soon as there are no more, which can be while one
-// is being carried out.
+// requests returns the requests that come from in, and closes ended as soon as there are no more, which can be while
+// one is being carried out.
 func requests(in io.Reader, ended chan<- struct{}) <-chan request {
 	all := make(chan request)
 	go func() {
@@ -174,8 +174,8 @@ func (p *program) up(r request, ended <-chan struct{}) (answer, error) {
 	return answer{Node: nodes[0].String(), Address: address}, err
 }
 
-// deleteOnceEnded takes the node away from kind, which cannot be interrupted and waits for minutes for what happens on the
-// node, once nobody wants the cluster any more. It does so until the function that it returns is called.
+// deleteOnceEnded takes the node away from kind, which cannot be interrupted and waits for minutes for what happens on
+// the node, once nobody wants the cluster any more. It does so until the function that it returns is called.
 func (p *program) deleteOnceEnded(name string, ended <-chan struct{}) (stop func()) {
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
