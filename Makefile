@@ -78,7 +78,7 @@ test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
 		(cd $$m && go list -export ./... > /dev/null) || failed="$$failed $$m"; \
 		tested "-p 2 $(filter-out -race,$(TESTFLAGS))" $$plain; \
 		tested "-p 2 $(TESTFLAGS)" $$race; \
-		tested "$(TESTFLAGS)" $$alone; \
+		tested "$(if $(BUILDERS),$(filter-out -race,$(TESTFLAGS)),$(TESTFLAGS))" $$alone; \
 	done; \
 	if [ -n "$$failed" ]; then echo "tests failed in:$$failed"; exit 1; fi
 
@@ -110,6 +110,7 @@ long: ## run all plans of the examples and third-party operators', eight runs at
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m -run '^TestKilledAtEveryWrite$$' ./nodes/simulated
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestDocumentedCommandsRun|TestCluster)$$' -timeout 90m ./cmd/trommel
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestPlans|TestPlansWithoutNetwork|Test(|Time|Clusters|Upgrades)WithoutPlans)$$' -timeout 200m .
+	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestDocumentedRights$$' -timeout 30m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMutations$$' -timeout 240m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestOwnControllers$$' -timeout 200m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestMoments|TestPoorMachines)$$' -timeout 300m .
@@ -119,6 +120,13 @@ kind-test: ## as root: bring up a container engine of Debian's packages, test cl
 	go run ./cmd/trommel build --control-plane
 	go test -c -o bin/kind.test ./internal/cluster/kind
 	cd internal/cluster/kind && TROMMEL_TEST_KIND=1 testing/engine run $(CURDIR)/bin/kind.test -test.v -test.timeout 60m $(KINDFLAGS)
+
+TYPES_TIMES ?= 1
+
+.PHONY: types-test
+types-test: ## as root: run plans of the examples on clusters of all types, TYPES_TIMES each, and log a table of the times
+	cd examples && TROMMEL_TEST_TYPES=$(TYPES_TIMES) ../internal/cluster/kind/testing/engine run \
+		go test -v -count=1 -run '^TestClusterTypes$$' -timeout 0 .
 
 SOAK ?= 1h
 

@@ -96,9 +96,9 @@ func (p examplePlan) possible(kind string) bool {
 	}
 	switch kind {
 	case "existing":
-		return !has("advanceTime", "skewClock", "APIServer", "apiserver-")
+		return !has("advanceTime", "skewClock", "APIServer", "apiserver-", "disrupt")
 	case "kind":
-		return !has("advanceTime", "skewClock")
+		return !has("advanceTime", "skewClock", "disrupt")
 	}
 	return true
 }

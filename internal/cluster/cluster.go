@@ -101,8 +101,9 @@ type Deployer interface {
 
 // Guarded is a cluster in which only some things may be written.
 type Guarded interface {
-	// Allow refuses manifests that must not be applied, and lets the others be. It is called before they are.
-	Allow(ctx context.Context, manifests []*unstructured.Unstructured) error
+	// Allow refuses manifests that must not be applied, and lets the others be. It is called before they are. Own are
+	// the controllers' own objects, which are not applied.
+	Allow(ctx context.Context, manifests, own []*unstructured.Unstructured) error
 }
 
 // Equipped is a cluster on which some of Trommel's own controllers run for as long as it does.

@@ -141,7 +141,9 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	if err != nil {
 		return nil, fmt.Errorf("record history: %w", err)
 	}
-	recorder, err := history.Start(ctx, history.Config{Objects: p.objects, Keys: types, Clusters: p.sources()})
+	recorder, err := history.Start(ctx, history.Config{
+		Objects: p.objects, Keys: types, Clusters: p.sources(), Namespaces: r.suite.Cluster.Namespaces,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("record history: %w", err)
 	}

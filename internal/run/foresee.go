@@ -74,7 +74,7 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 	}
 	all = append(all, manifests.MissingNamespaces(slices.Concat(all, own))...)
 	if guarded, ok := c.(cluster.Guarded); ok {
-		if err := guarded.Allow(ctx, slices.Concat(all, own)); err != nil {
+		if err := guarded.Allow(ctx, all, own); err != nil {
 			return nil, refused(suite.File, err)
 		}
 	}

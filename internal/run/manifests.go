@@ -29,7 +29,7 @@ type suiteManifests struct {
 	info           func(text string)
 	clock          *clock.Clock
 	// allow refuses manifests that must not be applied to the cluster; nil: all may be.
-	allow func(ctx context.Context, all []*unstructured.Unstructured) error
+	allow func(ctx context.Context, all, own []*unstructured.Unstructured) error
 }
 
 // refused makes an error that the user has to solve one of the suite's.
@@ -84,17 +84,17 @@ func (m *suiteManifests) install(
 	if apply == nil {
 		return done, nil
 	}
-	used := slices.Clone(all)
+	var own []*unstructured.Unstructured
 	for _, c := range suite.Controllers {
-		used = append(used, done.own[c.Name]...)
+		own = append(own, done.own[c.Name]...)
 	}
-	for _, u := range manifests.MissingNamespaces(used) {
+	for _, u := range manifests.MissingNamespaces(slices.Concat(all, own)) {
 		m.info(fmt.Sprintf("creating namespace %s: the manifests use it, but do not contain it", u.GetName()))
-		all, used = append(all, u), append(used, u)
+		all = append(all, u)
 	}
 	done.runsPods = slices.ContainsFunc(all, runsPods)
 	if m.allow != nil {
-		if err := m.allow(ctx, used); err != nil {
+		if err := m.allow(ctx, all, own); err != nil {
 			return nil, refused(m.suite.File, err)
 		}
 	}

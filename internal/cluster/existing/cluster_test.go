@@ -16,6 +16,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -244,7 +245,7 @@ func TestRunIsUndone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Allow(ctx, []*unstructured.Unstructured{{Object: content}}); err != nil {
+	if err := r.Allow(ctx, []*unstructured.Unstructured{{Object: content}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, err = client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
@@ -348,6 +349,84 @@ func TestRunIsUndone(t *testing.T) {
 	}
 	if _, err := f.admin.RbacV1().ClusterRoles().Get(ctx, role.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the ClusterRole: %v", err)
+	}
+	r.unlock()
+	r.unlock = func() {}
+	f.restored()
+}
+
+// Regression: what the user may read and change, but not list, counted as the run's own.
+func TestWhatTheUserMayNotList(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	meta := metav1.ObjectMeta{Name: "narrow"}
+	_, err := f.admin.CoreV1().ServiceAccounts(f.ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta},
+		metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.admin.RbacV1().Roles(f.ns).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		rule("coordination.k8s.io", "leases", "get", "create", "update", "delete"),
+		rule("", "serviceaccounts/token", "create"), rule("", "pods", "list"),
+		rule("apps", "deployments", "get", "list", "patch"),
+		rule("", "configmaps", "get", "create", "patch", "delete"),
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.admin.RbacV1().RoleBindings(f.ns).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: f.ns, Name: meta.Name}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := host.RESTConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := clustertest.NewAccount(ctx, admin, f.ns, meta.Name, authorizationv1.ResourceAttributes{
+		Namespace: f.ns, Verb: "patch", Resource: "configmaps"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.WriteKubeconfig(f.file, "staging", account.Config(t)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := begin(ctx, f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.end(t)
+	client, err := r.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := client.CoreV1().ConfigMaps(f.ns)
+	if _, err := maps.Create(ctx, configMap("made"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	merge := []byte(`{"data": {"a": "c"}}`)
+	if _, err := maps.Patch(ctx, "made", types.MergePatchType, merge, metav1.PatchOptions{}); err != nil {
+		t.Error(err)
+	}
+	_, patch := maps.Patch(ctx, "somebodys", types.MergePatchType, merge, metav1.PatchOptions{})
+	for _, err := range []error{patch, maps.Delete(ctx, "somebodys", metav1.DeleteOptions{})} {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "somebodys was there before the run") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := r.Reset(ctx, r.baseline); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.admin.CoreV1().ConfigMaps(f.ns).Get(ctx, "made", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what the run has made: %v", err)
+	}
+	if err := r.DropBaseline(); err != nil {
+		t.Error(err)
 	}
 	r.unlock()
 	r.unlock = func() {}

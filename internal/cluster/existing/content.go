@@ -73,6 +73,51 @@ func differs(a, b []byte) (field string, err error) {
 	return difference("", x, y), nil
 }
 
+// lacks returns the first field of a manifest that an object has otherwise, or not at all; empty: there is none. What
+// only the object has may be a default.
+func lacks(object, manifest []byte) (field string, err error) {
+	has, err := withoutBookkeeping(object)
+	if err != nil {
+		return "", err
+	}
+	wants, err := withoutBookkeeping(manifest)
+	if err != nil {
+		return "", err
+	}
+	return lack("", has, wants), nil
+}
+
+func lack(path string, has, wants any) string {
+	switch wants := wants.(type) {
+	case map[string]any:
+		if fields, ok := has.(map[string]any); ok {
+			for _, name := range slices.Sorted(maps.Keys(wants)) {
+				if field := lack(path+"."+name, fields[name], wants[name]); field != "" {
+					return field
+				}
+			}
+			return ""
+		}
+	case []any:
+		items, ok := has.([]any)
+		if ok && len(items) == len(wants) {
+			for i := range wants {
+				if field := lack(fmt.Sprintf("%s[%d]", path, i), items[i], wants[i]); field != "" {
+					return field
+				}
+			}
+			return ""
+		}
+	case nil:
+		return ""
+	default:
+		if reflect.DeepEqual(has, wants) {
+			return ""
+		}
+	}
+	return strings.TrimPrefix(path, ".")
+}
+
 // withoutBookkeeping decodes an object without what the API server keeps about writes, and without its status.
 func withoutBookkeeping(data []byte) (o map[string]any, err error) {
 	if err := json.Unmarshal(data, &o); err != nil {

@@ -31,14 +31,20 @@ const annotationReplaced = "trommel.dev/replaced"
 const emptyTimeout = 2 * time.Minute
 
 // Allow takes the suite's manifests: their cluster-scoped objects may be written. It refuses those in other namespaces,
-// webhooks, which could not be called, and what the user may not do.
-func (c *Cluster) Allow(ctx context.Context, manifests []*unstructured.Unstructured) error {
-	types, err := c.typesOf(manifests)
+// webhooks, which could not be called, and what the user may not do: to read what is there already, which a run uses as
+// it is, and to create the rest, and to delete it again. Own are the controllers' Deployments, which a run only scales.
+func (c *Cluster) Allow(ctx context.Context, manifests, own []*unstructured.Unstructured) error {
+	types, err := c.typesOf(slices.Concat(manifests, own))
 	if err != nil {
 		return err
 	}
 	var rights []right
-	for _, u := range manifests {
+	need := func(r right) {
+		if !slices.Contains(rights, r) {
+			rights = append(rights, r)
+		}
+	}
+	for i, u := range slices.Concat(manifests, own) {
 		t, known := types[u.GroupVersionKind().GroupKind()]
 		name := fmt.Sprintf("%s %s", u.GetKind(), u.GetName())
 		switch {
@@ -63,10 +69,18 @@ func (c *Cluster) Allow(ctx context.Context, manifests []*unstructured.Unstructu
 			ns = namespaceOf(u)
 		}
 		c.front.list(t.Group, t.Resource, ns, u.GetName(), !t.namespaced)
-		for _, verb := range []string{"get", "create", "patch", "delete"} {
-			if r := (right{ns, verb, t.Group, t.Resource, ""}); !slices.Contains(rights, r) {
-				rights = append(rights, r)
+		need(right{ns, "get", t.Group, t.Resource, ""})
+		if i >= len(manifests) {
+			continue // everyRun has the right to scale it
+		}
+		_, err := c.front.get(ctx, t.GroupVersionResource, ns, u.GetName())
+		switch {
+		case apierrors.IsNotFound(err):
+			for _, verb := range []string{"create", "patch", "delete"} {
+				need(right{ns, verb, t.Group, t.Resource, ""})
 			}
+		case err != nil && !apierrors.IsForbidden(err):
+			return fmt.Errorf("look for %s: %w", name, err)
 		}
 	}
 	return c.may(ctx, rights)

@@ -349,15 +349,17 @@ func (f *front) isListed(change *write) bool {
 	return f.files[listKey(change.Group, change.Resource, change.Namespace, change.Name)]
 }
 
-// ofRun reports whether an object is one of the run's: it made it, or it was not there before in a namespace of the
-// run.
+// ofRun reports whether an object is one of the run's: it made it, or it was not there before in a namespace of the run,
+// as far as anybody knows.
 func (f *front) ofRun(change *write, old *metav1.PartialObjectMetadata) bool {
 	if f.c.journal.madeUID(old.UID) {
 		return true
 	}
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
-	return change.Namespace != "" && f.c.baseline != nil && !f.c.baseline.has(old.UID)
+	b := f.c.baseline
+	return change.Namespace != "" && b != nil && !b.has(old.UID) &&
+		!slices.Contains(b.Unlisted, unlistedKey(change.Namespace, change.Group, change.Resource))
 }
 
 // intend records that an object is about to be created.
@@ -405,17 +407,24 @@ func (f *front) unchanged(w http.ResponseWriter, r *http.Request, change *write)
 	client, err := f.c.admin.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(r.URL.Path).Body(body).
 		Param("dryRun", "All").Param("force", "true").Param("fieldManager", q.Get("fieldManager")).
 		Do(r.Context()).Raw()
-	if err != nil {
+	forbidden := apierrors.IsForbidden(err)
+	if err != nil && !forbidden {
 		return false, fmt.Errorf("look whether %s would change: %w", &change.object, err)
 	}
 	now, err := f.c.admin.Discovery().RESTClient().Get().AbsPath(r.URL.Path).Do(r.Context()).Raw()
 	if err != nil {
 		return false, err
 	}
-	if field, err := differs(now, client); err != nil || field != "" {
-		if err != nil {
-			return false, err
-		}
+	field := ""
+	if forbidden { // to ask for that needs the right to write it
+		field, err = lacks(now, body)
+	} else {
+		field, err = differs(now, client)
+	}
+	if err != nil {
+		return false, err
+	}
+	if field != "" {
 		return false, fmt.Errorf("%s was there before the run and differs from the manifests (%s): trommel does not "+
 			"change what it did not make", &change.object, field)
 	}

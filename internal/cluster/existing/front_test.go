@@ -85,3 +85,22 @@ func TestDiffers(t *testing.T) {
 		}
 	}
 }
+
+func TestLacks(t *testing.T) {
+	const has = `{"metadata": {"name": "a", "uid": "u"}, "spec": {"b": [{"c": 1, "d": "default"}], "e": "x"}, "status": {}}`
+	for wants, want := range map[string]string{
+		`{"metadata": {"name": "a"}, "spec": {"b": [{"c": 1}]}}`:           "",
+		`{"metadata": {"name": "a"}, "spec": {"b": [{"c": 2}]}}`:           "spec.b[0].c",
+		`{"metadata": {"name": "a"}, "spec": {"b": []}}`:                   "spec.b",
+		`{"metadata": {"name": "a"}, "spec": {"b": [{"c": 1}, {"c": 1}]}}`: "spec.b",
+		`{"metadata": {"labels": {"x": "y"}}}`:                             "metadata.labels",
+		`{"spec": {"e": {"f": 1}}}`:                                        "spec.e",
+		`{"spec": {"f": {}, "g": null}}`:                                   "spec.f",
+		`{"status": {"x": 1}}`:                                             "",
+	} {
+		got, err := lacks([]byte(has), []byte(wants))
+		if err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", wants, got, err, want)
+		}
+	}
+}

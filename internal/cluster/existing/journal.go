@@ -57,10 +57,17 @@ type begun struct {
 
 // baseline is what there was before a run.
 type baseline struct {
-	Taken      time.Time   `json:"taken"`      // by this machine's clock
-	Namespaces []string    `json:"namespaces"` // those of the run that there were
-	UIDs       []types.UID `json:"uids"`       // of the objects in them
+	Taken      time.Time   `json:"taken"`              // by this machine's clock
+	Namespaces []string    `json:"namespaces"`         // those of the run that there were
+	UIDs       []types.UID `json:"uids"`               // of the objects in them
+	Unlisted   []string    `json:"unlisted,omitempty"` // see unlistedKey
 	known      map[types.UID]bool
+}
+
+// unlistedKey names the objects of a type in a namespace that the user may not list, so that nobody knows which there
+// were before the run.
+func unlistedKey(namespace, group, resource string) string {
+	return namespace + "/" + group + "/" + resource
 }
 
 func (b *baseline) has(uid types.UID) bool { return b != nil && b.known[uid] }

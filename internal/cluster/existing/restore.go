@@ -39,11 +39,18 @@ type seen struct {
 	ofSet      bool // it says that it is a pod of a StatefulSet
 }
 
+// inventory is what there is in the namespaces of a run.
+type inventory struct {
+	all        []*seen
+	namespaces []string // those that there are
+	unlisted   []string // what the user may not list, see unlistedKey
+}
+
 // listAll lists the objects in the namespaces, as far as the user may. Events are left out.
-func (c *Cluster) listAll(ctx context.Context) (all []*seen, namespaces []string, err error) {
+func (c *Cluster) listAll(ctx context.Context) (i inventory, err error) {
 	lists, err := c.admin.Discovery().ServerPreferredNamespacedResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
-		return nil, nil, fmt.Errorf("ask %s for its types: %w", c.access, err)
+		return i, fmt.Errorf("ask %s for its types: %w", c.access, err)
 	}
 	var types []schema.GroupVersionResource
 	for _, l := range lists {
@@ -65,28 +72,34 @@ func (c *Cluster) listAll(ctx context.Context) (all []*seen, namespaces []string
 		case apierrors.IsNotFound(err):
 			continue
 		case err != nil && !apierrors.IsForbidden(err):
-			return nil, nil, err
+			return i, err
 		}
-		namespaces = append(namespaces, ns)
+		i.namespaces = append(i.namespaces, ns)
 		for _, gvr := range types {
 			group.Go(func() error {
 				list, err := c.meta.Resource(gvr).Namespace(ns).List(listing, metav1.ListOptions{})
 				switch {
-				case apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err):
+				case apierrors.IsForbidden(err):
+					mu.Lock()
+					defer mu.Unlock()
+					i.unlisted = append(i.unlisted, unlistedKey(ns, gvr.Group, gvr.Resource))
+					return nil
+				case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err):
 					return nil
 				case err != nil:
 					return fmt.Errorf("list %s in namespace %s: %w", gvr.Resource, ns, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				for i := range list.Items {
-					all = append(all, seenOf(gvr, &list.Items[i]))
+				for n := range list.Items {
+					i.all = append(i.all, seenOf(gvr, &list.Items[n]))
 				}
 				return nil
 			})
 		}
 	}
-	return all, namespaces, group.Wait()
+	err = group.Wait()
+	return i, err
 }
 
 func seenOf(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) *seen {
@@ -104,12 +117,12 @@ func seenOf(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) *s
 
 // TakeBaseline records which objects there are in the run's namespaces.
 func (c *Cluster) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
-	all, namespaces, err := c.listAll(ctx)
+	there, err := c.listAll(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look what there is in the namespaces of the run: %w", err)
 	}
-	b := &baseline{Taken: time.Now(), Namespaces: namespaces}
-	for _, s := range all {
+	b := &baseline{Taken: time.Now(), Namespaces: there.namespaces, Unlisted: there.unlisted}
+	for _, s := range there.all {
 		b.UIDs = append(b.UIDs, s.UID)
 	}
 	b.index()
@@ -184,11 +197,11 @@ var numbered = regexp.MustCompile(`^(.+)-[0-9]+$`)
 
 // look lists the run's objects in its namespaces, and others that were not there before it.
 func (r *reset) look(ctx context.Context) (ours, others []*seen, err error) {
-	all, _, err := r.c.listAll(ctx)
+	there, err := r.c.listAll(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	all = slices.DeleteFunc(all, func(s *seen) bool { return r.base.has(s.UID) })
+	all := slices.DeleteFunc(there.all, func(s *seen) bool { return r.base.has(s.UID) })
 	made, _, intents := r.c.journal.made()
 	claims, sets := map[string]bool{}, map[string]bool{}
 	for _, o := range made {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
@@ -39,6 +40,9 @@ type Config struct {
 	Keys    []plan.ResourceKey
 	// Clusters are several clusters to watch, in order, instead of one. A type need not be served in all of them.
 	Clusters []Source
+	// Namespaces are the only ones whose objects are recorded; each is watched by itself, since the user may not be
+	// allowed to watch all at once. Empty: all.
+	Namespaces []string
 }
 
 // Source is a cluster of several, and a client of it as in Config.
@@ -79,7 +83,9 @@ func Start(ctx context.Context, c Config) (*Recorder, error) {
 				missing = append(missing, err)
 				continue
 			}
-			r.follow(from, t, key)
+			for _, k := range within(c.Namespaces, t, key) {
+				r.follow(from, t, k, len(c.Namespaces) > 0)
+			}
 		}
 		if len(missing) == len(sources) || !notServed(missing) {
 			errs = append(errs, missing...)
@@ -97,16 +103,44 @@ func Start(ctx context.Context, c Config) (*Recorder, error) {
 			_ = t.client.Follow(follow, t.typ, t.namespace, "", t) // ends only with its context
 		}()
 	}
+	refused := time.After(refusedAfter)
 	for _, t := range r.tracks {
-		select {
-		case <-t.listed:
-		case <-ctx.Done():
-			err := r.trouble(t)
-			r.Close()
-			return nil, fmt.Errorf("list %s: %w", t.typ.Resource.Resource, errors.Join(context.Cause(ctx), err))
+		for listed := false; !listed; {
+			select {
+			case <-t.listed:
+				listed = true
+				continue
+			case <-refused:
+				// The rights of a user that has just been made come after a moment.
+				refused = time.After(refusedAfter)
+				if err := r.trouble(t); apierrors.IsForbidden(err) {
+					r.Close()
+					return nil, fmt.Errorf("list %s: %w", t.typ.Resource.Resource, err)
+				}
+			case <-ctx.Done():
+				err := r.trouble(t)
+				r.Close()
+				return nil, fmt.Errorf("list %s: %w", t.typ.Resource.Resource, errors.Join(context.Cause(ctx), err))
+			}
 		}
 	}
 	return r, nil
+}
+
+// refusedAfter is for how long what is forbidden is tried again.
+const refusedAfter = 3 * time.Second
+
+// within is the key in each of the namespaces, if it is one of all namespaces.
+func within(namespaces []string, t objects.Type, key plan.ResourceKey) []plan.ResourceKey {
+	if len(namespaces) == 0 || !t.Namespaced || key.Namespace != "" && key.Namespace != "*" {
+		return []plan.ResourceKey{key}
+	}
+	var all []plan.ResourceKey
+	for _, ns := range namespaces {
+		key.Namespace = ns
+		all = append(all, key)
+	}
+	return all
 }
 
 // notServed reports whether all errors say that a type is not served.
@@ -114,10 +148,11 @@ func notServed(errs []error) bool {
 	return !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, objects.ErrNotServed) })
 }
 
-// follow adds a key of a type to what is recorded of a cluster.
-func (r *Recorder) follow(from Source, t objects.Type, key plan.ResourceKey) {
+// follow adds a key of a type to what is recorded of a cluster: each namespace by itself, or all in one watch if the keys
+// are in several.
+func (r *Recorder) follow(from Source, t objects.Type, key plan.ResourceKey, apart bool) {
 	i := slices.IndexFunc(r.tracks, func(tr *track) bool {
-		return tr.cluster == from.Cluster && tr.typ.Resource == t.Resource
+		return tr.cluster == from.Cluster && tr.typ.Resource == t.Resource && (!apart || tr.namespace == key.Namespace)
 	})
 	if i < 0 {
 		r.tracks = append(r.tracks, &track{recorder: r, client: from.Objects, cluster: from.Cluster, typ: t,
