@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// envTypes turns on TestClusterTypes. It says how often each plan runs on each type of cluster. `make kind-test` sets
+// envTypes turns on TestClusterTypes. It says how often each plan runs on each type of cluster. `make types-test` sets
 // it.
 const envTypes = "TROMMEL_TEST_TYPES"
 
