@@ -23,9 +23,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// TestDocumentedRights runs a plan on a cluster that is there, as somebody who has the Role of docs/security.md, and the
-// rights for the objects of the manifests and the workload that the text there names. The operator's manifests are there
-// already, as those of an operator that is installed.
+// TestDocumentedRights runs a plan on a cluster that is there, as somebody who has the Role of docs/security.md, and
+// the rights for the objects of the manifests and the workload that the text there names. The operator's manifests are
+// there already, as those of an operator that is installed.
 func TestDocumentedRights(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_LONG") == "" {
 		t.Skip("set TROMMEL_TEST_LONG")
@@ -127,8 +127,8 @@ func applyAll(t *testing.T, config *rest.Config, file string) {
 	}
 }
 
-// limitedUser gives a user rights in namespaces and for cluster-scoped objects, and returns a kubeconfig whose context is
-// called limited.
+// limitedUser gives a user rights in namespaces and for cluster-scoped objects, and returns a kubeconfig whose context
+// is called limited.
 func limitedUser(
 	t *testing.T, config *rest.Config, namespaces []string, rules, clusterWide []rbacv1.PolicyRule,
 ) string {

@@ -349,8 +349,8 @@ func (f *front) isListed(change *write) bool {
 	return f.files[listKey(change.Group, change.Resource, change.Namespace, change.Name)]
 }
 
-// ofRun reports whether an object is one of the run's: it made it, or it was not there before in a namespace of the run,
-// as far as anybody knows.
+// ofRun reports whether an object is one of the run's: it made it, or it was not there before in a namespace of the
+// run, as far as anybody knows.
 func (f *front) ofRun(change *write, old *metav1.PartialObjectMetadata) bool {
 	if f.c.journal.madeUID(old.UID) {
 		return true

@@ -87,7 +87,7 @@ func TestDiffers(t *testing.T) {
 }
 
 func TestLacks(t *testing.T) {
-	const has = `{"metadata": {"name": "a", "uid": "u"}, "spec": {"b": [{"c": 1, "d": "default"}], "e": "x"}, "status": {}}`
+	const has = `{"metadata": {"name": "a", "uid": "u"}, "spec": {"b": [{"c": 1, "d": "z"}], "e": "x"}, "status": {}}`
 	for wants, want := range map[string]string{
 		`{"metadata": {"name": "a"}, "spec": {"b": [{"c": 1}]}}`:           "",
 		`{"metadata": {"name": "a"}, "spec": {"b": [{"c": 2}]}}`:           "spec.b[0].c",

@@ -148,8 +148,8 @@ func notServed(errs []error) bool {
 	return !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, objects.ErrNotServed) })
 }
 
-// follow adds a key of a type to what is recorded of a cluster: each namespace by itself, or all in one watch if the keys
-// are in several.
+// follow adds a key of a type to what is recorded of a cluster: each namespace by itself, or all in one watch if the
+// keys are in several.
 func (r *Recorder) follow(from Source, t objects.Type, key plan.ResourceKey, apart bool) {
 	i := slices.IndexFunc(r.tracks, func(tr *track) bool {
 		return tr.cluster == from.Cluster && tr.typ.Resource == t.Resource && (!apart || tr.namespace == key.Namespace)
