@@ -125,8 +125,8 @@ func TestTimeWithoutPlans(t *testing.T) {
 	}
 }
 
-// needLong skips what is only for `make long`. In CI TestUpgradesWithoutPlans shows that
-// nothing is found where a bug is fixed.
+// needLong skips what is only for `make long`. In CI TestUpgradesWithoutPlans shows that nothing is found where a bug
+// is fixed.
 func needLong(t *testing.T, only bool) {
 	t.Helper()
 	if only && os.Getenv("TROMMEL_TEST_LONG") == "" {

@@ -17,13 +17,6 @@ import (
 // it.
 const envTypes = "TROMMEL_TEST_TYPES"
 
-// clusterTypes has what a suite says of the cluster, by type. Those of the examples name none: they are embedded.
-var clusterTypes = map[string]string{
-	"kind": "cluster:\n  type: kind\n  images: [" + databaseImage + "]\n",
-	"existing": "cluster:\n  type: existing\n  kubeconfig: KUBECONFIG\n  context: trommel-types\n" +
-		"  namespaces: [default, database-system, port-system, queue-system, token-system]\n",
-}
-
 // databaseImage is what the pods of databases run. Containers of it do nothing.
 const databaseImage = "registry.example/database:1.0"
 
@@ -38,10 +31,10 @@ func TestClusterTypes(t *testing.T) {
 	suites := map[string]string{"embedded": "."}
 	if exec.Command("docker", "version").Run() == nil {
 		makeImage(t, databaseImage)
-		suites["kind"] = withCluster(t, clusterTypes["kind"])
+		suites["kind"] = withCluster(t, "cluster:\n  type: kind\n  images: ["+databaseImage+"]\n")
 	}
-	suites["existing"] = withCluster(t, strings.Replace(clusterTypes["existing"], "KUBECONFIG",
-		startCluster(t, trommel, "types"), 1))
+	suites["existing"] = withCluster(t, existing("types", startCluster(t, trommel, "types"),
+		"default, database-system, port-system, queue-system, token-system"))
 	for _, p := range plans {
 		if !slices.Contains([]string{database, queues, ports, tokens}, p.example) || p.variant == "installed" {
 			continue
@@ -53,16 +46,10 @@ func TestClusterTypes(t *testing.T) {
 			t.Run(strings.Join([]string{kind, p.example, p.plan, p.variant}, "/"), func(t *testing.T) {
 				var seconds []string
 				for range times {
-					dir := t.TempDir()
-					args := []string{"-p", filepath.Join(suites[kind], p.example, "plans", p.plan+".yaml"), "--record",
-						filepath.Join(dir, "record")}
-					if p.variant != "" {
-						args = append(args, "--variant", p.variant)
-					}
 					began := time.Now()
-					code, out := runTrommel(t, trommel, ".", 10*time.Minute, args...)
+					out, err := p.runOn(t, trommel, suites[kind], kind)
 					seconds = append(seconds, fmt.Sprintf("%.1f", time.Since(began).Seconds()))
-					if err := p.checkOn(kind, code, filepath.Join(dir, "record")); err != nil {
+					if err != nil {
 						t.Errorf("%v\n%s", err, out)
 					}
 				}
@@ -70,6 +57,26 @@ func TestClusterTypes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// runOn runs the plan, with the examples in a directory on a cluster of a type, and returns what it printed, and how
+// that differs from what the plan must come to.
+func (p examplePlan) runOn(t *testing.T, trommel, examples, kind string) (out []byte, differs error) {
+	t.Helper()
+	record := filepath.Join(t.TempDir(), "record")
+	args := []string{"-p", filepath.Join(examples, p.example, "plans", p.plan+".yaml"), "--record", record}
+	if p.variant != "" {
+		args = append(args, "--variant", p.variant)
+	}
+	code, out := runTrommel(t, trommel, ".", 10*time.Minute, args...)
+	return out, p.checkOn(kind, code, record)
+}
+
+// existing is what a suite says of the cluster that startCluster has started, given its name, a kubeconfig, and the
+// namespaces.
+func existing(name, kubeconfig, namespaces string) string {
+	return "cluster:\n  type: existing\n  kubeconfig: " + kubeconfig + "\n  context: trommel-" + name +
+		"\n  namespaces: [" + namespaces + "]\n"
 }
 
 // checkOn is check for any type of cluster: where volumes and containers are real, the workload may also come to its

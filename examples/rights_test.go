@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,16 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // TestDocumentedRights runs a plan on a cluster that is there, as somebody who has the Role of docs/security.md, and
 // the rights for the objects of the manifests and the workload that the text there names. The operator's manifests are
 // there already, as those of an operator that is installed.
 func TestDocumentedRights(t *testing.T) {
-	if os.Getenv("TROMMEL_TEST_LONG") == "" {
-		t.Skip("set TROMMEL_TEST_LONG")
-	}
+	needLong(t, true)
 	trommel := buildTrommel(t)
 	file := startCluster(t, trommel, "rights")
 	config, err := clientcmd.BuildConfigFromFlags("", file)
@@ -41,31 +37,21 @@ func TestDocumentedRights(t *testing.T) {
 	rules := append(documentedRole(t),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services", "configmaps"}, Verbs: all},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get"}})
-	limited := limitedUser(t, config, []string{"default", "port-system"}, rules, []rbacv1.PolicyRule{
+	limitUser(t, config, []string{"default", "port-system"}, rules, []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles", "clusterrolebindings"},
 			Verbs: []string{"get"}},
 	})
-	dir := withCluster(t, "cluster:\n  type: existing\n  kubeconfig: "+limited+
-		"\n  context: limited\n  namespaces: [default, port-system]\n")
-	for _, p := range plans {
-		// One plan: the operator may keep what it writes to the ConfigMap that was there before.
-		if p.example != ports || p.plan != "killed" {
-			continue
-		}
-		t.Run(strings.Trim(p.plan+"/"+p.variant, "/"), func(t *testing.T) {
-			record := filepath.Join(t.TempDir(), "record")
-			args := []string{"-p", filepath.Join(dir, ports, "plans", p.plan+".yaml"), "--record", record}
-			if p.variant != "" {
-				args = append(args, "--variant", p.variant)
-			}
-			code, out := runTrommel(t, trommel, ".", 10*time.Minute, args...)
-			if err := p.checkOn("existing", code, record); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
+	dir := withCluster(t, existing("rights", impersonating(t, file, limited), "default, port-system"))
+	// One plan: the operator may keep what it writes to the ConfigMap that was there before.
+	out, err := examplePlan{example: ports, plan: "killed", want: pass}.runOn(t, trommel, dir, "existing")
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// limited is the name of a user with few rights.
+const limited = "limited"
 
 // documentedRole reads the rules of the Role in docs/security.md.
 func documentedRole(t *testing.T) []rbacv1.PolicyRule {
@@ -127,28 +113,24 @@ func applyAll(t *testing.T, config *rest.Config, file string) {
 	}
 }
 
-// limitedUser gives a user rights in namespaces and for cluster-scoped objects, and returns a kubeconfig whose context
-// is called limited.
-func limitedUser(
-	t *testing.T, config *rest.Config, namespaces []string, rules, clusterWide []rbacv1.PolicyRule,
-) string {
+// limitUser gives the limited user rights in namespaces and for cluster-scoped objects.
+func limitUser(t *testing.T, config *rest.Config, namespaces []string, rules, clusterWide []rbacv1.PolicyRule) {
 	t.Helper()
 	admin, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const user = "limited"
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: limited}}
 	for _, ns := range namespaces {
 		_, err := admin.RbacV1().Roles(ns).Create(t.Context(), &rbacv1.Role{
-			ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules,
+			ObjectMeta: metav1.ObjectMeta{Name: limited}, Rules: rules,
 		}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = admin.RbacV1().RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: user},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+			ObjectMeta: metav1.ObjectMeta{Name: limited},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: limited},
 			Subjects:   subjects,
 		}, metav1.CreateOptions{})
 		if err != nil {
@@ -156,33 +138,30 @@ func limitedUser(
 		}
 	}
 	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: clusterWide,
+		ObjectMeta: metav1.ObjectMeta{Name: limited}, Rules: clusterWide,
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		ObjectMeta: metav1.ObjectMeta{Name: limited}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: limited},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return impersonating(t, config, user)
 }
 
-// impersonating writes a kubeconfig with which an administrator is another user.
-func impersonating(t *testing.T, config *rest.Config, user string) string {
+// impersonating copies an administrator's kubeconfig, with which he is another user.
+func impersonating(t *testing.T, kubeconfig, user string) string {
 	t.Helper()
-	as := clientcmdapi.NewConfig()
-	as.Clusters[user] = &clientcmdapi.Cluster{
-		Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData,
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
 	}
-	as.AuthInfos[user] = &clientcmdapi.AuthInfo{
-		ClientCertificate: config.CertFile, ClientCertificateData: config.CertData, ClientKey: config.KeyFile,
-		ClientKeyData: config.KeyData, Token: config.BearerToken, Impersonate: user,
+	for _, admin := range config.AuthInfos {
+		admin.Impersonate = user
 	}
-	as.Contexts[user] = &clientcmdapi.Context{Cluster: user, AuthInfo: user}
-	file := filepath.Join(t.TempDir(), "limited")
-	if err := clientcmd.WriteToFile(*as, file); err != nil {
+	file := filepath.Join(t.TempDir(), user)
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		t.Fatal(err)
 	}
 	return file

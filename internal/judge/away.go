@@ -147,10 +147,8 @@ func endBefore(
 	p *plan.Plan, actions []record.Action, began record.Action, at time.Time, ends func(plan.Effects) bool,
 ) time.Time {
 	for _, b := range actions {
-		if b.Done.IsZero() {
-			continue // it has not come to its end
-		}
-		if ends(p.Actions[b.Index].Effects()) && !b.Began.Before(began.Began) && b.Done.Before(at) {
+		ended := !b.Done.IsZero() && b.Done.Before(at)
+		if ended && ends(p.Actions[b.Index].Effects()) && !b.Began.Before(began.Began) {
 			at = b.Done
 		}
 	}

@@ -159,6 +159,21 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
+// begin begins a run, which the caller ends, and returns a client of it.
+func (f *fixture) begin() (*begunRun, kubernetes.Interface) {
+	f.t.Helper()
+	r, err := begin(f.t.Context(), f.config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	client, err := r.client()
+	if err != nil {
+		r.end(f.t)
+		f.t.Fatal(err)
+	}
+	return r, client
+}
+
 // somebodys returns the object that no run may touch, byte for byte.
 func (f *fixture) somebodys() []byte {
 	f.t.Helper()
@@ -230,15 +245,8 @@ func deployment(ns string) *unstructured.Unstructured {
 func TestRunIsUndone(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
-	r, err := begin(ctx, f.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, client := f.begin()
 	defer r.end(t)
-	client, err := r.client()
-	if err != nil {
-		t.Fatal(err)
-	}
 	role := &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1",
 		Kind: "ClusterRole"}, ObjectMeta: metav1.ObjectMeta{Name: "listed-" + f.ns}}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(role)
@@ -396,15 +404,8 @@ func TestWhatTheUserMayNotList(t *testing.T) {
 	if err := cluster.WriteKubeconfig(f.file, "staging", account.Config(t)); err != nil {
 		t.Fatal(err)
 	}
-	r, err := begin(ctx, f.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, client := f.begin()
 	defer r.end(t)
-	client, err := r.client()
-	if err != nil {
-		t.Fatal(err)
-	}
 	maps := client.CoreV1().ConfigMaps(f.ns)
 	if _, err := maps.Create(ctx, configMap("made"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

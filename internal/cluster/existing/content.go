@@ -61,7 +61,14 @@ func claimsOf(body []byte) (names []string) {
 }
 
 // differs names the first field in which two encoded objects differ, apart from what the API server keeps about writes.
-func differs(a, b []byte) (field string, err error) {
+func differs(a, b []byte) (field string, err error) { return compare(a, b, difference) }
+
+// lacks returns the first field of a manifest that an object has otherwise, or not at all; empty: there is none. What
+// only the object has may be a default.
+func lacks(object, manifest []byte) (field string, err error) { return compare(object, manifest, lack) }
+
+// compare decodes two objects and returns what a comparison says of them.
+func compare(a, b []byte, by func(path string, x, y any) string) (field string, err error) {
 	x, err := withoutBookkeeping(a)
 	if err != nil {
 		return "", err
@@ -70,21 +77,7 @@ func differs(a, b []byte) (field string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return difference("", x, y), nil
-}
-
-// lacks returns the first field of a manifest that an object has otherwise, or not at all; empty: there is none. What
-// only the object has may be a default.
-func lacks(object, manifest []byte) (field string, err error) {
-	has, err := withoutBookkeeping(object)
-	if err != nil {
-		return "", err
-	}
-	wants, err := withoutBookkeeping(manifest)
-	if err != nil {
-		return "", err
-	}
-	return lack("", has, wants), nil
+	return by("", x, y), nil
 }
 
 func lack(path string, has, wants any) string {

@@ -34,7 +34,8 @@ const emptyTimeout = 2 * time.Minute
 // webhooks, which could not be called, and what the user may not do: to read what is there already, which a run uses as
 // it is, and to create the rest, and to delete it again. Own are the controllers' Deployments, which a run only scales.
 func (c *Cluster) Allow(ctx context.Context, manifests, own []*unstructured.Unstructured) error {
-	types, err := c.typesOf(slices.Concat(manifests, own))
+	all := slices.Concat(manifests, own)
+	types, err := c.typesOf(all)
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func (c *Cluster) Allow(ctx context.Context, manifests, own []*unstructured.Unst
 			rights = append(rights, r)
 		}
 	}
-	for i, u := range slices.Concat(manifests, own) {
+	for i, u := range all {
 		t, known := types[u.GroupVersionKind().GroupKind()]
 		name := fmt.Sprintf("%s %s", u.GetKind(), u.GetName())
 		switch {

@@ -103,28 +103,32 @@ func Start(ctx context.Context, c Config) (*Recorder, error) {
 			_ = t.client.Follow(follow, t.typ, t.namespace, "", t) // ends only with its context
 		}()
 	}
-	refused := time.After(refusedAfter)
 	for _, t := range r.tracks {
-		for listed := false; !listed; {
-			select {
-			case <-t.listed:
-				listed = true
-				continue
-			case <-refused:
-				// The rights of a user that has just been made come after a moment.
-				refused = time.After(refusedAfter)
-				if err := r.trouble(t); apierrors.IsForbidden(err) {
-					r.Close()
-					return nil, fmt.Errorf("list %s: %w", t.typ.Resource.Resource, err)
-				}
-			case <-ctx.Done():
-				err := r.trouble(t)
-				r.Close()
-				return nil, fmt.Errorf("list %s: %w", t.typ.Resource.Resource, errors.Join(context.Cause(ctx), err))
-			}
+		if err := r.awaitList(ctx, t); err != nil {
+			r.Close()
+			return nil, fmt.Errorf("list %s: %w", t.typ.Resource.Resource, err)
 		}
 	}
 	return r, nil
+}
+
+// awaitList waits until a track has listed its type. It is an error if the user may not.
+func (r *Recorder) awaitList(ctx context.Context, t *track) error {
+	// The rights of a user that has just been made come after a moment.
+	refused := time.NewTicker(refusedAfter)
+	defer refused.Stop()
+	for {
+		select {
+		case <-t.listed:
+			return nil
+		case <-refused.C:
+			if err := r.trouble(t); apierrors.IsForbidden(err) {
+				return err
+			}
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), r.trouble(t))
+		}
+	}
 }
 
 // refusedAfter is for how long what is forbidden is tried again.

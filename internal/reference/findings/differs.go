@@ -245,8 +245,8 @@ func (r *Run) taken(d reference.Difference) *deletion {
 		case c.Marked():
 			mark = i
 		case c.Event != record.Deleted:
-			if c.By != "" && r.ownerChanges(c) {
-				former, giver = r.owners.top(c.Key, c.Prev), c.By
+			if was, changes := r.formerOwner(c); changes && c.By != "" {
+				former, giver = was, c.By
 			}
 			continue
 		}
@@ -271,10 +271,10 @@ func (r *Run) taken(d reference.Difference) *deletion {
 	return found
 }
 
-// ownerChanges reports whether a change gives an object another owner.
-func (r *Run) ownerChanges(c *reference.Change) bool {
+// formerOwner is whose an object was before a change, and whether the change gives it another owner.
+func (r *Run) formerOwner(c *reference.Change) (was member, changes bool) {
 	was, is := r.owners.top(c.Key, c.Prev), r.owners.top(c.Key, c.Cur)
-	return was.key != "" && is.key != "" && metadata.UID(was.object) != metadata.UID(is.object)
+	return was, was.key != "" && is.key != "" && metadata.UID(was.object) != metadata.UID(is.object)
 }
 
 // whole says what became of an object as a whole: what is harmed, by whom, and then how that differs.
