@@ -22,6 +22,7 @@ type staleness struct {
 	taken       map[uint64]map[objectID]version // what a session's informers received last
 	heldBack    []heldEvent                     // all events that were ever held back, in order
 	shown       map[string]*exposure            // by controller
+	kinds       map[string]map[string]bool      // by controller: the kinds that it received or read
 	reads       []record.StaleRead              // the first one of each controller
 }
 
@@ -47,7 +48,6 @@ type heldEvent struct {
 // exposure is what a controller did while its API server held something back.
 type exposure struct {
 	connected string         // the first such API server; empty: none
-	held      heldEvent      // the first event that this server held back
 	came      plan.Reconnect // how it was moved there; empty: it always was there
 	received  int            // deliveries of the held object
 	read      int            // reads that could have shown the held object
@@ -57,6 +57,7 @@ func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
 	s := &staleness{
 		plan: p, controllers: controllers, routes: map[string][]string{}, sessions: map[uint64][]string{},
 		taken: map[uint64]map[objectID]version{}, shown: map[string]*exposure{},
+		kinds: map[string]map[string]bool{},
 	}
 	if !p.PausesAPIServer() {
 		return s
@@ -64,6 +65,7 @@ func newStaleness(p *plan.Plan, controllers []record.Controller) *staleness {
 	for _, c := range controllers {
 		s.routes[c.Name] = c.APIServers()
 		s.shown[c.Name] = &exposure{}
+		s.kinds[c.Name] = map[string]bool{}
 	}
 	return s
 }
@@ -127,7 +129,7 @@ func (s *staleness) note(held []heldObservation) []heldEvent {
 	for _, h := range now {
 		for name, shown := range s.shown {
 			if shown.connected == "" && slices.Contains(s.routes[name], h.apiServer) {
-				shown.connected, shown.held = h.apiServer, h
+				shown.connected = h.apiServer
 			}
 		}
 	}
@@ -139,6 +141,7 @@ func (s *staleness) observe(e record.Event, held []heldEvent) *record.StaleRead 
 	if o.Phase != wire.After || o.Point != wire.ControllerRecv && o.Point != wire.ControllerRead {
 		return nil
 	}
+	s.kinds[o.By][o.Kind] = true
 	servers, known := s.sessions[o.Session]
 	if !known {
 		servers = s.routes[o.By]
@@ -258,11 +261,11 @@ func ofScope(scope string) string {
 func (s *staleness) unshown(c record.Controller) string {
 	shown := s.shown[c.Name]
 	if shown.connected == "" {
-		h := s.heldBack[0]
+		h := s.held(c.Name, "")
 		return fmt.Sprintf("%s stayed connected to %s, while %s held back %s", c.Name,
 			strings.Join(s.routes[c.Name], " and "), h.apiServer, h)
 	}
-	where := fmt.Sprintf("while %s held back %s", shown.connected, shown.held)
+	where := fmt.Sprintf("while %s held back %s", shown.connected, s.held(c.Name, shown.connected))
 	switch {
 	case shown.came == plan.ReconnectRestart && c.WatchList && shown.received == 0:
 		return fmt.Sprintf("%s was started at %s, %s, but its first sync is a streaming list (client-go %s, feature "+
@@ -278,6 +281,18 @@ func (s *staleness) unshown(c record.Controller) string {
 	return fmt.Sprintf("%s was connected to %s, and what it received (%d) and read (%d) of that object was never "+
 		"older, %s",
 		c.Name, shown.connected, shown.received, shown.read, where)
+}
+
+// held returns the first event that an API server (empty: any of them) held back and that is of a kind which the
+// controller receives or reads. If there is none, it returns the first of all: what the control plane does for itself,
+// such as the lease by which an API server is known to the others, tells a user nothing about his controller.
+func (s *staleness) held(controller, apiServer string) heldEvent {
+	by := func(h heldEvent) bool { return apiServer == "" || h.apiServer == apiServer }
+	i := slices.IndexFunc(s.heldBack, func(h heldEvent) bool { return by(h) && s.kinds[controller][h.origin.Kind] })
+	if i < 0 {
+		i = slices.IndexFunc(s.heldBack, by)
+	}
+	return s.heldBack[i]
 }
 
 func (h heldEvent) String() string {

@@ -269,6 +269,41 @@ func TestStaleness(t *testing.T) {
 	}
 }
 
+// The event that is told is one which the controller could have heard of, even if the control plane's own came first.
+func TestWhatWasHeldBackIsOfTheControllersTypes(t *testing.T) {
+	lease := func(o *record.Observation) { o.Kind, o.Namespace, o.Name = "lease", "kube-system", "apiserver-1" }
+	for _, test := range []struct{ name, server, want string }{
+		{"connected elsewhere", "apiserver-1", "db stayed connected to apiserver-1, while apiserver-2 held back "},
+		{"connected", "apiserver-2", "db was connected to apiserver-2, but neither received nor read that object " +
+			"while apiserver-2 held back "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m, err := NewMachine(&plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-2",
+				Trigger: trigger(t, "now", "now@none")}}},
+				[]record.Controller{{Name: "db", Hooks: true, APIServer: test.server}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, e := range []record.Event{began(0), completed(0),
+				observed("apiserver-2", 1, wire.APIServerRecv, wire.Before, wire.Update, 9, lease),
+				observed("apiserver-2", 1, wire.APIServerRecv, wire.Before, wire.Update, 10)} {
+				e.Seq = i + 1
+				m.Step(e)
+			}
+			want := []string{test.want + "the update of lease/kube-system/apiserver-1 (version 9)"}
+			if diff := cmp.Diff(want, m.NoneStale()); diff != "" {
+				t.Errorf("nothing received (-want +got):\n%s", diff)
+			}
+			m.Step(record.Event{Seq: 5, Observation: observed("db", 2, wire.ControllerRecv, wire.After, wire.Create, 0,
+				func(o *record.Observation) { o.Name = "b" }).Observation})
+			want = []string{test.want + "the update of pod/default/a (version 10)"}
+			if diff := cmp.Diff(want, m.NoneStale()); diff != "" {
+				t.Errorf("a pod received (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestPlanThatPausesNoAPIServerIsNotAboutStaleness(t *testing.T) {
 	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}},
 		[]record.Controller{{Name: "db", Hooks: true}})
