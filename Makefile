@@ -124,9 +124,9 @@ kind-test: ## as root: bring up a container engine of Debian's packages, test cl
 TYPES_TIMES ?= 1
 
 .PHONY: types-test
-types-test: ## as root: run plans of the examples on clusters of all types, TYPES_TIMES each, and log a table of the times
+types-test: ## as root: run plans of the examples on clusters of all types, TYPES_TIMES each, with a table of the times, and a disruption on kind
 	cd examples && TROMMEL_TEST_TYPES=$(TYPES_TIMES) ../internal/cluster/kind/testing/engine run \
-		go test -v -count=1 -run '^TestClusterTypes$$' -timeout 0 .
+		go test -v -count=1 -run '^(TestClusterTypes|TestDisruptionOnKind)$$' -timeout 0 .
 
 SOAK ?= 1h
 

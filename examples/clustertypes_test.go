@@ -169,3 +169,53 @@ func makeImage(t *testing.T, name string) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
+
+// killedByInjector is interrupted-create, with an injector that kills the operator's container.
+const killedByInjector = `
+testName: killed-by-injector
+workload: create
+actions:
+- actionType: disrupt
+  disruption: {name: kill, containerFailure: {once: true}}
+  trigger:
+    definitions:
+    - triggerName: credentials
+      condition: {triggerType: onObjectCreation, resourceKey: secret/default/db-credentials}
+      observationPoint: {timing: afterControllerWrite, observeBy: database-operator}
+    expression: credentials
+- actionType: endDisruption
+  disruption: kill
+  trigger: {definitions: [{triggerName: later, condition: {triggerType: onTimeout, timeout: 3s}}], expression: later}
+`
+
+// TestDisruptionOnKind: a disruption on a real kubelet's pod begins at a moment of a plan. That its container is killed
+// is the plan's doing: the operator is blamed only for what it does not make up for.
+func TestDisruptionOnKind(t *testing.T) {
+	if os.Getenv(envTypes) == "" || exec.Command("docker", "version").Run() != nil {
+		t.Skip("needs a container engine: set " + envTypes)
+	}
+	makeImage(t, databaseImage)
+	dir := t.TempDir()
+	images := exec.Command("sh", "-ec", `go run . --root ../.. -o "$0" trommel-injector && docker load -i "$0"/*.tar`, dir)
+	images.Dir = "../install/images"
+	if out, err := images.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	trommel := buildTrommel(t)
+	suites := withCluster(t, "cluster:\n  type: kind\n  apiServers: 1\n  images: ["+databaseImage+"]\n")
+	file := filepath.Join(suites, database, "plans", "killed-by-injector.yaml")
+	if err := os.WriteFile(file, []byte(killedByInjector), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []examplePlan{
+		{example: database, plan: "killed-by-injector", want: bug,
+			findings: []string{"invariant every-database-has-a-service:"}},
+		{example: database, plan: "killed-by-injector", variant: "fixed", want: pass},
+	} {
+		t.Run("variant "+p.variant, func(t *testing.T) {
+			if out, err := p.runOn(t, trommel, suites, "kind"); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}

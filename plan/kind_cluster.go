@@ -39,8 +39,12 @@ const (
 	SimulateNodes Capability = "have simulated nodes"
 	// InstallBuilds installs another build of the controllers while a plan goes on.
 	InstallBuilds Capability = "install other builds of its controllers"
-	// InstallDisruptions runs the controllers of disruptions for a run. Without it, they must run there already.
+	// CarryOutDisruptions has something that injects the faults of disruptions.
+	CarryOutDisruptions Capability = "carry out disruptions"
+	// InstallDisruptions runs the controllers of disruptions as a Deployment. Without it, they run inside of Trommel.
 	InstallDisruptions Capability = "install the controllers of disruptions"
+	// LoadImages runs containers of images that the local container engine has, among them injectors.
+	LoadImages Capability = "take images of the local container engine"
 )
 
 // ClusterKind is all that is to know of a type of cluster without starting one. Each type is declared once, with
@@ -51,6 +55,8 @@ type ClusterKind struct {
 	Can []Capability
 	// Fields are those of [ClusterSpec] that the type takes, beside type and kubernetesVersion.
 	Fields []string
+	// Disruptions are the kinds of disruptions that can be carried out, of those that can; empty: all.
+	Disruptions []string
 	// APIServers is the number of API servers that plans know, if the type does not take apiServers; 0: 1.
 	APIServers int
 
@@ -134,6 +140,12 @@ func (s *Suite) capabilities(at *yamlfile.Place) {
 	s.clusterFields(&s.Cluster, at.Field("cluster"))
 	if f := at.Field("clusters"); f.Given() {
 		s.needs(f, ConfigureControlPlane, "clusters")
+	}
+	if s.Disruptions.Install {
+		s.needs(at.Field("disruptions").Field("install"), InstallDisruptions, "install")
+	}
+	if s.Disruptions.Image != "" {
+		s.needs(at.Field("disruptions").Field("image"), LoadImages, "an image of injectors")
 	}
 	for i, c := range s.Controllers {
 		s.needs(at.Field("controllers").Item(i), RunControllers, fmt.Sprintf("controller %q", c.Name))
@@ -237,7 +249,7 @@ func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 	case Upgrade:
 		c.needs(at, InstallBuilds, what)
 	case Disrupt, EndDisruption:
-		c.needs(at, InstallDisruptions, what)
+		c.needs(at, CarryOutDisruptions, what)
 	}
 	// Whatever is done to a controller needs one that runs: that the suite's type of cluster cannot run any has been
 	// reported in the suite.
@@ -246,6 +258,6 @@ func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 func init() {
 	RegisterClusterKind(ClusterKind{Type: Embedded, Fields: controlPlaneFields, Can: []Capability{
 		ConfigureControlPlane, ObserveAPIServers, KillAPIServers, RunControllers, OwnClock, SimulateNodes,
-		InstallBuilds, InstallDisruptions,
+		InstallBuilds, CarryOutDisruptions, InstallDisruptions,
 	}})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 	"github.com/trommel-dev/trommel/plan/internal/crd"
 )
 
@@ -123,6 +124,7 @@ var disrupt = ActionKind{
 				at.Field("name").Errorf("duplicate disruption %q", d.Name())
 			}
 		}
+		c.checker.disruptable(at, d)
 		spec := d.Spec()
 		switch {
 		case d.Selects() && d.Controller() != "":
@@ -159,6 +161,23 @@ var disrupt = ActionKind{
 	},
 	Object:  func(a *Action) string { return a.Begins().Name() },
 	Effects: func(a *Action) Effects { return Effects{Begins: a.Begins().Name()} },
+}
+
+// disruptable reports the kinds of a disruption that the suite's type of cluster cannot carry out.
+func (c *checker) disruptable(at *yamlfile.Place, d Disruption) {
+	if c.suite == nil {
+		return
+	}
+	kind, known := LookupClusterKind(c.suite.Cluster.Type)
+	if !known || len(kind.Disruptions) == 0 {
+		return
+	}
+	for _, name := range d.kinds() {
+		if !slices.Contains(kind.Disruptions, name) {
+			at.Field(name).Errorf("a cluster of type %q cannot carry out %s (it can: %s)", kind.Type, name,
+				strings.Join(kind.Disruptions, ", "))
+		}
+	}
 }
 
 var endDisruption = ActionKind{

@@ -8,21 +8,22 @@ const KindCluster ClusterType = "kind"
 // On kind's node containers are real, and so is time.
 func init() {
 	RegisterClusterKind(ClusterKind{
-		Type: KindCluster, Can: []Capability{ObserveAPIServers, KillAPIServers, RunControllers},
+		Type: KindCluster, Can: []Capability{
+			ObserveAPIServers, KillAPIServers, RunControllers, CarryOutDisruptions, LoadImages,
+		},
 		Fields: []string{
 			"apiServers", "disableControllers", "featureGates", "apiServerArgs", "controllerManagerArgs",
 			"removedAPIs", "images",
+		},
+		// Those of the backend for real nodes that do not need another node.
+		Disruptions: []string{
+			"containerFailure", "cpuPressure", "diskPressure", "dns", "memoryPressure", "network",
 		},
 		check: checkKind,
 	})
 }
 
-func checkKind(s *Suite, spec *ClusterSpec, at *yamlfile.Place) {
-	if s.Disruptions.Install {
-		at.Errorf("the suite installs the controllers of disruptions, which need a cluster that can %s; one of "+
-			"type %q "+
-			"cannot", InstallDisruptions, KindCluster)
-	}
+func checkKind(_ *Suite, spec *ClusterSpec, at *yamlfile.Place) {
 	for i, name := range spec.Images {
 		if name == "" {
 			at.Field("images").Item(i).Missing("name an image that the local Docker engine has")

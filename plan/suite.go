@@ -78,6 +78,9 @@ type DisruptionControllers struct {
 	// Install runs them in the cluster, as a Deployment with the rights of its service account. Otherwise they run
 	// inside of Trommel.
 	Install bool `yaml:"install"`
+	// Image is that of injectors, for clusters that run containers of images. The local container engine must have it.
+	// Empty: that of the release.
+	Image string `yaml:"image"`
 }
 
 // Mask is a field of objects that does not count when two runs are compared.

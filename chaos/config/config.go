@@ -21,6 +21,9 @@ var (
 	Child  = []string{"child/access.yaml"}
 )
 
+// InjectorImage is the image of injectors that the manifests name.
+const InjectorImage = "ghcr.io/trommel-dev/trommel-injector:v0.1.0"
+
 // Deployment is the file with the Deployment of the controllers.
 const Deployment = "manager/manager.yaml"
 

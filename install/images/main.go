@@ -44,6 +44,10 @@ type options struct {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	f := pflag.NewFlagSet("images", pflag.ContinueOnError)
+	f.Usage = func() {
+		fmt.Fprintf(os.Stderr, "Usage: images [flags] [IMAGE...]    (such as trommel-injector; default: all)\n%s",
+			f.FlagUsages())
+	}
 	f.StringVar(&o.registry, "registry", "ghcr.io/trommel-dev", "first part of the images' names, such as ghcr.io/you")
 	f.StringVar(&o.tag, "tag", release, "tag of the images")
 	f.StringVarP(&o.output, "output", "o", "bin/images", "directory for the archives")
@@ -56,8 +60,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if f.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", f.Arg(0))
+	wanted, err := choose(f.Args())
+	if err != nil {
+		return err
 	}
 	var platforms []*v1.Platform
 	for _, text := range o.platforms {
@@ -70,12 +75,32 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		platforms = append(platforms, p)
 	}
-	for _, i := range images {
+	for _, i := range wanted {
 		if err := o.make(ctx, i, platforms, out); err != nil {
 			return fmt.Errorf("image %s: %w", i.name, err)
 		}
 	}
 	return nil
+}
+
+// choose returns the images with the names; all if there are none.
+func choose(names []string) ([]image, error) {
+	if len(names) == 0 {
+		return images, nil
+	}
+	var chosen []image
+	for _, name := range names {
+		n := slices.IndexFunc(images, func(i image) bool { return i.name == name })
+		if n < 0 {
+			var known []string
+			for _, i := range images {
+				known = append(known, i.name)
+			}
+			return nil, fmt.Errorf("no image %q (there are %s)", name, strings.Join(known, ", "))
+		}
+		chosen = append(chosen, images[n])
+	}
+	return chosen, nil
 }
 
 // make builds one image for all platforms, and writes or pushes it.

@@ -170,7 +170,7 @@ func TestMistakes(t *testing.T) {
 		{"want linux/ARCHITECTURE", []string{"--platform", "windows/amd64"}},
 		{"want linux/ARCHITECTURE", []string{"--platform", "linux"}},
 		{"given twice", []string{"--platform", "linux/arm64,linux/arm64"}},
-		{"unexpected argument", []string{"trommel-chaos"}},
+		{`no image "chaos" (there are trommel-chaos, `, []string{"chaos"}},
 		{"repository can only contain", []string{"--registry", "Example Org"}},
 		{"repository can only contain", []string{"--registry", "example.org/ME"}},
 		{"tag can only contain", []string{"--tag", "a b"}},

@@ -91,6 +91,18 @@ type ProcessRunner interface {
 	Processes() ProcessNode
 }
 
+// ImageLoader is a cluster whose pods are containers of images.
+type ImageLoader interface {
+	// LoadImage puts an image of the local container engine onto every node. An error says that the engine lacks it.
+	LoadImage(ctx context.Context, name string) error
+}
+
+// ContainerKillExpecter is a process node that does not see who ends a container.
+type ContainerKillExpecter interface {
+	// ExpectKills counts exits by SIGKILL and SIGTERM as planned from now on, until done is called.
+	ExpectKills() (done func())
+}
+
 // Deployer is a cluster that starts controllers under test in a way of its own. Others get the controllers' objects,
 // and what runs pods there does the rest.
 type Deployer interface {

@@ -33,6 +33,8 @@ type disruptionControllers struct {
 	plan     *plan.Plan
 	cluster  string                         // its name
 	node     interface{ NodeName() string } // nil: there is no process node
+	loader   cluster.ImageLoader            // nil: pods are processes of the process node
+	image    string                         // of injectors, with loader
 	injector []string                       // command of chaos pods on the process node; see Options
 	program  []string                       // command of the controllers, to install them; see Options
 	deployed bool                           // they run in the cluster
@@ -65,6 +67,12 @@ func (d *disruptionControllers) install(ctx context.Context) error {
 	}
 	if d.present {
 		return nil
+	}
+	if d.loader != nil {
+		if err := d.loader.LoadImage(ctx, d.image); err != nil {
+			return &UserError{fmt.Errorf("%s: disrupt needs the image of injectors (disruptions.image in the suite): %w",
+				d.plan.File, err)}
+		}
 	}
 	return d.apply.files(ctx, chaosconfig.Files, chaosconfig.Installed)
 }
@@ -146,6 +154,14 @@ func (d *disruptionControllers) start(ctx context.Context, to *rest.Config) erro
 	if !disrupts(d.plan) || d.present {
 		return nil
 	}
+	const what = "controllers of disruptions"
+	if d.loader != nil {
+		mgr, err := newDisruptions(to, controller.Config{Image: d.image, Privileged: true}, d.logger)
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return serve(ctx, what, mgr, d.later)
+	}
 	if len(d.injector) == 0 {
 		return errors.New("disrupt: there is no injector (Options.Injector)")
 	}
@@ -157,30 +173,28 @@ func (d *disruptionControllers) start(ctx context.Context, to *rest.Config) erro
 	if d.deployed {
 		return d.deploy(ctx, journal)
 	}
-	mgr, err := newDisruptions(to, d.node.NodeName(), journal, d.injector, d.logger)
+	mgr, err := newDisruptions(to, processInjectors(d.node.NodeName(), journal, d.injector), d.logger)
 	if err != nil {
-		return fmt.Errorf("controllers of disruptions: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	return serve(ctx, "controllers of disruptions", mgr, d.later)
+	return serve(ctx, what, mgr, d.later)
 }
 
-// newDisruptions makes the controllers of disruptions of a cluster for tests, to run in this process. node is its
-// process node.
-func newDisruptions(
-	to *rest.Config, node, journal string, injector []string, logger *slog.Logger,
-) (ctrl.Manager, error) {
+// processInjectors configures controllers whose chaos pods run on the process node, by a command of this machine.
+func processInjectors(node, journal string, injector []string) controller.Config {
+	return controller.Config{
+		Image: "trommel-injector", Command: injector, Journal: journal, Simulated: node,
+		PodAnnotations: map[string]string{cluster.AnnotationBinaryPrefix + "injector": injector[0]},
+	}
+}
+
+// newDisruptions makes the controllers of disruptions of a cluster for tests, to run in this process.
+func newDisruptions(to *rest.Config, config controller.Config, logger *slog.Logger) (ctrl.Manager, error) {
 	to = rest.CopyConfig(to)
 	to.UserAgent = "trommel-disruptions"
-	return manager.New(to, manager.Options{
-		Config: controller.Config{
-			Namespace: chaosNamespace, Image: "trommel-injector", Command: injector, Journal: journal,
-			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
-			PriorityClass:  "trommel-disruption-injector",
-			Simulated:      node,
-			PodAnnotations: map[string]string{cluster.AnnotationBinaryPrefix + "injector": injector[0]},
-			// There is nothing to protect on a cluster for tests.
-			Nets: controller.Nets{NetworkWithoutHosts: true, DiskRoot: true, Nodes: true},
-		},
-		Logger: logr.FromSlogHandler(logger.Handler()),
-	})
+	config.Namespace, config.PriorityClass = chaosNamespace, "trommel-disruption-injector"
+	config.ServiceAccount, config.APIServiceAccount = "disruption-injector", "disruption-api-injector"
+	// There is nothing to protect on a cluster for tests.
+	config.Nets = controller.Nets{NetworkWithoutHosts: true, DiskRoot: true, Nodes: true}
+	return manager.New(to, manager.Options{Config: config, Logger: logr.FromSlogHandler(logger.Handler())})
 }

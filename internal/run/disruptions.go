@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,8 +31,30 @@ type disruptions struct {
 	controllers []string      // under test
 	step        time.Duration // that a disruption may take to begin
 
+	expecter cluster.ContainerKillExpecter // nil: the cluster knows who ends a container
+
 	mu    sync.Mutex
-	begun map[string]string // name to namespace
+	begun map[string]begun // by name
+}
+
+// begun is a disruption that has begun.
+type begun struct {
+	namespace string
+	over      func() // it kills nothing any more
+}
+
+// killing are the kinds of disruptions that may end containers.
+var killing = []chaos.Kind{
+	chaos.KindContainerFailure, chaos.KindMemoryPressure, chaos.KindNodeFailure, chaos.KindPodReplacement,
+}
+
+// expect makes the cluster count containers that the disruption ends as ended by the plan.
+func (d *disruptions) expect(f plan.Disruption) (over func()) {
+	kills := slices.ContainsFunc(killing, func(k chaos.Kind) bool { return f[string(k)] != nil })
+	if d.expecter == nil || !kills {
+		return func() {}
+	}
+	return d.expecter.ExpectKills()
 }
 
 // disruptionKey is the resource key of a disruption.
@@ -50,9 +73,9 @@ func (d *disruptions) Begin(ctx context.Context, a *plan.Action) (note string, e
 	}
 	d.mu.Lock()
 	if d.begun == nil {
-		d.begun = map[string]string{}
+		d.begun = map[string]begun{}
 	}
-	d.begun[f.Name()] = namespace
+	d.begun[f.Name()] = begun{namespace, d.expect(f)}
 	d.mu.Unlock()
 	if _, err := d.objects.Apply(ctx, object); err != nil {
 		return "", fmt.Errorf("disrupt %s: %w", f.Name(), err)
@@ -164,12 +187,12 @@ func (d *disruptions) namespaceOf(ctx context.Context, name string) (string, err
 // End deletes the disruption and waits until nothing of it is left.
 func (d *disruptions) End(ctx context.Context, name string) (ended bool, err error) {
 	d.mu.Lock()
-	namespace, begun := d.begun[name]
+	one, found := d.begun[name]
 	d.mu.Unlock()
-	if !begun {
+	if !found {
 		return false, nil
 	}
-	key, err := disruptionKey(namespace, name)
+	key, err := disruptionKey(one.namespace, name)
 	if err != nil {
 		return false, err
 	}
@@ -194,6 +217,7 @@ func (d *disruptions) End(ctx context.Context, name string) (ended bool, err err
 	if err != nil {
 		return true, fmt.Errorf("end disruption %s: %w", name, why(err, last))
 	}
+	one.over()
 	d.mu.Lock()
 	delete(d.begun, name)
 	d.mu.Unlock()

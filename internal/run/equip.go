@@ -75,7 +75,7 @@ func equip(
 		if err := apply.files(ctx, chaosconfig.Files, chaosconfig.Installed); err != nil {
 			return nil, err
 		}
-		return newDisruptions(to, processes.Processes().NodeName(), journal, injector, logger)
+		return newDisruptions(to, processInjectors(processes.Processes().NodeName(), journal, injector), logger)
 	case cluster.Cycling:
 		files := append([]string{"rbac/namespace.yaml"}, cycleDefinitions...)
 		if err := apply.files(ctx, nodesconfig.Files, files); err != nil {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/actions"
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	chaosconfig "github.com/trommel-dev/trommel/chaos/config"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
@@ -91,6 +93,9 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 		program: r.session.DisruptionControllers, deployed: r.suite.Disruptions.Install,
 		ready: r.suite.Timeouts.Ready, follow: followOn[appsv1.Deployment](at.objects), apply: apply,
 		later: r.teardown.later, logger: r.session.Logger, present: equippedWith(at.cluster, cluster.Disruptions),
+	}
+	if loader, ok := at.cluster.(cluster.ImageLoader); ok {
+		disruptions.loader, disruptions.image = loader, cmp.Or(r.suite.Disruptions.Image, chaosconfig.InjectorImage)
 	}
 	cycles := &cycleControllers{
 		plan: r.plan, cluster: at.cluster.Name(), supported: at.node != nil, manifests: manifests.read,
@@ -227,6 +232,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		objectsIn[m.name] = &planWrites{objects: m.objects, dir: r.recordDir, manifests: kept}
 	}
 	killer, _ := p.cluster.(cluster.APIServerKiller)
+	expecter, _ := p.node.(cluster.ContainerKillExpecter)
 	processes := &controllers{
 		node: p.node, sessions: p.coordinator, keepLeases: keepLeases,
 		objects: func(controller string) lockWriter { return p.in(home[controller]) }, home: home, access: p.access,
@@ -255,7 +261,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		ObjectsIn: objectsIn,
 		Disruptions: &disruptions{
 			objects: p.objects, follow: followOn[chaos.Disruption](p.objects), node: p.node,
-			controllers: r.controllers(), step: r.suite.Timeouts.Step,
+			controllers: r.controllers(), step: r.suite.Timeouts.Step, expecter: expecter,
 		},
 		Cycles: p.cycles,
 		Clocks: clocks{p.cluster}, Connections: p.access,

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/trommel-dev/trommel/chaos/config"
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/controller/manager"
 	"github.com/trommel-dev/trommel/internal/controllers"
@@ -52,7 +53,7 @@ func NewCommand(injector string, with ...func(*manager.Options)) *cobra.Command 
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.Namespace, "namespace", "trommel-chaos", "namespace in which chaos pods run")
-	f.StringVar(&o.Image, "injector-image", "ghcr.io/trommel-dev/trommel-injector:v0.1.0", "image of chaos pods")
+	f.StringVar(&o.Image, "injector-image", config.InjectorImage, "image of chaos pods")
 	f.StringSliceVar(&o.Command, "injector-command", []string{"/trommel-injector"}, "command of chaos pods")
 	f.BoolVar(&here, "injector-here", false, "chaos pods run this executable by its path on this machine, for nodes "+
 		"whose pods are its processes")

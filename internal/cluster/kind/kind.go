@@ -6,8 +6,8 @@
 // from this process; see gate. A pod of a controller is changed while it is created, see admission; its requests to the
 // API server go through a proxy in this process, so that they can be moved and cut.
 //
-// Time is real: the kubelet and the containers have no other. There are no simulated nodes, no faults of Trommel's
-// injectors, and no names of services in the cluster's DNS.
+// Time is real: the kubelet and the containers have no other. There are no simulated nodes, and no names of services in
+// the cluster's DNS.
 //
 // Whatever way this process ends, a program that it has started removes the cluster.
 package kind
@@ -83,6 +83,7 @@ var _ interface {
 	cluster.Listener
 	cluster.APIServerKiller
 	cluster.ProcessRunner
+	cluster.ImageLoader
 } = (*Cluster)(nil)
 
 var nameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
@@ -225,8 +226,11 @@ func (c *Cluster) complete(ctx context.Context) error {
 	if _, err := docker(ctx, nil, "exec", c.node, "systemctl", "start", "kube-proxy"); err != nil {
 		return err
 	}
-	if err := c.loadImages(ctx); err != nil {
-		return err
+	if len(c.config.Images) > 0 {
+		c.config.Progress("putting images onto the node: " + strings.Join(c.config.Images, ", "))
+		if err := c.loadImages(ctx, c.config.Images); err != nil {
+			return err
+		}
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, name := range c.APIServers() {
@@ -253,19 +257,24 @@ func (c *Cluster) complete(ctx context.Context) error {
 	return group.Wait()
 }
 
-// loadImages puts the configured images of the local engine onto the node.
-func (c *Cluster) loadImages(ctx context.Context) error {
-	if len(c.config.Images) == 0 {
-		return nil
-	}
-	c.config.Progress("putting images onto the node: " + strings.Join(c.config.Images, ", "))
+// loadImages puts images of the local engine onto the node.
+func (c *Cluster) loadImages(ctx context.Context, names []string) error {
 	archive := c.file("images.tar")
 	defer os.Remove(archive)
-	if _, err := docker(ctx, nil, append([]string{"save", "-o", archive}, c.config.Images...)...); err != nil {
+	if _, err := docker(ctx, nil, append([]string{"save", "-o", archive}, names...)...); err != nil {
 		return err
 	}
 	_, err := c.program.ask(ctx, request{Do: "load", Name: c.config.Name, Archive: archive})
 	return err
+}
+
+// LoadImage puts an image of the local engine onto the node.
+func (c *Cluster) LoadImage(ctx context.Context, name string) error {
+	names := []string{name}
+	if err := checkImages(ctx, names); err != nil {
+		return err
+	}
+	return c.loadImages(ctx, names)
 }
 
 // newDir makes a directory that only the user can enter, at a path that is short enough for sockets in it.

@@ -36,6 +36,7 @@ type processes struct {
 	controllers map[string]*controller
 	changed     chan struct{} // closed and replaced when something below controllers has changed
 	closed      bool
+	expected    int // who expects that containers are killed
 }
 
 // controller is what has a name: a controller under test, another program of Trommel's, or an API server.
@@ -185,6 +186,9 @@ func (p *processes) note(c *controller, k *container, r report) {
 func (p *processes) endLocked(c *controller, k *container, code int) {
 	k.current.Ended, k.current.ExitCode = time.Now(), code
 	again := k.current.Planned && !c.held && !p.closed
+	if p.expected > 0 && (code == 128+9 || code == 128+15) {
+		k.current.Planned = true // its container ends, too: another one starts it again
+	}
 	k.current, k.frozen = nil, false
 	if again {
 		_ = k.orderLocked("start")
@@ -244,6 +248,17 @@ func (p *processes) proxyFor(name, apiServer string) (host, port string, err err
 		})
 	}
 	return net.SplitHostPort(c.proxy.Addr())
+}
+
+// ExpectKills counts exits by SIGKILL and SIGTERM as planned until done is called; see cluster.ContainerKillExpecter.
+func (p *processes) ExpectKills() (done func()) {
+	expect := func(n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.expected += n
+	}
+	expect(1)
+	return sync.OnceFunc(func() { expect(-1) })
 }
 
 // NodeName returns the Node object's name.
@@ -436,7 +451,7 @@ func (p *processes) Stop(ctx context.Context, _ []types.UID) error {
 	return errors.Join(errs...)
 }
 
-// Faults lists the faults that injectors have begun: there are none, see the package.
+// Faults lists the faults that injectors have begun: none here, since they are in pods that the node's API shows.
 func (p *processes) Faults(context.Context) ([]cluster.Fault, error) { return nil, nil }
 
 // EndFaults ends the faults that injectors have begun.

@@ -127,6 +127,47 @@ func TestExitByItself(t *testing.T) {
 	}
 }
 
+// Somebody else kills a container: an injector that the plan has asked for, or nobody knows who.
+func TestKillsThatAreExpected(t *testing.T) {
+	b := newBench(t)
+	ended := func(pod, script string, kill bool) cluster.Process {
+		t.Helper()
+		cmd := b.launch(t, pod, pod, script)
+		b.awaitStatus(t, pod, func(all []cluster.Process) bool { return len(all) == 1 })
+		if kill {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b.awaitStatus(t, pod, func(all []cluster.Process) bool {
+			return len(all) == 1 && !all[0].Running()
+		})[0]
+	}
+	const long = "exec sleep 1000"
+	if p := ended("before", long, true); p.Planned || p.ExitCode != 137 {
+		t.Errorf("nobody expects it: %+v", p)
+	}
+	one, other := b.ExpectKills(), b.ExpectKills()
+	if p := ended("killed", long, true); !p.Planned || p.ExitCode != 137 {
+		t.Errorf("expected: %+v", p)
+	}
+	if p := ended("terminated", "kill -TERM $$", false); !p.Planned || p.ExitCode != 143 {
+		t.Errorf("expected: %+v", p)
+	}
+	if p := ended("failed", "exit 1", false); p.Planned {
+		t.Errorf("it exits by itself: %+v", p)
+	}
+	one()
+	one()
+	if p := ended("again", long, true); !p.Planned {
+		t.Errorf("another one still expects it: %+v", p)
+	}
+	other()
+	if p := ended("after", long, true); p.Planned {
+		t.Errorf("nobody expects it any more: %+v", p)
+	}
+}
+
 func TestKilledStaysDown(t *testing.T) {
 	b := newBench(t)
 	b.launch(t, "op", "p", "echo up; exec sleep 1000")

@@ -1,0 +1,441 @@
+package kind
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	chaosconfig "github.com/trommel-dev/trommel/chaos/config"
+	chaoscontroller "github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/controller/manager"
+	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+const probeImage = "registry.example/probe:1"
+
+// probeImages makes the engine have the images of the probe and of injectors.
+func probeImages(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "probe")
+	build := exec.Command("go", "build", "-o", binary, "./testdata/probe")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	images := exec.Command("go", "run", ".", "--root", "../..", "-o", dir, "trommel-injector")
+	images.Dir = "../../../install/images"
+	for _, cmd := range []*exec.Cmd{build, images} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		}
+	}
+	probe := filepath.Join(dir, "probe.tar")
+	err := image{
+		names: []string{probeImage}, entrypoint: []string{"/probe"},
+		files: []imageFile{{path: "/probe", local: binary, mode: 0o755}},
+	}.write(probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archives, err := filepath.Glob(filepath.Join(dir, "*.tar"))
+	if err != nil || len(archives) != 2 {
+		t.Fatalf("images %v, %v", archives, err)
+	}
+	for _, file := range archives {
+		if _, err := docker(t.Context(), nil, "load", "-i", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// disrupted is a cluster with the controllers of disruptions, and a pod that measures what they do to it.
+type disrupted struct {
+	*Cluster
+	client  kubernetes.Interface
+	objects *objects.Client
+	samples samples
+}
+
+// samples are the last measurements of a pod.
+type samples struct {
+	mu      sync.Mutex
+	byName  map[string][]string
+	changed chan struct{}
+}
+
+func (s *samples) add(name, value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byName[name] = append(s.byName[name], value)
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// next returns the next n measurements of a name.
+func (s *samples) next(ctx context.Context, name string, n int) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := len(s.byName[name]) + 1 // the next one may have begun before
+	for len(s.byName[name]) < from+n {
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+			s.mu.Lock()
+		case <-ctx.Done():
+			s.mu.Lock()
+			return nil, fmt.Errorf("%s: %d of %d measurements: %w", name, len(s.byName[name])-from, n,
+				context.Cause(ctx))
+		}
+	}
+	return s.byName[name][from : from+n], nil
+}
+
+// numbers are the next measurements, in order of size.
+func (d *disrupted) numbers(t *testing.T, name string) (all []int) {
+	t.Helper()
+	const enough = 9
+	found, err := d.samples.next(within(t, time.Minute), name, enough)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range found {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (d *disrupted) apply(t *testing.T, what, text string) {
+	t.Helper()
+	list, err := objects.Decode([]byte(text), what)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list {
+		// A definition that has just been made is not served yet.
+		err := poll(within(t, 30*time.Second), func(ctx context.Context) error {
+			_, err := d.objects.Apply(ctx, o)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// startDisrupted starts a cluster with a probe.
+func startDisrupted(t *testing.T) *disrupted {
+	t.Helper()
+	needEngine(t)
+	probeImages(t)
+	d := &disrupted{
+		Cluster: start(t, cluster.Config{APIServers: 1, Images: []string{probeImage}}),
+		samples: samples{byName: map[string][]string{}, changed: make(chan struct{})},
+	}
+	if err := d.LoadImage(t.Context(), chaosconfig.InjectorImage); err != nil {
+		t.Fatal(err)
+	}
+	to, err := d.RESTConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.client, err = kubernetes.NewForConfig(to); err != nil {
+		t.Fatal(err)
+	}
+	if d.objects, err = objects.New(to); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range chaosconfig.Installed {
+		text, err := chaosconfig.Files.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.apply(t, name, string(text))
+	}
+	mgr, err := manager.New(to, manager.Options{
+		Config: chaoscontroller.Config{
+			Namespace: "trommel-chaos", Image: chaosconfig.InjectorImage, Privileged: true,
+			ServiceAccount: "disruption-injector", APIServiceAccount: "disruption-api-injector",
+			PriorityClass: "trommel-disruption-injector",
+			Nets:          chaoscontroller.Nets{NetworkWithoutHosts: true, DiskRoot: true, Nodes: true},
+		},
+		Logger: logr.FromSlogHandler(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	d.apply(t, "server", `
+apiVersion: v1
+kind: Pod
+metadata: {name: server, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: `+probeImage+`, args: [serve, ":7000"]}]
+`)
+	d.apply(t, "client", `
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: default, labels: {app: probe}}
+spec:
+  terminationGracePeriodSeconds: 0
+  volumes: [{name: data, emptyDir: {}}]
+  containers:
+  - name: main
+    image: `+probeImage+`
+    args: [measure, "`+d.running(t, "server").Status.PodIP+`:7000", /data]
+    volumeMounts: [{name: data, mountPath: /data}]
+    resources: {limits: {cpu: 500m, memory: 200Mi}}
+`)
+	d.running(t, "client")
+	go d.read(ctx)
+	return d
+}
+
+// running waits until a pod runs.
+func (d *disrupted) running(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	err := poll(within(t, time.Minute), func(ctx context.Context) (err error) {
+		pod, err = d.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		if err == nil && (pod.Status.Phase != corev1.PodRunning || !pod.Status.ContainerStatuses[0].Ready) {
+			err = errors.New(pod.Status.String())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// read reads the probe's log, also after restarts, until ctx ends.
+func (d *disrupted) read(ctx context.Context) {
+	none := int64(0)
+	for ctx.Err() == nil {
+		log, err := d.client.CoreV1().Pods("default").GetLogs("client", &corev1.PodLogOptions{
+			Follow: true, TailLines: &none,
+		}).Stream(ctx)
+		if err != nil {
+			time.Sleep(pollInterval)
+			continue
+		}
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			if name, value, found := strings.Cut(lines.Text(), " "); found {
+				d.samples.add(name, value)
+			}
+		}
+		_ = log.Close()
+	}
+}
+
+// begin creates a disruption of the probe and waits until it is what until says.
+func (d *disrupted) begin(
+	t *testing.T, name, fault string, until func(*chaos.DisruptionStatus) bool,
+) (after time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	d.apply(t, name, `
+apiVersion: chaos.trommel.dev/v1alpha1
+kind: Disruption
+metadata: {name: `+name+`, namespace: default}
+spec:
+  selector: {app: probe}
+  duration: 5m
+  `+fault+`
+`)
+	last := ""
+	err := objects.FollowOne(within(t, time.Minute), d.objects, d.key(t, name), func(o *chaos.Disruption) (bool, error) {
+		if o == nil {
+			return false, nil
+		}
+		last = fmt.Sprintf("%s %s %v", o.Status.Phase, o.Status.Message, o.Status.Injections)
+		return until(&o.Status), nil
+	})
+	if err != nil {
+		t.Fatalf("%v: %s", err, last)
+	}
+	return time.Since(begin)
+}
+
+func (d *disrupted) key(t *testing.T, name string) plan.ResourceKey {
+	t.Helper()
+	key, err := plan.ParseResourceKey("disruption.chaos.trommel.dev/default/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// end deletes a disruption and waits until nothing of it is left: no object, no chaos pod, nothing in the journal.
+func (d *disrupted) end(t *testing.T, name string) (after time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	ctx := within(t, time.Minute)
+	if err := d.objects.Delete(ctx, d.key(t, name), objects.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := objects.FollowOne(ctx, d.objects, d.key(t, name), func(o *chaos.Disruption) (bool, error) {
+		return o == nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after = time.Since(begin)
+	pods, err := d.client.CoreV1().Pods("trommel-chaos").List(ctx, metav1.ListOptions{})
+	if err != nil || len(pods.Items) > 0 {
+		t.Errorf("%d chaos pods are left: %v", len(pods.Items), err)
+	}
+	left, err := docker(ctx, nil, "exec", d.node, "find", "/var/lib/trommel-chaos", "-type", "f", "-size", "+0")
+	if err != nil || strings.TrimSpace(left) != "" {
+		t.Errorf("the journal has %s, %v", left, err)
+	}
+	return after
+}
+
+// TestDisruptions: each kind of disruption on a real kubelet's pods. What it does is measured in the target, before,
+// meanwhile and after.
+func TestDisruptions(t *testing.T) {
+	d := startDisrupted(t)
+	server := d.running(t, "server").Status.PodIP
+	injected := func(s *chaos.DisruptionStatus) bool { return s.Phase == chaos.Injected }
+
+	for _, test := range []struct {
+		name, fault string
+		measured    string
+		usual       func(middle int) bool // before and after
+		disturbed   func(middle int) bool
+	}{
+		{
+			"network-drop", "network: {hosts: [{host: " + server + "}], drop: 100}", "echo",
+			func(ms int) bool { return 0 <= ms && ms < 150 }, func(ms int) bool { return ms == -1 },
+		},
+		{
+			"network-delay", "network: {hosts: [{host: " + server + ", port: 7000}], delay: 150ms}", "echo",
+			func(ms int) bool { return 0 <= ms && ms < 150 }, func(ms int) bool { return ms >= 150 },
+		},
+		{
+			"cpu", "cpuPressure: {load: 90}", "work",
+			func(ms int) bool { return ms < 60 }, func(ms int) bool { return ms > 80 },
+		},
+		{
+			"memory", "memoryPressure: {target: 60}", "memory",
+			func(mib int) bool { return mib < 60 }, func(mib int) bool { return 110 < mib && mib < 130 },
+		},
+		{
+			"disk", "diskPressure: {path: /data, writeBytesPerSecond: 262144}", "write",
+			func(ms int) bool { return ms < 400 }, func(ms int) bool { return ms > 800 },
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			median := func() int {
+				all := d.numbers(t, test.measured)
+				return all[len(all)/2]
+			}
+			before := median()
+			begun := d.begin(t, test.name, test.fault, injected)
+			during := median()
+			ended := d.end(t, test.name)
+			after := median()
+			t.Logf("%s: %d, %d, %d; injected after %s, ended after %s", test.measured, before, during, after,
+				begun.Round(time.Millisecond), ended.Round(time.Millisecond))
+			if !test.usual(before) || !test.usual(after) {
+				t.Errorf("without: %d before, %d after", before, after)
+			}
+			if !test.disturbed(during) {
+				t.Errorf("with: %d", during)
+			}
+		})
+	}
+
+	t.Run("dns", func(t *testing.T) {
+		lookup := func() string {
+			found, err := d.samples.next(within(t, time.Minute), "lookup", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found[0]
+		}
+		before := lookup()
+		d.begin(t, "dns", "dns: {records: [{name: probe.example, addresses: [192.0.2.7]}]}", injected)
+		during := lookup()
+		d.end(t, "dns")
+		if after := lookup(); before != "none" || during != "192.0.2.7" || after != "none" {
+			t.Errorf("%s before, %s during, %s after", before, during, after)
+		}
+	})
+
+	t.Run("containers are killed", func(t *testing.T) {
+		before := d.running(t, "client").Status.ContainerStatuses[0].RestartCount
+		d.begin(t, "kill", "containerFailure: {}", injected)
+		err := poll(within(t, 2*time.Minute), func(ctx context.Context) error {
+			pod, err := d.client.CoreV1().Pods("default").Get(ctx, "client", metav1.GetOptions{})
+			if err == nil && pod.Status.ContainerStatuses[0].RestartCount < before+2 {
+				err = errors.New(pod.Status.String())
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		d.end(t, "kill")
+		ended := d.running(t, "client").Status.ContainerStatuses[0].RestartCount
+		d.numbers(t, "echo")
+		if now := d.running(t, "client").Status.ContainerStatuses[0].RestartCount; now != ended {
+			t.Errorf("%d restarts after the end", now-ended)
+		}
+	})
+
+	for _, test := range []struct{ fault, why string }{
+		{"apiFault: {status: 500}", "encrypted"},
+		{"grpc: {port: 7000, endpoints: [{method: /a.B/C, error: UNAVAILABLE}]}", "no proxy that reads gRPC"},
+		{"diskFailure: {paths: [/data]}", "not made to fail"},
+		{"nodeFailure: {}", ""},
+	} {
+		kind, _, _ := strings.Cut(test.fault, ":")
+		t.Run(kind+" is refused", func(t *testing.T) {
+			name := strings.ToLower(kind)
+			var why string
+			d.begin(t, name, test.fault, func(s *chaos.DisruptionStatus) bool {
+				why = s.Message
+				return slices.ContainsFunc(s.Injections, func(i chaos.Injection) bool {
+					return i.State == chaos.InjectionUnsupported
+				})
+			})
+			if !strings.Contains(why, test.why) {
+				t.Errorf("message %q", why)
+			}
+			d.end(t, name)
+		})
+	}
+}
