@@ -115,6 +115,9 @@ var plans = []examplePlan{
 	{example: copies, plan: "stale-copy", variant: "fixed", want: pass},
 	{example: copies, plan: "stale-restart", want: bug, findings: []string{"invariant a-pinned-copy-is-kept:"}},
 	{example: copies, plan: "stale-restart", variant: "fixed", want: pass, long: true},
+	{example: copies, plan: "lost-answer", want: bug, long: true,
+		findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
+	{example: copies, plan: "lost-answer", variant: "fixed", want: pass},
 	{example: copies, plan: "stale-original", want: pass, long: true},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -49,6 +50,19 @@ func (s *Suite) ClusterSpecOf(name string) ClusterSpec {
 		return spec
 	}
 	return s.Cluster
+}
+
+// DisruptedCluster names the cluster of the disruption that an action disrupt begins: the one that the action names,
+// otherwise that of the controller that is disrupted, otherwise the first.
+func (s *Suite) DisruptedCluster(a *Action) string {
+	d, in := a.Begins(), a.Cluster
+	for i := range s.Controllers {
+		c := &s.Controllers[i]
+		if in == "" && !d.Selects() && (d.Controller() == c.Name || d.Controller() == "" && len(s.Controllers) == 1) {
+			in = c.Cluster
+		}
+	}
+	return cmp.Or(in, s.FirstCluster())
 }
 
 // ServerIn returns the name by which plans and records know an API server of a cluster: west/apiserver-1. In a suite
@@ -314,7 +328,13 @@ func (c *checker) checkCluster(a *Action, at *yamlfile.Place) {
 		return
 	}
 	switch a.Type {
-	case Disrupt, EndDisruption, CycleNodes, EndCycle, Upgrade:
+	case Disrupt:
+		d := a.Begins()
+		if in := c.suite.DisruptedCluster(&Action{Type: Disrupt, Disrupting: a.Disrupting}); !d.Selects() && d != nil &&
+			a.Cluster != "" && a.Cluster != in {
+			at.Field("cluster").Errorf("the controller that is disrupted runs in cluster %q, not in %q", in, a.Cluster)
+		}
+	case CycleNodes, EndCycle, Upgrade:
 		if c.suite.FirstCluster() != "" {
 			at.Field("actionType").Errorf("%s is not possible yet in a suite with several clusters", a.Type)
 		}

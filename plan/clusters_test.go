@@ -209,6 +209,12 @@ func TestMistakesInClustersOfPlan(t *testing.T) {
 		{"moved there", "- actionType: reconnectController\n  actionTarget: a\n" +
 			"  reconnectAPIServer: east/apiserver-1\n" + now,
 			`p.yaml:6:23: the controller "a" has no kubeconfig of the cluster east`},
+		{"disrupted elsewhere", "- actionType: disrupt\n  disruption: {name: d, controller: b, cpuPressure: {}}\n" +
+			"  cluster: west\n" + now,
+			`p.yaml:6:12: the controller that is disrupted runs in cluster "east", not in "west"`},
+		{"cycle", "- actionType: endCycle\n  cycle: x\n" + now,
+			"p.yaml:4:15: endCycle is not possible yet in a suite with several clusters\n" +
+				`p.yaml:5:10: no earlier action begins a cycle "x"`},
 		{"no delay", "- actionType: disturbConnection\n  actionTarget: b\n  delay: 0s\n" + now,
 			`p.yaml:6:10: delay is 0; leave it out to let nothing pass`},
 	} {

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/wording"
-	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 	"github.com/trommel-dev/trommel/plan/internal/crd"
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
 // Disrupt and EndDisruption are faults that last: the action disrupt creates a Disruption, a resource with controllers
@@ -94,7 +94,7 @@ var disrupt = ActionKind{
 	Type:    Disrupt,
 	Summary: "Begin a disruption, a fault that lasts.",
 	Doc:     "begins a [disruption](disruptions.md), a fault that lasts, and waits until it is in effect",
-	Fields:  []string{"disruption", "acceptPartial", "acceptNoTargets"},
+	Fields:  []string{"cluster", "disruption", "acceptPartial", "acceptNoTargets"},
 	Check: func(c *ActionCheck) {
 		d := c.Action.Begins()
 		at := c.at.Field("disruption")

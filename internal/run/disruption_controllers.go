@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,11 +28,12 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// disruptionControllers are the controllers of disruptions, for plans that have some: they run in this process, or in
-// the cluster if the suite says so.
+// disruptionControllers are the controllers of disruptions of a cluster in which a plan has some: they run in this
+// process, or in the cluster if the suite says so.
 type disruptionControllers struct {
-	plan     *plan.Plan
-	cluster  string                         // its name
+	plan     string // its file
+	cluster  string // its name
+	to       *rest.Config
 	node     interface{ NodeName() string } // nil: there is no process node
 	loader   cluster.ImageLoader            // nil: pods are processes of the process node
 	image    string                         // of injectors, with loader
@@ -51,6 +53,45 @@ type disruptionControllers struct {
 
 const chaosNamespace = "trommel-chaos"
 
+// newDisruptionControllers returns those of each cluster in which the plan has disruptions.
+func (r *runner) newDisruptionControllers(at *site, applyIn func(cluster string) *applier) (
+	all []*disruptionControllers,
+) {
+	for _, name := range disruptedClusters(r.plan, r.suite) {
+		c, m := at.clusterOf(name), at.member(name)
+		d := &disruptionControllers{
+			plan: r.plan.File, cluster: c.Name(), to: m.config, injector: r.session.Injector,
+			program: r.session.DisruptionControllers, deployed: r.suite.Disruptions.Install,
+			present: equippedWith(c, cluster.Disruptions), ready: r.suite.Timeouts.Ready,
+			follow: followOn[appsv1.Deployment](m.objects), apply: applyIn(name),
+			later: r.teardown.later, logger: r.session.Logger,
+		}
+		if node := processNode(c); node != nil {
+			d.node = node
+		}
+		if loader, ok := c.(cluster.ImageLoader); ok {
+			d.loader, d.image = loader, cmp.Or(r.suite.Disruptions.Image, chaosconfig.InjectorImage)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// disruptedClusters names the clusters in which the plan has disruptions.
+func disruptedClusters(p *plan.Plan, suite *plan.Suite) []string {
+	var names []string
+	for i := range p.Actions {
+		a := &p.Actions[i]
+		if a.Begins() == nil {
+			continue
+		}
+		if name := suite.DisruptedCluster(a); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // disrupts reports whether the plan has disruptions.
 func disrupts(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Begins() != nil })
@@ -58,11 +99,8 @@ func disrupts(p *plan.Plan) bool {
 
 // install applies the definitions, accounts and rights of disruptions.
 func (d *disruptionControllers) install(ctx context.Context) error {
-	if !disrupts(d.plan) {
-		return nil
-	}
 	if d.node == nil {
-		return &UserError{fmt.Errorf("%s: disrupt: cluster %q has no process node: %w", d.plan.File, d.cluster,
+		return &UserError{fmt.Errorf("%s: disrupt: cluster %q has no process node: %w", d.plan, d.cluster,
 			cluster.ErrNotSupported)}
 	}
 	if d.present {
@@ -71,7 +109,7 @@ func (d *disruptionControllers) install(ctx context.Context) error {
 	if d.loader != nil {
 		if err := d.loader.LoadImage(ctx, d.image); err != nil {
 			return &UserError{fmt.Errorf("%s: disrupt needs the image of injectors (disruptions.image in the suite): %w",
-				d.plan.File, err)}
+				d.plan, err)}
 		}
 	}
 	return d.apply.files(ctx, chaosconfig.Files, chaosconfig.Installed)
@@ -150,13 +188,13 @@ func (d *disruptionControllers) await(ctx context.Context, namespace, name strin
 }
 
 // start starts the controllers. They end with the run, or with the cluster's objects, after its effects are undone.
-func (d *disruptionControllers) start(ctx context.Context, to *rest.Config) error {
-	if !disrupts(d.plan) || d.present {
+func (d *disruptionControllers) start(ctx context.Context) error {
+	if d.present {
 		return nil
 	}
 	const what = "controllers of disruptions"
 	if d.loader != nil {
-		mgr, err := newDisruptions(to, controller.Config{Image: d.image, Privileged: true}, d.logger)
+		mgr, err := newDisruptions(d.to, controller.Config{Image: d.image, Privileged: true}, d.logger)
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
@@ -173,7 +211,7 @@ func (d *disruptionControllers) start(ctx context.Context, to *rest.Config) erro
 	if d.deployed {
 		return d.deploy(ctx, journal)
 	}
-	mgr, err := newDisruptions(to, processInjectors(d.node.NodeName(), journal, d.injector), d.logger)
+	mgr, err := newDisruptions(d.to, processInjectors(d.node.NodeName(), journal, d.injector), d.logger)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}

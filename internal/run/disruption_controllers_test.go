@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"slices"
 	"testing"
@@ -29,15 +28,8 @@ type named string
 func (n named) NodeName() string { return string(n) }
 
 func TestDisruptionControllers(t *testing.T) {
-	disrupt := &plan.Plan{File: "p.yaml", Actions: []plan.Action{
-		{Type: plan.Disrupt, Disrupting: plan.Disrupting{Disruption: map[string]any{"name": "d"}}},
-	}}
 	to := new(fileList)
-	d := &disruptionControllers{plan: new(plan.Plan), apply: to}
-	if err := errors.Join(d.install(t.Context()), d.start(t.Context(), nil)); err != nil || to.names != nil {
-		t.Errorf("a plan without disruptions: %v, applied %q", err, to.names)
-	}
-	d = &disruptionControllers{plan: disrupt, cluster: "c", apply: to}
+	d := &disruptionControllers{plan: "p.yaml", cluster: "c", apply: to}
 	if err := d.install(t.Context()); err == nil ||
 		err.Error() != `p.yaml: disrupt: cluster "c" has no process node: not supported by this cluster` {
 		t.Error(err)
@@ -46,7 +38,7 @@ func TestDisruptionControllers(t *testing.T) {
 	if err := d.install(t.Context()); err != nil || len(to.names) == 0 {
 		t.Errorf("%v, applied %q", err, to.names)
 	}
-	if err := d.start(t.Context(), nil); err == nil ||
+	if err := d.start(t.Context()); err == nil ||
 		err.Error() != "disrupt: there is no injector (Options.Injector)" {
 		t.Error(err)
 	}
@@ -64,5 +56,39 @@ func TestDisruptionControllers(t *testing.T) {
 		!slices.Equal(c.Command, []string{"/bin/trommel"}) || c.Args[0] != "controllers" ||
 		!slices.Contains(c.Args, "--journal=/tmp/journal") || !slices.Contains(c.Args, "--process-node=here") {
 		t.Errorf("%+v", pod)
+	}
+}
+
+func TestDisruptedClusters(t *testing.T) {
+	disrupt := func(cluster string, d map[string]any) plan.Action {
+		return plan.Action{Type: plan.Disrupt, Cluster: cluster, Disrupting: plan.Disrupting{Disruption: d}}
+	}
+	selects := map[string]any{"name": "a", "selector": map[string]any{"app": "x"}}
+	several := &plan.Suite{
+		Clusters:    map[string]plan.ClusterSpec{"east": {}, "north": {}, "west": {}},
+		Controllers: []plan.Controller{{Name: "copier", Cluster: "west"}},
+	}
+	for _, test := range []struct {
+		name    string
+		suite   *plan.Suite
+		actions []plan.Action
+		want    []string
+	}{
+		{"none", several, []plan.Action{{Type: plan.KillController}}, nil},
+		{"one cluster", new(plan.Suite), []plan.Action{disrupt("", selects)}, []string{""}},
+		{"the first", several, []plan.Action{disrupt("", selects)}, []string{"east"}},
+		{"named", several, []plan.Action{disrupt("north", selects), disrupt("north", selects)}, []string{"north"}},
+		{"the controller's", several, []plan.Action{disrupt("", map[string]any{"name": "a"})}, []string{"west"}},
+		{
+			"the named controller's, and another", several, []plan.Action{
+				disrupt("", map[string]any{"name": "a", "controller": "copier"}), disrupt("", selects),
+			}, []string{"west", "east"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := disruptedClusters(&plan.Plan{Actions: test.actions}, test.suite); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }

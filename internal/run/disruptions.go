@@ -25,8 +25,8 @@ import (
 
 // disruptions implements actions.Disruptions: it writes the Disruptions that a plan asks for, and follows them.
 type disruptions struct {
-	objects     ownObjects
-	follow      follows[chaos.Disruption]
+	in          func(cluster string) disruptedCluster
+	clusterOf   func(a *plan.Action) string // a disrupt
 	node        statuses
 	controllers []string      // under test
 	step        time.Duration // that a disruption may take to begin
@@ -37,8 +37,15 @@ type disruptions struct {
 	begun map[string]begun // by name
 }
 
+// disruptedCluster is a cluster in which disruptions are written and followed.
+type disruptedCluster struct {
+	ownObjects
+	follow follows[chaos.Disruption]
+}
+
 // begun is a disruption that has begun.
 type begun struct {
+	cluster   disruptedCluster
 	namespace string
 	over      func() // it kills nothing any more
 }
@@ -71,13 +78,14 @@ func (d *disruptions) Begin(ctx context.Context, a *plan.Action) (note string, e
 	if err != nil {
 		return "", err
 	}
+	in := d.in(d.clusterOf(a))
 	d.mu.Lock()
 	if d.begun == nil {
 		d.begun = map[string]begun{}
 	}
-	d.begun[f.Name()] = begun{namespace, d.expect(f)}
+	d.begun[f.Name()] = begun{in, namespace, d.expect(f)}
 	d.mu.Unlock()
-	if _, err := d.objects.Apply(ctx, object); err != nil {
+	if _, err := in.Apply(ctx, object); err != nil {
 		return "", fmt.Errorf("disrupt %s: %w", f.Name(), err)
 	}
 	key, err := disruptionKey(namespace, f.Name())
@@ -85,7 +93,7 @@ func (d *disruptions) Begin(ctx context.Context, a *plan.Action) (note string, e
 		return "", err
 	}
 	last := ""
-	err = d.follow(ctx, key, func(o *chaos.Disruption) (done bool, err error) {
+	err = in.follow(ctx, key, func(o *chaos.Disruption) (done bool, err error) {
 		if o == nil {
 			return true, errors.New("somebody has deleted it")
 		}
@@ -196,15 +204,15 @@ func (d *disruptions) End(ctx context.Context, name string) (ended bool, err err
 	if err != nil {
 		return false, err
 	}
-	present, err := d.objects.Get(ctx, key)
+	present, err := one.cluster.Get(ctx, key)
 	if err != nil || present == nil {
 		return false, err
 	}
-	if err := d.objects.Delete(ctx, key, objects.DeleteOptions{}); err != nil {
+	if err := one.cluster.Delete(ctx, key, objects.DeleteOptions{}); err != nil {
 		return false, fmt.Errorf("end disruption %s: %w", name, err)
 	}
 	last := ""
-	err = d.follow(ctx, key, func(o *chaos.Disruption) (bool, error) {
+	err = one.cluster.follow(ctx, key, func(o *chaos.Disruption) (bool, error) {
 		if o == nil {
 			return true, nil
 		}

@@ -161,7 +161,16 @@ func TestDisruptionsTool(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				to := new(calls)
-				d := &disruptions{objects: to, follow: test.begin.follow, step: time.Minute}
+				follow := test.begin.follow
+				d := &disruptions{
+					in: func(string) disruptedCluster {
+						return disruptedCluster{to, func(ctx context.Context, key plan.ResourceKey,
+							see func(*chaos.Disruption) (bool, error)) error {
+							return follow(ctx, key, see)
+						}}
+					},
+					clusterOf: new(plan.Suite).DisruptedCluster, step: time.Minute,
+				}
 				text := func(err error) string {
 					if err == nil {
 						return ""
@@ -177,7 +186,7 @@ func TestDisruptionsTool(t *testing.T) {
 				if text(err) != test.beginErr {
 					t.Errorf("begin: %v", err)
 				}
-				d.follow = test.end.follow
+				follow = test.end.follow
 				ended, err := d.End(t.Context(), "d")
 				if ended != test.ended || text(err) != test.endErr {
 					t.Errorf("end: %t, %v", ended, err)

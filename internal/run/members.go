@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
@@ -20,6 +22,7 @@ import (
 type memberSite struct {
 	name    string
 	steady  string // the API server for the run's own requests
+	config  *rest.Config
 	objects *objects.Client
 }
 
@@ -31,12 +34,12 @@ func (s *site) connectMembers(p *plan.Plan) error {
 	}
 	for _, name := range group.Members() {
 		m := memberSite{name: name, steady: steadyAPIServer(p, plan.ServersOf(group.APIServers(), name))}
-		config, err := group.RESTConfig(m.steady)
-		if err != nil {
+		var err error
+		if m.config, err = group.RESTConfig(m.steady); err != nil {
 			return err
 		}
-		unthrottle(config)
-		if m.objects, err = objects.New(config); err != nil {
+		unthrottle(m.config)
+		if m.objects, err = objects.New(m.config); err != nil {
 			return err
 		}
 		s.members = append(s.members, m)
@@ -46,18 +49,31 @@ func (s *site) connectMembers(p *plan.Plan) error {
 
 // in returns the client of a cluster; an empty name is that of the first, or the only one.
 func (s *site) in(cluster string) *objects.Client {
+	return s.member(cluster).objects
+}
+
+// member returns a cluster; an empty name is the first, or the only one.
+func (s *site) member(name string) memberSite {
 	for _, m := range s.members {
-		if m.name == cluster {
-			return m.objects
+		if m.name == name {
+			return m
 		}
 	}
-	return s.objects
+	return memberSite{steady: s.steady, config: s.config, objects: s.objects}
+}
+
+// clusterOf returns the cluster of that name; an empty one is the first, or the only one.
+func (s *site) clusterOf(name string) cluster.Cluster {
+	if group, ok := s.cluster.(*cluster.Group); ok {
+		return group.Member(name)
+	}
+	return s.cluster
 }
 
 // all returns the clients of all clusters, the first one first.
 func (s *site) all() []memberSite {
 	if s.members == nil {
-		return []memberSite{{steady: s.steady, objects: s.objects}}
+		return []memberSite{s.member("")}
 	}
 	return s.members
 }

@@ -1,20 +1,17 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/actions"
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
-	chaosconfig "github.com/trommel-dev/trommel/chaos/config"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
@@ -47,8 +44,8 @@ type preparation struct {
 	apply       *applier
 	applyIn     func(cluster string) *applier
 	manifests   *suiteManifests
-	others      []*suiteManifests // in the other clusters
-	disruptions *disruptionControllers
+	others      []*suiteManifests        // in the other clusters
+	disruptions []*disruptionControllers // by cluster
 	cycles      *cycleControllers
 }
 
@@ -88,22 +85,14 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 	if guarded, ok := at.cluster.(cluster.Guarded); ok {
 		manifests.allow = guarded.Allow
 	}
-	disruptions := &disruptionControllers{
-		plan: r.plan, cluster: at.cluster.Name(), node: at.node, injector: r.session.Injector,
-		program: r.session.DisruptionControllers, deployed: r.suite.Disruptions.Install,
-		ready: r.suite.Timeouts.Ready, follow: followOn[appsv1.Deployment](at.objects), apply: apply,
-		later: r.teardown.later, logger: r.session.Logger, present: equippedWith(at.cluster, cluster.Disruptions),
-	}
-	if loader, ok := at.cluster.(cluster.ImageLoader); ok {
-		disruptions.loader, disruptions.image = loader, cmp.Or(r.suite.Disruptions.Image, chaosconfig.InjectorImage)
-	}
 	cycles := &cycleControllers{
 		plan: r.plan, cluster: at.cluster.Name(), supported: at.node != nil, manifests: manifests.read,
 		step: r.suite.Timeouts.Step, follow: followOn[nodes.SimulatedNodeGroup](at.objects), apply: apply,
 		later: r.teardown.later, logger: r.session.Logger, present: equippedWith(at.cluster, cluster.Cycling),
 	}
 	set := &preparation{
-		apply: apply, applyIn: applyIn, manifests: manifests, disruptions: disruptions, cycles: cycles,
+		apply: apply, applyIn: applyIn, manifests: manifests, cycles: cycles,
+		disruptions: r.newDisruptionControllers(at, applyIn),
 	}
 	for _, m := range at.all()[1:] {
 		other := *manifests
@@ -260,7 +249,11 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		Objects:   &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
 		ObjectsIn: objectsIn,
 		Disruptions: &disruptions{
-			objects: p.objects, follow: followOn[chaos.Disruption](p.objects), node: p.node,
+			in: func(cluster string) disruptedCluster {
+				c := p.in(cluster)
+				return disruptedCluster{c, followOn[chaos.Disruption](c)}
+			},
+			clusterOf: r.suite.DisruptedCluster, node: p.node,
 			controllers: r.controllers(), step: r.suite.Timeouts.Step, expecter: expecter,
 		},
 		Cycles: p.cycles,

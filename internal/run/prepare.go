@@ -41,8 +41,10 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if found.runsPods {
 		at.lease.keepPrepared = nil // the pods would be part of the baseline, and run on after the run
 	}
-	if err := set.disruptions.install(ctx); err != nil {
-		return nil, err
+	for _, d := range set.disruptions {
+		if err := d.install(ctx); err != nil {
+			return nil, err
+		}
 	}
 	resolve, err := resolveTypes(ctx, anyServed(at.all()), r.plan)
 	if err != nil {
@@ -141,8 +143,10 @@ func (r *runner) startCoordinator(
 
 // startControllers starts all controllers, those under test last, and waits until they and their webhooks work.
 func (r *runner) startControllers(ctx context.Context, p *parts, set *preparation, found *installed) error {
-	if err := set.disruptions.start(ctx, p.config); err != nil {
-		return err
+	for _, d := range set.disruptions {
+		if err := d.start(ctx); err != nil {
+			return err
+		}
 	}
 	if err := set.cycles.start(ctx, p.config); err != nil {
 		return err

@@ -32,6 +32,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -247,6 +248,12 @@ func (c *Cluster) complete(ctx context.Context) error {
 		c.admission.configuration(c.ca.PEM()), metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("declare the webhook for pods: %w", err)
+	}
+	// Kind's own does not let claims grow; those of other types of clusters do.
+	_, err = client.StorageV1().StorageClasses().Patch(ctx, "standard", types.MergePatchType,
+		[]byte(`{"allowVolumeExpansion": true}`), metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("let the storage class grow claims: %w", err)
 	}
 	c.config.Progress("waiting for the node")
 	group, groupCtx = errgroup.WithContext(ctx)
