@@ -205,8 +205,12 @@ func (d *disruptions) End(ctx context.Context, name string) (ended bool, err err
 		return false, err
 	}
 	present, err := one.cluster.Get(ctx, key)
-	if err != nil || present == nil {
+	if err != nil {
 		return false, err
+	}
+	if present == nil {
+		one.over()
+		return false, nil
 	}
 	if err := one.cluster.Delete(ctx, key, objects.DeleteOptions{}); err != nil {
 		return false, fmt.Errorf("end disruption %s: %w", name, err)

@@ -199,3 +199,61 @@ func TestDisruptionsTool(t *testing.T) {
 		})
 	}
 }
+
+// expecting counts those who expect that containers are killed.
+type expecting struct{ now, ever int }
+
+func (e *expecting) ExpectKills() (done func()) {
+	e.now++
+	e.ever++
+	return func() { e.now-- }
+}
+
+// maybeGone are calls of a cluster from which somebody may have deleted the objects.
+type maybeGone struct {
+	*calls
+	gone bool
+}
+
+func (d *maybeGone) Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error) {
+	if d.gone {
+		return nil, nil
+	}
+	return d.calls.Get(ctx, key)
+}
+
+// While a disruption that ends containers lasts, they are expected to end.
+func TestDisruptionsThatKill(t *testing.T) {
+	for _, test := range []struct {
+		kind string
+		gone bool // before it is ended
+		want int
+	}{{"containerFailure", false, 1}, {"memoryPressure", true, 1}, {"network", false, 0}} {
+		t.Run(test.kind, func(t *testing.T) {
+			to, expected := &maybeGone{calls: new(calls)}, new(expecting)
+			follow := shown[chaos.Disruption]{inPhase(chaos.Injected, "")}
+			d := &disruptions{
+				in: func(string) disruptedCluster {
+					return disruptedCluster{to, func(ctx context.Context, key plan.ResourceKey,
+						see func(*chaos.Disruption) (bool, error)) error {
+						return follow.follow(ctx, key, see)
+					}}
+				},
+				clusterOf: new(plan.Suite).DisruptedCluster, step: time.Minute, expecter: expected,
+			}
+			_, err := d.Begin(t.Context(), &plan.Action{Type: plan.Disrupt, Disrupting: plan.Disrupting{
+				Disruption: map[string]any{
+					"name": "d", "selector": map[string]any{"a": "b"}, test.kind: map[string]any{},
+				},
+			}})
+			if err != nil || expected.now != test.want || expected.ever != test.want {
+				t.Errorf("begun: %+v, %v", expected, err)
+			}
+			to.gone = test.gone
+			follow = shown[chaos.Disruption]{nil}
+			if _, err := d.End(t.Context(), "d"); err != nil || expected.now != 0 {
+				t.Errorf("ended: %+v, %v", expected, err)
+			}
+		})
+	}
+}
