@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
@@ -28,7 +32,7 @@ type fleet struct {
 		Connections(ctx context.Context, identity string) (total, live int, err error)
 	}
 	tail func(p cluster.Process) string // of the process's log
-	pods func(ctx context.Context) ([]*unstructured.Unstructured, error)
+	list func(ctx context.Context, kind string) ([]*unstructured.Unstructured, error) // in all namespaces
 }
 
 // member is a controller under test.
@@ -206,7 +210,7 @@ func (f *fleet) notConnected(ctx context.Context, name string) error {
 
 // podsOf lists a controller's pods.
 func (f *fleet) podsOf(ctx context.Context, name string) ([]*unstructured.Unstructured, error) {
-	all, err := f.pods(ctx)
+	all, err := f.list(ctx, "pod")
 	return slices.DeleteFunc(all, func(p *unstructured.Unstructured) bool {
 		return p.GetAnnotations()[cluster.AnnotationController] != name
 	}), err
@@ -227,7 +231,29 @@ func (f *fleet) describePods(ctx context.Context, name string) string {
 		lines = append(lines, fmt.Sprintf("  %s/%s: %s %s", p.GetNamespace(), p.GetName(), phase, message))
 	}
 	if len(lines) == 0 {
-		return "  none (does its service account exist? was the pod rejected at admission?)"
+		lines = append(lines, "  none"+cmp.Or(f.whyNoPods(ctx, name),
+			" (does its service account exist? was the pod rejected at admission?)"))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// whyNoPods says why the pods of a controller could not be created; empty: nobody has said so.
+func (f *fleet) whyNoPods(ctx context.Context, name string) string {
+	sets, err := f.list(ctx, "replicaset")
+	if err != nil {
+		return ""
+	}
+	for _, u := range sets {
+		var set appsv1.ReplicaSet
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &set) != nil ||
+			set.Spec.Template.Annotations[cluster.AnnotationController] != name {
+			continue
+		}
+		for _, c := range set.Status.Conditions {
+			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+				return ": " + c.Message
+			}
+		}
+	}
+	return ""
 }

@@ -66,12 +66,17 @@ func TestFleet(t *testing.T) {
 	pod := objectOf("Pod", "db-0")
 	pod.SetAnnotations(map[string]string{cluster.AnnotationController: "db"})
 	pod.Object["status"] = map[string]any{"phase": "Pending", "message": "no image"}
+	refused := objectOf("ReplicaSet", "db-1")
+	refused.Object["spec"] = map[string]any{"template": map[string]any{"metadata": map[string]any{
+		"annotations": map[string]any{cluster.AnnotationController: "db"}}}}
+	refused.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+		"type": "ReplicaFailure", "status": "True", "message": "the webhook said no"}}}
 	for _, test := range []struct {
 		name         string
 		instrumented bool
 		sessions     connecting
 		processes    []cluster.Process
-		pods         []*unstructured.Unstructured
+		pods, sets   []*unstructured.Unstructured
 		took         time.Duration
 		err          string
 	}{
@@ -97,6 +102,10 @@ func TestFleet(t *testing.T) {
 		{name: "has no pods", instrumented: true, sessions: never, took: 10 * time.Second,
 			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +
 				"  none (does its service account exist? was the pod rejected at admission?)"},
+		{name: "its pods are refused", instrumented: true, sessions: never, took: 10 * time.Second,
+			sets: []*unstructured.Unstructured{objectOf("ReplicaSet", "other"), refused},
+			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +
+				"  none: the webhook said no"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -109,7 +118,12 @@ func TestFleet(t *testing.T) {
 					ready:   10 * time.Second, alive: 2 * time.Second,
 					node: processes{"db": test.processes}, sessions: test.sessions,
 					tail: func(p cluster.Process) string { return "log of " + p.Pod },
-					pods: func(context.Context) ([]*unstructured.Unstructured, error) { return test.pods, nil },
+					list: func(_ context.Context, kind string) ([]*unstructured.Unstructured, error) {
+						if kind == "replicaset" {
+							return test.sets, nil
+						}
+						return test.pods, nil
+					},
 				}
 				text := ""
 				if err := f.await(t.Context()); err != nil {

@@ -146,10 +146,10 @@ func (r *runner) newParts(
 	p.fleet = &fleet{
 		members: membersOf(under, r.binaries), ready: timeouts.Ready, alive: timeouts.Alive, node: at.node,
 		sessions: p.coordinator, tail: logs.tail,
-		pods: func(ctx context.Context) ([]*unstructured.Unstructured, error) {
+		list: func(ctx context.Context, kind string) ([]*unstructured.Unstructured, error) {
 			var all []*unstructured.Unstructured
 			for _, m := range at.all() {
-				list, err := m.objects.List(ctx, plan.ResourceKey{Type: "pod", Namespace: "*", Name: "*"})
+				list, err := m.objects.List(ctx, plan.ResourceKey{Type: kind, Namespace: "*", Name: "*"})
 				if err != nil {
 					return nil, err
 				}

@@ -32,8 +32,9 @@ import (
 type admission struct {
 	gate      *gate
 	processes *processes
-	launcher  string // the local executable
-	dir       string // for archives of images
+	launcher  string   // the local executable
+	dir       string   // for archives of images
+	present   []string // images of the engine; a program whose container names one of them is put onto it
 	load      func(ctx context.Context, archive string) error
 	logger    *slog.Logger
 
@@ -42,13 +43,19 @@ type admission struct {
 	served chan struct{}
 
 	mu     sync.Mutex
-	images map[string]*loading // by executable
+	images map[source]*loading
+}
+
+// source is what an image is made of.
+type source struct {
+	binary string // the local executable
+	base   string // the image of the engine that it is put onto; empty: none
 }
 
 // loading is an image on its way into the node.
 type loading struct {
 	done  chan struct{}
-	image string
+	image programIn
 	err   error
 }
 
@@ -63,7 +70,7 @@ func (a *admission) open(ip string, certificate tls.Certificate) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+secret, a.handle)
 	a.url = "https://" + listener.Addr().String() + secret
-	a.images = map[string]*loading{}
+	a.images = map[source]*loading{}
 	a.server = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
@@ -158,7 +165,11 @@ func (a *admission) patch(ctx context.Context, request *admissionv1.AdmissionReq
 			if binary == "" {
 				continue
 			}
-			image, err := a.image(ctx, binary, request.DryRun == nil || !*request.DryRun)
+			from := source{binary: binary}
+			if slices.Contains(a.present, c.Image) {
+				from.base = c.Image
+			}
+			image, err := a.image(ctx, from, request.DryRun == nil || !*request.DryRun)
 			if err != nil {
 				return nil, fmt.Errorf("container %q: %w", c.Name, err)
 			}
@@ -173,12 +184,9 @@ func (a *admission) patch(ctx context.Context, request *admissionv1.AdmissionReq
 }
 
 // change makes a container run its program behind a launcher.
-func (a *admission) change(pod *corev1.Pod, c *corev1.Container, image, binary string) error {
-	argv := slices.Concat(c.Command, c.Args)
-	if len(c.Command) == 0 {
-		argv = append([]string{filepath.Base(binary)}, argv...)
-	}
-	c.Image, c.ImagePullPolicy = image, corev1.PullNever
+func (a *admission) change(pod *corev1.Pod, c *corev1.Container, image programIn, binary string) error {
+	argv := image.argv(c, filepath.Base(binary))
+	c.Image, c.ImagePullPolicy = image.name, corev1.PullNever
 	c.Command = []string{launcherPath, "--", programPath}
 	c.Args = argv
 	name := pod.Annotations[cluster.AnnotationController]
@@ -218,7 +226,7 @@ func (a *admission) change(pod *corev1.Pod, c *corev1.Container, image, binary s
 		set("KUBERNETES_SERVICE_HOST", host)
 		set("KUBERNETES_SERVICE_PORT", port)
 	}
-	if mustNotBeRoot(pod, c) {
+	if image.user == "" && mustNotBeRoot(pod, c) {
 		if c.SecurityContext == nil {
 			c.SecurityContext = &corev1.SecurityContext{}
 		}
@@ -251,21 +259,21 @@ func mustNotBeRoot(pod *corev1.Pod, c *corev1.Container) bool {
 
 // image puts the image in which an executable runs into the node, once, and returns its name. Without load it only
 // returns the name.
-func (a *admission) image(ctx context.Context, binary string, load bool) (string, error) {
-	if !path.IsAbs(binary) {
-		return "", fmt.Errorf("executable %q: must be an absolute path", binary)
+func (a *admission) image(ctx context.Context, from source, load bool) (programIn, error) {
+	if !path.IsAbs(from.binary) {
+		return programIn{}, fmt.Errorf("executable %q: must be an absolute path", from.binary)
 	}
 	if !load {
-		return "trommel.dev/program:unknown", nil
+		return programIn{name: "trommel.dev/program:unknown"}, nil
 	}
 	a.mu.Lock()
-	l := a.images[binary]
+	l := a.images[from]
 	if l == nil || l.failed() {
 		l = &loading{done: make(chan struct{})}
-		a.images[binary] = l
+		a.images[from] = l
 		// Others wait for the same image, and the API server asks again if this takes too long.
 		go func() {
-			l.image, l.err = a.putImage(context.WithoutCancel(ctx), binary)
+			l.image, l.err = a.putImage(context.WithoutCancel(ctx), from)
 			close(l.done)
 		}()
 	}
@@ -274,7 +282,7 @@ func (a *admission) image(ctx context.Context, binary string, load bool) (string
 	case <-l.done:
 		return l.image, l.err
 	case <-ctx.Done():
-		return "", fmt.Errorf("put the image of %s into the node: %w", binary, ctx.Err())
+		return programIn{}, fmt.Errorf("put the image of %s into the node: %w", from.binary, ctx.Err())
 	}
 }
 
@@ -287,24 +295,26 @@ func (l *loading) failed() bool {
 	}
 }
 
-func (a *admission) putImage(ctx context.Context, binary string) (name string, err error) {
-	i, err := programImage(ctx, binary, a.launcher)
-	if err != nil {
-		return "", err
-	}
+func (a *admission) putImage(ctx context.Context, from source) (programIn, error) {
 	archive, err := os.CreateTemp(a.dir, "image-*.tar")
 	if err != nil {
-		return "", err
+		return programIn{}, err
 	}
 	defer func() { _ = os.Remove(archive.Name()) }()
 	if err := archive.Close(); err != nil {
-		return "", err
+		return programIn{}, err
 	}
-	if err := i.write(archive.Name()); err != nil {
-		return "", fmt.Errorf("write the image of %s: %w", binary, err)
+	var made programIn
+	if from.base != "" {
+		made, err = putOnto(ctx, from.base, from.binary, a.launcher, archive.Name())
+	} else {
+		made, err = putAlone(ctx, from.binary, a.launcher, archive.Name())
+	}
+	if err != nil {
+		return programIn{}, fmt.Errorf("make the image of %s: %w", from.binary, err)
 	}
 	if err := a.load(ctx, archive.Name()); err != nil {
-		return "", fmt.Errorf("put the image of %s into the node: %w", binary, err)
+		return programIn{}, fmt.Errorf("put the image of %s into the node: %w", from.binary, err)
 	}
-	return i.names[0], nil
+	return made, nil
 }

@@ -3,11 +3,16 @@ package kind
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,7 +123,15 @@ func within(t *testing.T, d time.Duration) context.Context {
 }
 
 func TestCluster(t *testing.T) {
-	c := start(t, cluster.Config{APIServers: 3})
+	needEngine(t)
+	give(t, image{
+		names: []string{operatorImage}, entrypoint: []string{"/operator", "print"},
+		files: []imageFile{
+			{path: "/operator", content: []byte("the old one"), mode: 0o755},
+			{path: "/etc/operator/templates", content: []byte("what it needs"), mode: 0o644},
+		},
+	})
+	c := start(t, cluster.Config{APIServers: 3, Images: []string{operatorImage}})
 	client, err := c.client("")
 	if err != nil {
 		t.Fatal(err)
@@ -160,6 +173,51 @@ func TestCluster(t *testing.T) {
 		}
 	})
 	t.Run("a pod runs a local program in a container", func(t *testing.T) { testPod(t, c, client) })
+	t.Run("a program is put onto the image that its container names", func(t *testing.T) {
+		testOnto(t, c, client)
+	})
+}
+
+const operatorImage = "registry.example/operator:1"
+
+// testOnto runs a program in an image of the engine: with its files and its entrypoint's arguments.
+func testOnto(t *testing.T, c *Cluster, client kubernetes.Interface) {
+	ctx := within(t, 2*time.Minute)
+	const name = "operator"
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Annotations: map[string]string{
+			cluster.AnnotationController: name, cluster.AnnotationBinaryPrefix + "main": buildProbe(t),
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "main", Image: operatorImage, Args: []string{"/etc/operator/templates"},
+		}}},
+	}
+	if _, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "[/operator print /etc/operator/templates] what it needs <nil>\n"
+	err := poll(ctx, func(ctx context.Context) error {
+		all, err := c.Processes().Status(ctx, name)
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 {
+			got, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+			return errors.Join(errors.New(got.Status.String()), err)
+		}
+		if text, err := os.ReadFile(all[0].Log); string(text) != want {
+			return fmt.Errorf("log: %q, %v", text, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	// Nothing of what was made for the node stays in the engine.
+	left, err := docker(ctx, nil, "images", "-q", "trommel.dev/program")
+	if err != nil || left != "" {
+		t.Errorf("images %q, %v", left, err)
+	}
 }
 
 // testPod runs this machine's sh, with its libraries, in a container on the node.
@@ -292,6 +350,64 @@ func TestFailsWell(t *testing.T) {
 				t.Errorf("left:\n%s\nbefore:\n%s", after, before)
 			}
 		})
+	}
+}
+
+// killEngine kills the engine of testing/engine, as the kernel does when there is no memory, and returns what starts it
+// again. Any other engine is left alone.
+func killEngine(t *testing.T) (again func()) {
+	t.Helper()
+	state, found := strings.CutSuffix(strings.TrimPrefix(os.Getenv("DOCKER_HOST"), "unix://"), "/docker.sock")
+	if !found || !strings.HasSuffix(state, "/trommel-engine") {
+		t.Skip("the engine is not that of make kind-test")
+	}
+	text, err := os.ReadFile(filepath.Join(state, "docker.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if out, err := exec.Command("testing/engine", "up").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
+var removeRE = regexp.MustCompile(`what is left is removed with: (.*)`)
+
+// TestEngineDies: the end of a cluster whose engine has died says what is left, and how to remove it.
+func TestEngineDies(t *testing.T) {
+	needEngine(t)
+	before := leftovers(t)
+	result, err := instrumentation.BuildControlPlane(t.Context(), instrumentation.ControlPlaneConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Start(t.Context(), cluster.Config{Binary: result.Binary, APIServers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := killEngine(t)
+	begin := time.Now()
+	err = c.Close(within(t, closeTimeout))
+	t.Logf("closed after %s: %v", time.Since(begin).Round(time.Second), err)
+	again()
+	m := removeRE.FindStringSubmatch(fmt.Sprint(err))
+	if m == nil {
+		t.Fatalf("the error does not say how to remove what is left: %v", err)
+	}
+	// The engine of testing/engine begins without the networks of before.
+	out, _ := exec.Command("sh", "-c", m[1]).CombinedOutput()
+	t.Logf("%s:\n%s", m[1], out)
+	if after := leftovers(t); after != before {
+		t.Errorf("left:\n%s\nbefore:\n%s", after, before)
 	}
 }
 

@@ -32,36 +32,45 @@ import (
 
 const probeImage = "registry.example/probe:1"
 
-// probeImages makes the engine have the images of the probe and of injectors.
-func probeImages(t *testing.T) {
+// buildProbe builds the probe.
+func buildProbe(t *testing.T) (binary string) {
 	t.Helper()
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "probe")
-	build := exec.Command("go", "build", "-o", binary, "./testdata/probe")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	images := exec.Command("go", "run", ".", "--root", "../..", "-o", dir, "trommel-injector")
-	images.Dir = "../../../install/images"
-	for _, cmd := range []*exec.Cmd{build, images} {
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-		}
+	binary = filepath.Join(t.TempDir(), "probe")
+	cmd := exec.Command("go", "build", "-o", binary, "./testdata/probe")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	probe := filepath.Join(dir, "probe.tar")
-	err := image{
-		names: []string{probeImage}, entrypoint: []string{"/probe"},
-		files: []imageFile{{path: "/probe", local: binary, mode: 0o755}},
-	}.write(probe)
-	if err != nil {
+	return binary
+}
+
+// give makes the engine have an image.
+func give(t *testing.T, i image) {
+	t.Helper()
+	archive := filepath.Join(t.TempDir(), "image.tar")
+	if err := i.write(archive); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := docker(t.Context(), nil, "load", "-i", archive); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// giveInjector makes the engine have the image of injectors.
+func giveInjector(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.Command("go", "run", ".", "--root", "../..", "-o", dir, "trommel-injector")
+	cmd.Dir = "../../../install/images"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	archives, err := filepath.Glob(filepath.Join(dir, "*.tar"))
-	if err != nil || len(archives) != 2 {
+	if err != nil || len(archives) != 1 {
 		t.Fatalf("images %v, %v", archives, err)
 	}
-	for _, file := range archives {
-		if _, err := docker(t.Context(), nil, "load", "-i", file); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := docker(t.Context(), nil, "load", "-i", archives[0]); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -149,7 +158,11 @@ func (d *disrupted) apply(t *testing.T, what, text string) {
 func startDisrupted(t *testing.T) *disrupted {
 	t.Helper()
 	needEngine(t)
-	probeImages(t)
+	give(t, image{
+		names: []string{probeImage}, entrypoint: []string{"/probe"},
+		files: []imageFile{{path: "/probe", local: buildProbe(t), mode: 0o755}},
+	})
+	giveInjector(t)
 	d := &disrupted{
 		Cluster: start(t, cluster.Config{APIServers: 1, Images: []string{probeImage}}),
 		samples: samples{byName: map[string][]string{}, changed: make(chan struct{})},

@@ -193,7 +193,8 @@ func (c *Cluster) start(ctx context.Context, tools tools, image string) (err err
 		return fmt.Errorf("listen in the node's network (is the engine on this machine?): %w", err)
 	}
 	c.admission = &admission{
-		gate: c.gate, processes: c.processes, launcher: tools.launcher, dir: c.dir, logger: c.config.Logger,
+		gate: c.gate, processes: c.processes, launcher: tools.launcher, dir: c.dir, present: c.config.Images,
+		logger: c.config.Logger,
 		load: func(ctx context.Context, archive string) error {
 			_, err := c.program.ask(ctx, request{Do: "load", Name: c.config.Name, Archive: archive})
 			return err
@@ -249,11 +250,8 @@ func (c *Cluster) complete(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("declare the webhook for pods: %w", err)
 	}
-	// Kind's own does not let claims grow; those of other types of clusters do.
-	_, err = client.StorageV1().StorageClasses().Patch(ctx, "standard", types.MergePatchType,
-		[]byte(`{"allowVolumeExpansion": true}`), metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("let the storage class grow claims: %w", err)
+	if err := makeAlike(ctx, client); err != nil {
+		return err
 	}
 	c.config.Progress("waiting for the node")
 	group, groupCtx = errgroup.WithContext(ctx)
@@ -262,6 +260,22 @@ func (c *Cluster) complete(ctx context.Context) error {
 		group.Go(func() error { return c.awaitWebhook(groupCtx, name) })
 	}
 	return group.Wait()
+}
+
+// makeAlike makes the cluster begin as those of other types do, so that plans and invariants mean the same on it.
+func makeAlike(ctx context.Context, client *kubernetes.Clientset) error {
+	_, err := client.StorageV1().StorageClasses().Patch(ctx, "standard", types.MergePatchType,
+		[]byte(`{"allowVolumeExpansion": true}`), metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("let the storage class grow claims: %w", err)
+	}
+	// With kubeadm's tokens further nodes could join.
+	err = client.CoreV1().Secrets(metav1.NamespaceSystem).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
+	if err != nil {
+		return fmt.Errorf("delete kubeadm's tokens: %w", err)
+	}
+	return nil
 }
 
 // loadImages puts images of the local engine onto the node.

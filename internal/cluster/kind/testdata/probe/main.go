@@ -1,5 +1,6 @@
 // Command probe tells, line by line, what a disruption does to its container.
 //
+//	probe print FILE              prints its arguments and a file, and waits
 //	probe serve ADDRESS           answers what it is sent
 //	probe measure ADDRESS DIR     measures, and prints one line for each measurement: its name and its value
 package main
@@ -20,6 +21,11 @@ import (
 const pause = 100 * time.Millisecond
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == "print" {
+		text, err := os.ReadFile(os.Args[2])
+		fmt.Println(os.Args, string(text), err)
+		time.Sleep(time.Hour)
+	}
 	if len(os.Args) > 2 && os.Args[1] == "serve" {
 		serve(os.Args[2])
 		return
