@@ -31,7 +31,7 @@ type fleet struct {
 		WaitConnected(ctx context.Context, identity string, after, n int) error
 		Connections(ctx context.Context, identity string) (total, live int, err error)
 	}
-	tail func(p cluster.Process) string // of the process's log
+	tail func(p cluster.Process) string                                               // of the process's log
 	list func(ctx context.Context, kind string) ([]*unstructured.Unstructured, error) // in all namespaces
 }
 
@@ -199,6 +199,10 @@ func (f *fleet) notConnected(ctx context.Context, name string) error {
 		return fmt.Errorf("controller %q did not start within %s (timeouts.ready); its Deployment's pods:\n%s",
 			name, f.ready, f.describePods(context.WithoutCancel(ctx), name))
 	}
+	if started := podsIn(processes); started < f.replicas(name) {
+		return fmt.Errorf("controller %q: %d of %d processes have started within %s (timeouts.ready); its Deployment's "+
+			"pods:\n%s", name, started, f.replicas(name), f.ready, f.describePods(context.WithoutCancel(ctx), name))
+	}
 	p := processes[len(processes)-1]
 	state := "runs but did not connect"
 	if !p.Running() {
@@ -206,6 +210,25 @@ func (f *fleet) notConnected(ctx context.Context, name string) error {
 	}
 	return fmt.Errorf("controller %q %s within %s (timeouts.ready); the end of its log:\n%s",
 		name, state, f.ready, f.tail(p))
+}
+
+// podsIn counts the pods of processes.
+func podsIn(processes []cluster.Process) int {
+	pods := map[string]bool{}
+	for _, p := range processes {
+		pods[p.Namespace+"/"+p.Pod] = true
+	}
+	return len(pods)
+}
+
+// replicas returns how many processes a controller has.
+func (f *fleet) replicas(name string) int {
+	for _, m := range f.all() {
+		if m.name == name {
+			return m.replicas
+		}
+	}
+	return 0
 }
 
 // podsOf lists a controller's pods.
@@ -228,13 +251,28 @@ func (f *fleet) describePods(ctx context.Context, name string) string {
 	for _, p := range pods {
 		phase, _, _ := unstructured.NestedString(p.Object, "status", "phase")
 		message, _, _ := unstructured.NestedString(p.Object, "status", "message")
-		lines = append(lines, fmt.Sprintf("  %s/%s: %s %s", p.GetNamespace(), p.GetName(), phase, message))
+		lines = append(lines, fmt.Sprintf("  %s/%s: %s %s", p.GetNamespace(), p.GetName(), phase,
+			cmp.Or(message, unscheduled(p))))
 	}
 	if len(lines) == 0 {
 		lines = append(lines, "  none"+cmp.Or(f.whyNoPods(ctx, name),
 			" (does its service account exist? was the pod rejected at admission?)"))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// unscheduled says why a pod is on no node; empty: it is on one, or nobody has said so.
+func unscheduled(pod *unstructured.Unstructured) string {
+	var p corev1.Pod
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(pod.Object, &p) != nil {
+		return ""
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // whyNoPods says why the pods of a controller could not be created; empty: nobody has said so.

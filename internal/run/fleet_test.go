@@ -66,6 +66,10 @@ func TestFleet(t *testing.T) {
 	pod := objectOf("Pod", "db-0")
 	pod.SetAnnotations(map[string]string{cluster.AnnotationController: "db"})
 	pod.Object["status"] = map[string]any{"phase": "Pending", "message": "no image"}
+	waiting := pod.DeepCopy()
+	waiting.SetName("db-1")
+	waiting.Object["status"] = map[string]any{"phase": "Pending", "conditions": []any{map[string]any{
+		"type": "PodScheduled", "status": "False", "message": "no processor is left"}}}
 	refused := objectOf("ReplicaSet", "db-1")
 	refused.Object["spec"] = map[string]any{"template": map[string]any{"metadata": map[string]any{
 		"annotations": map[string]any{cluster.AnnotationController: "db"}}}}
@@ -74,6 +78,7 @@ func TestFleet(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		instrumented bool
+		replicas     int // 0: 1
 		sessions     connecting
 		processes    []cluster.Process
 		pods, sets   []*unstructured.Unstructured
@@ -99,6 +104,10 @@ func TestFleet(t *testing.T) {
 			pods: []*unstructured.Unstructured{objectOf("Pod", "other"), pod},
 			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +
 				"  /db-0: Pending no image"},
+		{name: "one of two is on no node", instrumented: true, sessions: never, took: 10 * time.Second, replicas: 2,
+			processes: []cluster.Process{running}, pods: []*unstructured.Unstructured{waiting},
+			err: "controller \"db\": 1 of 2 processes have started within 10s (timeouts.ready); its Deployment's " +
+				"pods:\n  /db-1: Pending no processor is left"},
 		{name: "has no pods", instrumented: true, sessions: never, took: 10 * time.Second,
 			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +
 				"  none (does its service account exist? was the pod rejected at admission?)"},
@@ -114,7 +123,7 @@ func TestFleet(t *testing.T) {
 					test.processes[i].Started = start
 				}
 				f := &fleet{
-					members: []member{{name: "db", instrumented: test.instrumented, replicas: 1}},
+					members: []member{{name: "db", instrumented: test.instrumented, replicas: max(test.replicas, 1)}},
 					ready:   10 * time.Second, alive: 2 * time.Second,
 					node: processes{"db": test.processes}, sessions: test.sessions,
 					tail: func(p cluster.Process) string { return "log of " + p.Pod },

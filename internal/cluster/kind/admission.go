@@ -21,6 +21,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
@@ -189,6 +190,14 @@ func (a *admission) change(pod *corev1.Pod, c *corev1.Container, image programIn
 	c.Image, c.ImagePullPolicy = image.name, corev1.PullNever
 	c.Command = []string{launcherPath, "--", programPath}
 	c.Args = argv
+	// A machine for tests is small, and others run their controllers there with all replicas. The limits stay.
+	requests := corev1.ResourceList{}
+	for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+		for name := range list {
+			requests[name] = resource.Quantity{} // one that is not given would be the limit
+		}
+	}
+	c.Resources.Requests = requests
 	name := pod.Annotations[cluster.AnnotationController]
 	who, err := json.Marshal(caller{
 		Controller: name, Namespace: "$(TROMMEL_GATE_NAMESPACE)", Pod: "$(TROMMEL_GATE_POD)", Container: c.Name,
