@@ -197,7 +197,8 @@ func TestDisruptionOnKind(t *testing.T) {
 	}
 	makeImage(t, databaseImage)
 	dir := t.TempDir()
-	images := exec.Command("sh", "-ec", `go run . --root ../.. -o "$0" trommel-injector && docker load -i "$0"/*.tar`, dir)
+	script := `go run . --root ../.. -o "$0" trommel-injector && docker load -i "$0"/*.tar`
+	images := exec.Command("sh", "-ec", script, dir)
 	images.Dir = "../install/images"
 	if out, err := images.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

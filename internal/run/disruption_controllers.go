@@ -108,8 +108,8 @@ func (d *disruptionControllers) install(ctx context.Context) error {
 	}
 	if d.loader != nil {
 		if err := d.loader.LoadImage(ctx, d.image); err != nil {
-			return &UserError{fmt.Errorf("%s: disrupt needs the image of injectors (disruptions.image in the suite): %w",
-				d.plan, err)}
+			return &UserError{fmt.Errorf("%s: disrupt needs the image of injectors (disruptions.image in the suite): "+
+				"%w", d.plan, err)}
 		}
 	}
 	return d.apply.files(ctx, chaosconfig.Files, chaosconfig.Installed)

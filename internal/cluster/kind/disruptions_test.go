@@ -288,7 +288,8 @@ spec:
   `+fault+`
 `)
 	last := ""
-	err := objects.FollowOne(within(t, time.Minute), d.objects, d.key(t, name), func(o *chaos.Disruption) (bool, error) {
+	ctx := within(t, time.Minute)
+	err := objects.FollowOne(ctx, d.objects, d.key(t, name), func(o *chaos.Disruption) (bool, error) {
 		if o == nil {
 			return false, nil
 		}
