@@ -305,6 +305,11 @@ func (l *loading) failed() bool {
 }
 
 func (a *admission) putImage(ctx context.Context, from source) (programIn, error) {
+	f, err := openExecutable(from.binary)
+	if err != nil {
+		return programIn{}, err
+	}
+	_ = f.Close()
 	archive, err := os.CreateTemp(a.dir, "image-*.tar")
 	if err != nil {
 		return programIn{}, err

@@ -1,7 +1,10 @@
 package kind
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,5 +58,26 @@ func TestArgumentsOfAProgram(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// Who creates a pod cannot have a file put into it that is no program.
+func TestOnlyExecutablesAreGiven(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(secret, []byte("token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{secret, script, t.TempDir(), "/nowhere"} {
+		for _, base := range []string{"", "registry.example/any:1"} {
+			a := &admission{dir: t.TempDir()}
+			_, err := a.putImage(t.Context(), source{binary: file, base: base})
+			if err == nil || !strings.Contains(err.Error(), "must be an executable for Linux") {
+				t.Errorf("%s onto %q: %v", file, base, err)
+			}
+		}
 	}
 }

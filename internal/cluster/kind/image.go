@@ -205,9 +205,9 @@ var libraryRE = regexp.MustCompile(`(?m)^\s+(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$`
 
 // sharedLibraries lists the files of this machine that a dynamically linked executable needs, as Go's are that use cgo.
 func sharedLibraries(ctx context.Context, binary string) ([]string, error) {
-	f, err := elf.Open(binary)
+	f, err := openExecutable(binary)
 	if err != nil {
-		return nil, fmt.Errorf("%s runs in a container and must be an executable for Linux: %w", binary, err)
+		return nil, err
 	}
 	defer func() { _ = f.Close() }()
 	if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
@@ -223,6 +223,24 @@ func sharedLibraries(ctx context.Context, binary string) ([]string, error) {
 		all = append(all, string(m[1]))
 	}
 	return all, nil
+}
+
+// openExecutable opens what is to run in a container. It refuses any other file: who creates a pod names it, and would
+// read in the container what Trommel's user can read here.
+func openExecutable(file string) (*elf.File, error) {
+	const must = "%s runs in a container and must be an executable for Linux: %w"
+	info, err := os.Stat(file)
+	if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
+		err = fmt.Errorf("its mode is %s", info.Mode())
+	}
+	if err != nil {
+		return nil, fmt.Errorf(must, file, err)
+	}
+	f, err := elf.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf(must, file, err)
+	}
+	return f, nil
 }
 
 // digestFiles returns a name for the content of files.
