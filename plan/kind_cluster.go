@@ -141,19 +141,28 @@ func (s *Suite) capabilities(at *yamlfile.Place) {
 	if f := at.Field("clusters"); f.Given() {
 		s.needs(f, ConfigureControlPlane, "clusters")
 	}
-	if s.Disruptions.Install {
-		s.needs(at.Field("disruptions").Field("install"), InstallDisruptions, "install")
-	}
-	if s.Disruptions.Image != "" {
-		s.needs(at.Field("disruptions").Field("image"), LoadImages, "an image of injectors")
-	}
+	s.disruptionNeeds(at.Field("disruptions"), &s.Disruptions)
 	for i, c := range s.Controllers {
 		s.needs(at.Field("controllers").Item(i), RunControllers, fmt.Sprintf("controller %q", c.Name))
 	}
 	for name, v := range s.Variants {
+		if v.Disruptions != nil {
+			s.disruptionNeeds(at.Field("variants").Field(name).Field("disruptions"), v.Disruptions)
+		}
 		if f := at.Field("variants").Field(name).Field("cluster"); f.Given() || len(v.Cluster.FeatureGates) > 0 {
 			s.needs(f, ConfigureControlPlane, "a variant's cluster")
 		}
+	}
+}
+
+// disruptionNeeds reports what the suite, or a variant, says of the controllers of disruptions and its type of cluster
+// cannot do.
+func (s *Suite) disruptionNeeds(at *yamlfile.Place, d *DisruptionControllers) {
+	if d.Install {
+		s.needs(at.Field("install"), InstallDisruptions, "install")
+	}
+	if d.Image != "" {
+		s.needs(at.Field("image"), LoadImages, "an image of injectors")
 	}
 }
 

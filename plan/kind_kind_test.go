@@ -19,6 +19,7 @@ func TestKindCluster(t *testing.T) {
   nodes: 2
   answers: [{stdout: x}]
 disruptions: {install: true}
+variants: {installed: {disruptions: {install: true}}}
 workloads:
   nothing: {steps: [{sleep: 1s}]}
 `
@@ -30,6 +31,8 @@ workloads:
 		file+`:5:10: nodes is not for a cluster of type "kind" (it is for: embedded)`,
 		file+`:6:12: answers is not for a cluster of type "kind" (it is for: embedded)`,
 		file+`:7:24: install needs a cluster that can install the controllers of disruptions; one of type "kind" `+
+			`cannot`,
+		file+`:8:47: install needs a cluster that can install the controllers of disruptions; one of type "kind" `+
 			`cannot`)
 }
 
