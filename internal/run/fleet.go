@@ -201,7 +201,8 @@ func (f *fleet) notConnected(ctx context.Context, name string) error {
 	}
 	if started := podsIn(processes); started < f.replicas(name) {
 		return fmt.Errorf("controller %q: %d of %d processes have started within %s (timeouts.ready); its "+
-			"Deployment's pods:\n%s", name, started, f.replicas(name), f.ready, f.describePods(context.WithoutCancel(ctx), name))
+			"Deployment's pods:\n%s", name, started, f.replicas(name), f.ready,
+			f.describePods(context.WithoutCancel(ctx), name))
 	}
 	p := processes[len(processes)-1]
 	state := "runs but did not connect"
