@@ -64,11 +64,7 @@ func TestClusterTypes(t *testing.T) {
 func (p examplePlan) runOn(t *testing.T, trommel, examples, kind string) (out []byte, differs error) {
 	t.Helper()
 	record := filepath.Join(t.TempDir(), "record")
-	args := []string{"-p", filepath.Join(examples, p.example, "plans", p.plan+".yaml"), "--record", record}
-	if p.variant != "" {
-		args = append(args, "--variant", p.variant)
-	}
-	code, out := runTrommel(t, trommel, ".", 10*time.Minute, args...)
+	code, out := runTrommel(t, trommel, ".", 10*time.Minute, p.args(examples, record)...)
 	return out, p.checkOn(kind, code, record)
 }
 

@@ -90,7 +90,7 @@ func (on poorMachine) run(t *testing.T, trommel string, p examplePlan) {
 		t.Skipf("no namespaces here: %v %s", err, out)
 	}
 	args := append(namespaces, "sh", "-ec", on.script, "sh", trommel)
-	cmd := exec.Command(args[0], append(args[1:], p.args(recordDir)...)...)
+	cmd := exec.Command(args[0], append(args[1:], p.args(".", recordDir)...)...)
 	cmd.Env = env
 	stop := func() {}
 	if on.jitter {

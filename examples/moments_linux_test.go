@@ -229,7 +229,7 @@ func (m *moments) run(t *testing.T, p examplePlan, where place, at *moment, leng
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(m.trommel, p.args(result.record)...)
+	cmd := exec.Command(m.trommel, p.args(".", result.record)...)
 	if where.cluster != "" {
 		cmd.Args = append(cmd.Args, "--cluster", where.cluster)
 	}

@@ -157,9 +157,9 @@ func (p examplePlan) name() string {
 	return strings.TrimSuffix(p.example+"/"+p.plan+"/"+p.variant, "/")
 }
 
-// args are those of the command that runs it.
-func (p examplePlan) args(recordDir string) []string {
-	args := []string{"-p", filepath.Join(p.example, "plans", p.plan+".yaml"), "--record", recordDir}
+// args are those of the command that runs it, with the examples in a directory.
+func (p examplePlan) args(examples, recordDir string) []string {
+	args := []string{"-p", filepath.Join(examples, p.example, "plans", p.plan+".yaml"), "--record", recordDir}
 	if p.variant != "" {
 		args = append(args, "--variant", p.variant)
 	}

@@ -55,14 +55,21 @@ func (s *Suite) ClusterSpecOf(name string) ClusterSpec {
 // DisruptedCluster names the cluster of the disruption that an action disrupt begins: the one that the action names,
 // otherwise that of the controller that is disrupted, otherwise the first.
 func (s *Suite) DisruptedCluster(a *Action) string {
-	d, in := a.Begins(), a.Cluster
+	return cmp.Or(a.Cluster, s.homeOfDisrupted(a.Begins()), s.FirstCluster())
+}
+
+// homeOfDisrupted names the cluster of the controller that a disruption is for; empty: it is for none.
+func (s *Suite) homeOfDisrupted(d Disruption) string {
+	if d == nil || d.Selects() {
+		return ""
+	}
 	for i := range s.Controllers {
 		c := &s.Controllers[i]
-		if in == "" && !d.Selects() && (d.Controller() == c.Name || d.Controller() == "" && len(s.Controllers) == 1) {
-			in = c.Cluster
+		if d.Controller() == c.Name || d.Controller() == "" && len(s.Controllers) == 1 {
+			return c.Cluster
 		}
 	}
-	return cmp.Or(in, s.FirstCluster())
+	return ""
 }
 
 // ServerIn returns the name by which plans and records know an API server of a cluster: west/apiserver-1. In a suite
@@ -329,9 +336,7 @@ func (c *checker) checkCluster(a *Action, at *yamlfile.Place) {
 	}
 	switch a.Type {
 	case Disrupt:
-		d := a.Begins()
-		if in := c.suite.DisruptedCluster(&Action{Type: Disrupt, Disrupting: a.Disrupting}); !d.Selects() && d != nil &&
-			a.Cluster != "" && a.Cluster != in {
+		if in := c.suite.homeOfDisrupted(a.Begins()); in != "" && a.Cluster != "" && a.Cluster != in {
 			at.Field("cluster").Errorf("the controller that is disrupted runs in cluster %q, not in %q", in, a.Cluster)
 		}
 	case CycleNodes, EndCycle, Upgrade:

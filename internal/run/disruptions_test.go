@@ -161,16 +161,8 @@ func TestDisruptionsTool(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				to := new(calls)
-				follow := test.begin.follow
-				d := &disruptions{
-					in: func(string) disruptedCluster {
-						return disruptedCluster{to, func(ctx context.Context, key plan.ResourceKey,
-							see func(*chaos.Disruption) (bool, error)) error {
-							return follow(ctx, key, see)
-						}}
-					},
-					clusterOf: new(plan.Suite).DisruptedCluster, step: time.Minute,
-				}
+				show := test.begin
+				d := disruptionsOn(to, &show)
 				text := func(err error) string {
 					if err == nil {
 						return ""
@@ -186,7 +178,7 @@ func TestDisruptionsTool(t *testing.T) {
 				if text(err) != test.beginErr {
 					t.Errorf("begin: %v", err)
 				}
-				follow = test.end.follow
+				show = test.end
 				ended, err := d.End(t.Context(), "d")
 				if ended != test.ended || text(err) != test.endErr {
 					t.Errorf("end: %t, %v", ended, err)
@@ -197,6 +189,19 @@ func TestDisruptionsTool(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// disruptionsOn is a tool for one cluster, whose disruptions are shown as show is at the time.
+func disruptionsOn(to ownObjects, show *shown[chaos.Disruption]) *disruptions {
+	return &disruptions{
+		in: func(string) disruptedCluster {
+			return disruptedCluster{to, func(ctx context.Context, key plan.ResourceKey,
+				see func(*chaos.Disruption) (bool, error)) error {
+				return show.follow(ctx, key, see)
+			}}
+		},
+		clusterOf: new(plan.Suite).DisruptedCluster, step: time.Minute,
 	}
 }
 
@@ -231,16 +236,9 @@ func TestDisruptionsThatKill(t *testing.T) {
 	}{{"containerFailure", false, 1}, {"memoryPressure", true, 1}, {"network", false, 0}} {
 		t.Run(test.kind, func(t *testing.T) {
 			to, expected := &maybeGone{calls: new(calls)}, new(expecting)
-			follow := shown[chaos.Disruption]{inPhase(chaos.Injected, "")}
-			d := &disruptions{
-				in: func(string) disruptedCluster {
-					return disruptedCluster{to, func(ctx context.Context, key plan.ResourceKey,
-						see func(*chaos.Disruption) (bool, error)) error {
-						return follow.follow(ctx, key, see)
-					}}
-				},
-				clusterOf: new(plan.Suite).DisruptedCluster, step: time.Minute, expecter: expected,
-			}
+			show := shown[chaos.Disruption]{inPhase(chaos.Injected, "")}
+			d := disruptionsOn(to, &show)
+			d.expecter = expected
 			_, err := d.Begin(t.Context(), &plan.Action{Type: plan.Disrupt, Disrupting: plan.Disrupting{
 				Disruption: map[string]any{
 					"name": "d", "selector": map[string]any{"a": "b"}, test.kind: map[string]any{},
@@ -250,7 +248,7 @@ func TestDisruptionsThatKill(t *testing.T) {
 				t.Errorf("begun: %+v, %v", expected, err)
 			}
 			to.gone = test.gone
-			follow = shown[chaos.Disruption]{nil}
+			show = shown[chaos.Disruption]{nil}
 			if _, err := d.End(t.Context(), "d"); err != nil || expected.now != 0 {
 				t.Errorf("ended: %+v, %v", expected, err)
 			}

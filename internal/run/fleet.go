@@ -100,7 +100,7 @@ func (f *fleet) awaitAlive(ctx context.Context) error {
 				break
 			}
 			if clock.Sleep(ctx, 50*time.Millisecond) != nil {
-				return f.notConnected(ctx, m.name)
+				return f.notConnected(ctx, m)
 			}
 		}
 	}
@@ -172,10 +172,10 @@ func (f *fleet) awaitStart(ctx context.Context, name string, after int) error {
 			if err == nil {
 				return nil
 			}
-			return f.notConnected(ctx, name)
+			return f.notConnected(ctx, m)
 		case <-tick.C:
 		case <-ctx.Done():
-			return f.notConnected(ctx, name)
+			return f.notConnected(ctx, m)
 		}
 		processes, err := f.node.Status(ctx, name)
 		if err != nil {
@@ -190,19 +190,20 @@ func (f *fleet) awaitStart(ctx context.Context, name string, after int) error {
 	}
 }
 
-func (f *fleet) notConnected(ctx context.Context, name string) error {
+// notConnected says how far a controller has come that should have connected by now.
+func (f *fleet) notConnected(ctx context.Context, m member) error {
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	processes, err := f.node.Status(context.WithoutCancel(ctx), name)
+	ctx = context.WithoutCancel(ctx)
+	processes, err := f.node.Status(ctx, m.name)
 	if err != nil || len(processes) == 0 {
 		return fmt.Errorf("controller %q did not start within %s (timeouts.ready); its Deployment's pods:\n%s",
-			name, f.ready, f.describePods(context.WithoutCancel(ctx), name))
+			m.name, f.ready, f.describePods(ctx, m.name))
 	}
-	if started := podsIn(processes); started < f.replicas(name) {
+	if started := podsIn(processes); started < m.replicas {
 		return fmt.Errorf("controller %q: %d of %d processes have started within %s (timeouts.ready); its "+
-			"Deployment's pods:\n%s", name, started, f.replicas(name), f.ready,
-			f.describePods(context.WithoutCancel(ctx), name))
+			"Deployment's pods:\n%s", m.name, started, m.replicas, f.ready, f.describePods(ctx, m.name))
 	}
 	p := processes[len(processes)-1]
 	state := "runs but did not connect"
@@ -210,7 +211,7 @@ func (f *fleet) notConnected(ctx context.Context, name string) error {
 		state = fmt.Sprintf("exited with code %d", p.ExitCode)
 	}
 	return fmt.Errorf("controller %q %s within %s (timeouts.ready); the end of its log:\n%s",
-		name, state, f.ready, f.tail(p))
+		m.name, state, f.ready, f.tail(p))
 }
 
 // podsIn counts the pods of processes.
@@ -220,16 +221,6 @@ func podsIn(processes []cluster.Process) int {
 		pods[p.Namespace+"/"+p.Pod] = true
 	}
 	return len(pods)
-}
-
-// replicas returns how many processes a controller has.
-func (f *fleet) replicas(name string) int {
-	for _, m := range f.all() {
-		if m.name == name {
-			return m.replicas
-		}
-	}
-	return 0
 }
 
 // podsOf lists a controller's pods.
