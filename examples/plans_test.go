@@ -119,6 +119,10 @@ var plans = []examplePlan{
 		findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
 	{example: copies, plan: "lost-answer", variant: "fixed", want: pass},
 	{example: copies, plan: "stale-original", want: pass, long: true},
+	{example: copies, plan: "upgrade", want: pass},
+	{example: copies, plan: "rollback", want: bug, findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
+	{example: copies, plan: "rollback", variant: "fixed", want: pass, long: true},
+	{example: copies, plan: "cycle", want: pass},
 
 	{example: nodeCycling, plan: "kill-while-cycling", want: pass},
 	{example: nodeCycling, plan: "killed-at-terminate", want: pass, long: true},

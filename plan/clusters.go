@@ -130,15 +130,22 @@ func (s *Suite) completeClusters(at *yamlfile.Place) {
 		}
 		c.APIServer = ServerIn(c.Cluster, c.APIServer)
 	}
-	for i := range s.Manifests {
-		if s.Manifests[i].Cluster == "" {
-			s.Manifests[i].Cluster = first
-		}
+	completeManifests(s.Manifests, first)
+	for _, b := range s.Builds {
+		completeManifests(b.Manifests, first)
 	}
 	for _, w := range s.Workloads {
 		completeSteps(w.Steps, first)
 	}
 	completeInvariants(s.Invariants, first)
+}
+
+func completeManifests(all []Manifest, first string) {
+	for i := range all {
+		if all[i].Cluster == "" {
+			all[i].Cluster = first
+		}
+	}
 }
 
 func completeSteps(steps []Step, first string) {
@@ -278,8 +285,14 @@ func (s *Suite) checkClusters(at *yamlfile.Place) {
 			}
 		}
 	}
-	for i := range s.Manifests {
-		s.checkClusterName(at.Field("manifests").Item(i).Field("cluster"), s.Manifests[i].Cluster)
+	s.checkClusterNames(at)
+}
+
+// checkClusterNames reports clusters that the suite does not have, in what does not depend on how many it has.
+func (s *Suite) checkClusterNames(at *yamlfile.Place) {
+	s.checkClusterOfManifests(at.Field("manifests"), s.Manifests)
+	for _, name := range s.BuildNames() {
+		s.checkClusterOfManifests(at.Field("builds").Field(name).Field("manifests"), s.Builds[name].Manifests)
 	}
 	for _, name := range sortedKeys(s.Workloads) {
 		s.checkClusterOfSteps(at.Field("workloads").Field(name).Field("steps"), s.Workloads[name].Steps)
@@ -287,8 +300,11 @@ func (s *Suite) checkClusters(at *yamlfile.Place) {
 	for i := range s.Invariants {
 		s.checkClusterName(at.Field("invariants").Item(i).Field("cluster"), s.Invariants[i].Cluster)
 	}
-	if s.Builds != nil {
-		at.Field("builds").Errorf("a suite with several clusters cannot have builds yet")
+}
+
+func (s *Suite) checkClusterOfManifests(at *yamlfile.Place, all []Manifest) {
+	for i := range all {
+		s.checkClusterName(at.Item(i).Field("cluster"), all[i].Cluster)
 	}
 }
 
@@ -318,15 +334,7 @@ func (s *Suite) checkNoCluster(at *yamlfile.Place) {
 			s.checkClusterName(at.Field("kubeconfigs").Field(name).Name(), name)
 		}
 	}
-	for i, m := range s.Manifests {
-		s.checkClusterName(at.Field("manifests").Item(i).Field("cluster"), m.Cluster)
-	}
-	for name, w := range s.Workloads {
-		s.checkClusterOfSteps(at.Field("workloads").Field(name).Field("steps"), w.Steps)
-	}
-	for i, inv := range s.Invariants {
-		s.checkClusterName(at.Field("invariants").Item(i).Field("cluster"), inv.Cluster)
-	}
+	s.checkClusterNames(at)
 }
 
 // checkCluster checks the names of clusters in an action.
@@ -335,13 +343,14 @@ func (c *checker) checkCluster(a *Action, at *yamlfile.Place) {
 		return
 	}
 	switch a.Type {
+	case CycleNodes:
+		if c.suite.SmallCluster(a.Cluster) {
+			at.Field("actionType").Errorf("the cluster %s has nodes: 0 and no controller of the suite, so that nothing "+
+				"simulates nodes there; give it nodes", a.Cluster)
+		}
 	case Disrupt:
 		if in := c.suite.homeOfDisrupted(a.Begins()); in != "" && a.Cluster != "" && a.Cluster != in {
 			at.Field("cluster").Errorf("the controller that is disrupted runs in cluster %q, not in %q", in, a.Cluster)
-		}
-	case CycleNodes, EndCycle, Upgrade:
-		if c.suite.FirstCluster() != "" {
-			at.Field("actionType").Errorf("%s is not possible yet in a suite with several clusters", a.Type)
 		}
 	}
 	c.suite.checkClusterName(at.Field("cluster"), a.Cluster)
@@ -371,6 +380,15 @@ func (s *Suite) In(cluster string) *Suite {
 	m.Manifests = slices.DeleteFunc(slices.Clone(s.Manifests), func(m Manifest) bool { return m.Cluster != cluster })
 	m.Cluster = s.Clusters[cluster]
 	return &m
+}
+
+// SmallCluster reports whether a cluster of several needs neither a scheduler nor anything that simulates nodes: it has
+// no nodes, and no controller runs in it.
+func (s *Suite) SmallCluster(name string) bool {
+	nodes := s.Clusters[name].Nodes
+	return nodes != nil && *nodes == 0 && !slices.ContainsFunc(s.Controllers, func(c Controller) bool {
+		return c.Cluster == name
+	})
 }
 
 // OneCluster refuses a suite with several clusters for a command that works with one. The error is Errors, with the

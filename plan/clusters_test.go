@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -171,8 +172,12 @@ func TestMistakesInClusters(t *testing.T) {
 		{"server", "clusters: {a: {apiServers: 1}, b: {}}\ncontrollers: [{name: x, binary: clusters_test.go, " +
 			"apiServer: apiserver-2}]", `s.yaml:2:62: unknown API server "a/apiserver-2" ` +
 			`(the suite has: a/apiserver-1)`},
-		{"builds", "clusters: {a: {}, b: {}}\nbuilds: {v1: {}}",
-			"s.yaml:2:9: a suite with several clusters cannot have builds yet"},
+		{"manifest of a build", "clusters: {a: {}, b: {}}\n" +
+			"builds: {v1: {manifests: [{path: clusters_test.go}, {cluster: c, path: clusters_test.go}]}}",
+			`s.yaml:2:63: unknown cluster "c" (the suite has: a, b)`},
+		{"manifest of a build of one", "builds: {v1: {manifests: [{cluster: c, path: clusters_test.go}]}}",
+			`s.yaml:1:37: cluster "c": the suite has only one cluster, which has no name; ` +
+				`several are named in clusters:`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := ParseSuite([]byte(tt.suite), "s.yaml")
@@ -212,9 +217,8 @@ func TestMistakesInClustersOfPlan(t *testing.T) {
 		{"disrupted elsewhere", "- actionType: disrupt\n  disruption: {name: d, controller: b, cpuPressure: {}}\n" +
 			"  cluster: west\n" + now,
 			`p.yaml:6:12: the controller that is disrupted runs in cluster "east", not in "west"`},
-		{"cycle", "- actionType: endCycle\n  cycle: x\n" + now,
-			"p.yaml:4:15: endCycle is not possible yet in a suite with several clusters\n" +
-				`p.yaml:5:10: no earlier action begins a cycle "x"`},
+		{"cycle", "- actionType: cycleNodes\n  cycle: {name: x, simulatedGroup: {desiredCapacity: 1}}\n  cluster: north\n" + now,
+			`p.yaml:6:12: unknown cluster "north" (the suite has: west, east)`},
 		{"no delay", "- actionType: disturbConnection\n  actionTarget: b\n  delay: 0s\n" + now,
 			`p.yaml:6:10: delay is 0; leave it out to let nothing pass`},
 	} {
@@ -224,5 +228,26 @@ func TestMistakesInClustersOfPlan(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// Nothing simulates nodes in a cluster that has none and in which no controller runs.
+func TestCycleInASmallCluster(t *testing.T) {
+	s, err := ParseSuite([]byte("clusters: {a: {nodes: 0}, b: {nodes: 0}, c: {}}\n"+
+		"controllers: [{name: x, binary: clusters_test.go}]"), "clusters_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cluster, want := range map[string]string{
+		"a": "", "c": "",
+		"b": "p.yaml:4:15: the cluster b has nodes: 0 and no controller of the suite, so that nothing simulates nodes " +
+			"there; give it nodes",
+	} {
+		_, err := parse([]byte("kind: TestPlan\ntestName: p\nactions:\n- actionType: cycleNodes\n  cluster: "+cluster+
+			"\n  cycle: {name: x, simulatedGroup: {desiredCapacity: 1}}\n"+
+			"  trigger: {definitions: [{triggerName: x, condition: {triggerType: none}}]}\n"), "p.yaml", s)
+		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != want {
+			t.Errorf("%s: got %s\nwant %s", cluster, got, want)
+		}
 	}
 }

@@ -149,7 +149,7 @@ var cycleNodes = ActionKind{
 	Summary: "Begin to replace the nodes of a group.",
 	Doc: "begins to [replace the nodes](node-cycling.md) of a group, and waits until the request is " +
 		"accepted or in the phase `waitFor`",
-	Fields: []string{"cycle", "waitFor", "acceptFailure"},
+	Fields: []string{"cluster", "cycle", "waitFor", "acceptFailure"},
 	Check: func(c *ActionCheck) {
 		cycle := c.Action.Cycles()
 		at := c.at.Field("cycle")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
@@ -20,8 +21,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// access gives the controllers the kubeconfigs of other clusters. Each leads through a proxy of its own, so that a plan
-// can disturb the connection. It implements actions.Connections.
+// access gives the controllers the kubeconfigs of other clusters. Each leads through an HTTP proxy of its own, so that a
+// plan can disturb the connection. It implements actions.Connections.
 type access struct {
 	at    *site
 	dir   string // of the kubeconfigs
@@ -95,14 +96,24 @@ func (a *access) connect(c connection) error {
 		return err
 	}
 	l := &link{server: u.Host}
-	if l.proxy, err = passthrough.New(a.at.clock, l.dial); err != nil {
+	if l.proxy, err = passthrough.NewTunnel(a.at.clock, l.dial); err != nil {
 		return fmt.Errorf("connect %q to %s: %w", c.controller, c.cluster, err)
 	}
 	a.links[c] = l
-	u.Host = l.proxy.Addr()
+	if config.ServerName == "" {
+		config.ServerName = u.Hostname()
+	}
+	u.Host = remoteHost(c.cluster)
 	config.Host = u.String()
-	return cluster.WriteKubeconfig(a.file(c), c.cluster, config)
+	kubeconfig := cluster.Kubeconfig(c.cluster, config)
+	kubeconfig.Clusters[c.cluster].ProxyURL = "http://" + l.proxy.Addr()
+	return clientcmd.WriteToFile(*kubeconfig, a.file(c))
 }
+
+// remoteHost is the address, host:port, by which controllers know another cluster. It is the same in each run, because
+// some controllers derive names of objects from it, as the agents of Open Cluster Management from that of their hub. It
+// cannot be looked up: the way to it is the kubeconfig's HTTP proxy.
+func remoteHost(cluster string) string { return cluster + ".trommel.internal:6443" }
 
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
@@ -114,8 +125,8 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 // addresses returns the addresses at which the controllers reach other clusters, with the clusters' names.
 func (a *access) addresses() map[string]string {
 	all := map[string]string{}
-	for c, l := range a.links {
-		all[l.proxy.Addr()] = c.cluster
+	for c := range a.links {
+		all[remoteHost(c.cluster)] = c.cluster
 	}
 	return all
 }

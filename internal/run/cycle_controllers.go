@@ -27,13 +27,15 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// cycleControllers are the controllers of node cycling and the simulated cloud, for plans that cycle nodes. They run in
-// this process.
+// cycleControllers are the controllers of node cycling and the simulated cloud of a cluster in which a plan cycles
+// nodes. They run in this process.
 type cycleControllers struct {
 	plan      *plan.Plan
-	cluster   string                                       // its name
+	member    string // the cluster among several; empty: there is only one
+	cluster   string // its name
+	to        *rest.Config
 	supported bool                                         // it has simulated nodes
-	manifests func() ([]*unstructured.Unstructured, error) // the suite's
+	manifests func() ([]*unstructured.Unstructured, error) // the suite's for it
 	step      time.Duration                                // that a group may take to have its nodes
 	follow    follows[nodes.SimulatedNodeGroup]
 	apply     interface {
@@ -53,9 +55,27 @@ var cycleDefinitions = []string{
 	nodesconfig.CallDefinition,
 }
 
-// cyclesNodes reports whether the plan cycles nodes.
-func cyclesNodes(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Cycles() != nil })
+// newCycleControllers returns those of each cluster in which the plan cycles nodes. Manifests are the suite's, by
+// cluster.
+func (r *runner) newCycleControllers(at *site, applyIn func(cluster string) *applier, manifests []*suiteManifests) (
+	all []*cycleControllers,
+) {
+	for _, of := range manifests {
+		name := of.cluster
+		if !slices.ContainsFunc(r.plan.Actions, func(a plan.Action) bool {
+			return a.Cycles() != nil && a.Cluster == name
+		}) {
+			continue
+		}
+		c, m := at.clusterOf(name), at.member(name)
+		all = append(all, &cycleControllers{
+			plan: r.plan, member: name, cluster: c.Name(), to: m.config, supported: processNode(c) != nil,
+			manifests: of.read, step: r.suite.Timeouts.Step, follow: followOn[nodes.SimulatedNodeGroup](m.objects),
+			apply: applyIn(name), later: r.teardown.later, logger: r.session.Logger,
+			present: equippedWith(c, cluster.Cycling),
+		})
+	}
+	return all
 }
 
 // cyclesItself reports whether a suite brings the controllers of node cycling along: its manifests define the
@@ -69,9 +89,6 @@ func cyclesItself(manifests []*unstructured.Unstructured) bool {
 // install applies the definitions of node cycling. The suite's manifests may contain simulated node groups, so it comes
 // first.
 func (c *cycleControllers) install(ctx context.Context) error {
-	if !cyclesNodes(c.plan) {
-		return nil
-	}
 	if !c.supported {
 		return &UserError{fmt.Errorf("%s: cycleNodes: cluster %q has no simulated nodes: %w", c.plan.File, c.cluster,
 			cluster.ErrNotSupported)}
@@ -85,11 +102,11 @@ func (c *cycleControllers) install(ctx context.Context) error {
 }
 
 // start starts the controllers of node cycling and the simulated cloud. They end with the run.
-func (c *cycleControllers) start(ctx context.Context, to *rest.Config) error {
+func (c *cycleControllers) start(ctx context.Context) error {
 	if !c.own {
 		return nil
 	}
-	mgr, err := newCycling(to, clock.Of(ctx), c.logger)
+	mgr, err := newCycling(c.to, clock.Of(ctx), c.logger)
 	if err != nil {
 		return fmt.Errorf("controllers of node cycling: %w", err)
 	}
@@ -117,7 +134,7 @@ func newCycling(to *rest.Config, by *clock.Clock, logger *slog.Logger) (ctrl.Man
 func (c *cycleControllers) groups() (all []*unstructured.Unstructured, err error) {
 	for i := range c.plan.Actions {
 		cycle := c.plan.Actions[i].Cycles()
-		if cycle.SimulatedGroup() == nil {
+		if cycle.SimulatedGroup() == nil || c.plan.Actions[i].Cluster != c.member {
 			continue
 		}
 		group, err := objects.FromMap(map[string]any{

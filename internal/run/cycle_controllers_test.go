@@ -18,19 +18,14 @@ func TestCycleControllers(t *testing.T) {
 	var manifests []*unstructured.Unstructured
 	read := func() ([]*unstructured.Unstructured, error) { return manifests, nil }
 	to := new(fileList)
-	c := &cycleControllers{plan: new(plan.Plan), apply: to}
-	if err := errors.Join(c.install(t.Context()), c.start(t.Context(), nil), c.applyGroups(t.Context())); err != nil ||
-		to.names != nil {
-		t.Errorf("a plan without cycles: %v, applied %q", err, to.names)
-	}
-	c = &cycleControllers{plan: cycle, cluster: "c", manifests: read, apply: to}
+	c := &cycleControllers{plan: cycle, cluster: "c", manifests: read, apply: to}
 	if err := c.install(t.Context()); err == nil ||
 		err.Error() != `p.yaml: cycleNodes: cluster "c" has no simulated nodes: not supported by this cluster` {
 		t.Error(err)
 	}
 	c.supported = true
 	manifests = append(manifests, objectOf("CustomResourceDefinition", "cyclenoderequests."+nodes.GroupVersion.Group))
-	if err := errors.Join(c.install(t.Context()), c.start(t.Context(), nil)); err != nil || to.names != nil {
+	if err := errors.Join(c.install(t.Context()), c.start(t.Context())); err != nil || to.names != nil {
 		t.Errorf("the suite brings the controllers along: %v, applied %q", err, to.names)
 	}
 	manifests = nil
@@ -40,5 +35,9 @@ func TestCycleControllers(t *testing.T) {
 	groups, err := c.groups()
 	if err != nil || len(groups) != 1 || groups[0].GetKind() != "SimulatedNodeGroup" || groups[0].GetName() != "roll" {
 		t.Errorf("%v (%v)", groups, err)
+	}
+	c.member = "west"
+	if groups, err := c.groups(); err != nil || groups != nil {
+		t.Errorf("in another cluster: %v (%v)", groups, err)
 	}
 }

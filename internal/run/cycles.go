@@ -19,10 +19,9 @@ import (
 
 // cycles implements actions.Cycles: it writes the requests that a plan asks for, and follows them.
 type cycles struct {
-	objects ownObjects
-	follow  follows[nodes.CycleNodeRequest]
-	step    time.Duration // for which a request may stand still
-	clock   *clock.Clock
+	in    func(cluster string) cycledCluster
+	step  time.Duration // for which a request may stand still
+	clock *clock.Clock
 
 	mu    sync.Mutex
 	begun map[string]*cycle
@@ -32,8 +31,15 @@ type cycles struct {
 	stops    []context.CancelFunc
 }
 
+// cycledCluster is a cluster in which requests are written and followed.
+type cycledCluster struct {
+	ownObjects
+	follow follows[nodes.CycleNodeRequest]
+}
+
 // cycle is a CycleNodeRequest that the plan has created, as far as it was seen.
 type cycle struct {
+	in     cycledCluster
 	clock  *clock.Clock
 	action *plan.Action
 	key    plan.ResourceKey
@@ -79,7 +85,7 @@ func (c *cycles) Begin(ctx context.Context, a *plan.Action) (note string, err er
 	f := a.Cycles()
 	one := c.cycle(f.Name())
 	one.mu.Lock()
-	one.action, one.at, one.key = a, one.clock.Now(), f.Key()
+	one.in, one.action, one.at, one.key = c.in(a.Cluster), a, one.clock.Now(), f.Key()
 	one.mu.Unlock()
 	object, err := objects.FromMap(map[string]any{
 		"apiVersion": nodes.GroupVersion.String(), "kind": "CycleNodeRequest",
@@ -88,14 +94,14 @@ func (c *cycles) Begin(ctx context.Context, a *plan.Action) (note string, err er
 	if err != nil {
 		return "", err
 	}
-	if _, err := c.objects.Apply(ctx, object); err != nil {
+	if _, err := one.in.Apply(ctx, object); err != nil {
 		return "", fmt.Errorf("cycle %s: %w", f.Name(), err)
 	}
 	// It is followed until the run ends, longer than this action takes.
 	seeing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.mu.Lock()
 	c.order, c.stops = append(c.order, f.Name()), append(c.stops, stop)
-	c.watching.Go(func() { one.end(c.follow(seeing, one.key, one.see)) })
+	c.watching.Go(func() { one.end(one.in.follow(seeing, one.key, one.see)) })
 	c.mu.Unlock()
 	if err := one.await(ctx, c.step, one.reached); err != nil {
 		return "", fmt.Errorf("cycle %s: %w", f.Name(), err)
@@ -244,7 +250,10 @@ func (one *cycle) describe() string {
 // End deletes the request and waits until it is gone.
 func (c *cycles) End(ctx context.Context, name string) (ended bool, err error) {
 	one := c.cycle(name)
-	present, err := c.objects.Get(ctx, one.key)
+	if one.action == nil {
+		return false, nil
+	}
+	present, err := one.in.Get(ctx, one.key)
 	if err != nil || present == nil {
 		return false, err
 	}
@@ -252,7 +261,7 @@ func (c *cycles) End(ctx context.Context, name string) (ended bool, err error) {
 	failed := one.failed()
 	one.deleted, one.told, one.at = true, true, one.clock.Now()
 	one.mu.Unlock()
-	if err := c.objects.Delete(ctx, one.key, objects.DeleteOptions{}); err != nil {
+	if err := one.in.Delete(ctx, one.key, objects.DeleteOptions{}); err != nil {
 		return false, fmt.Errorf("end cycle %s: %w", name, err)
 	}
 	if err := one.await(ctx, c.step, func() (bool, error) { return one.gone, nil }); err != nil {

@@ -41,12 +41,11 @@ type parts struct {
 
 // preparation are the parts that prepare a cluster for the workload.
 type preparation struct {
-	apply       *applier
 	applyIn     func(cluster string) *applier
-	manifests   *suiteManifests
-	others      []*suiteManifests        // in the other clusters
+	access      *access
+	manifests   []*suiteManifests        // by cluster, the first one first
 	disruptions []*disruptionControllers // by cluster
-	cycles      *cycleControllers
+	cycles      []*cycleControllers      // by cluster
 }
 
 // newLogs returns the part that keeps the logs.
@@ -71,13 +70,12 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 	applyIn := func(cluster string) *applier {
 		return &applier{apply: at.in(cluster).Apply, timeout: r.suite.Timeouts.Step}
 	}
-	apply := applyIn("")
 	access, err := newAccess(at, r.suite, r.teardown.later)
 	if err != nil {
 		return nil, err
 	}
-	manifests := &suiteManifests{
-		suite: r.suite, binaries: r.binaries, build: r.plan.Build, access: access, cluster: r.suite.FirstCluster(),
+	manifests := suiteManifests{
+		suite: r.suite, binaries: r.binaries, build: r.plan.Build, access: access,
 		kubernetes: r.journal.meta.Kubernetes, kept: at.lease.manifests,
 		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
 		clock: at.clock,
@@ -85,28 +83,21 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 	if guarded, ok := at.cluster.(cluster.Guarded); ok {
 		manifests.allow = guarded.Allow
 	}
-	cycles := &cycleControllers{
-		plan: r.plan, cluster: at.cluster.Name(), supported: at.node != nil, manifests: manifests.read,
-		step: r.suite.Timeouts.Step, follow: followOn[nodes.SimulatedNodeGroup](at.objects), apply: apply,
-		later: r.teardown.later, logger: r.session.Logger, present: equippedWith(at.cluster, cluster.Cycling),
+	set := &preparation{applyIn: applyIn, access: access, disruptions: r.newDisruptionControllers(at, applyIn)}
+	for _, m := range at.all() {
+		one := manifests
+		one.cluster = m.name
+		set.manifests = append(set.manifests, &one)
 	}
-	set := &preparation{
-		apply: apply, applyIn: applyIn, manifests: manifests, cycles: cycles,
-		disruptions: r.newDisruptionControllers(at, applyIn),
-	}
-	for _, m := range at.all()[1:] {
-		other := *manifests
-		other.cluster = m.name
-		set.others = append(set.others, &other)
-	}
+	set.cycles = r.newCycleControllers(at, applyIn, set.manifests)
 	return set, nil
 }
 
-// installAll applies the manifests of all clusters, except the controllers' own objects. Prepared: the clusters have
+// installAll applies these manifests of all clusters, except the controllers' own objects. Prepared: the clusters have
 // them already.
-func (p *preparation) installAll(ctx context.Context, prepared bool) (*installed, error) {
+func (p *preparation) installAll(ctx context.Context, manifests []*suiteManifests, prepared bool) (*installed, error) {
 	var all *installed
-	for _, m := range append([]*suiteManifests{p.manifests}, p.others...) {
+	for _, m := range manifests {
 		apply := p.applyIn(m.cluster).all
 		if prepared {
 			apply = nil
@@ -129,11 +120,14 @@ func (p *preparation) installAll(ctx context.Context, prepared bool) (*installed
 	return all, nil
 }
 
-// manifestsOf are the manifests of another build that the run needs.
-func (r *runner) manifestsOf(set *preparation, build string) *suiteManifests {
-	m := *set.manifests
-	m.suite, m.binaries, m.build = r.builds[build].Suite, r.builds[build].Binaries, build
-	return &m
+// manifestsOf are the manifests of another build that the run needs, by cluster.
+func (r *runner) manifestsOf(set *preparation, build string) (all []*suiteManifests) {
+	for _, m := range set.manifests {
+		one := *m
+		one.suite, one.binaries, one.build = r.builds[build].Suite, r.builds[build].Binaries, build
+		all = append(all, &one)
+	}
+	return all
 }
 
 // newParts puts together what runs and judges a plan on a prepared cluster. Kept are the manifests of the plan's apply
@@ -141,7 +135,7 @@ func (r *runner) manifestsOf(set *preparation, build string) *suiteManifests {
 func (r *runner) newParts(
 	at *site, set *preparation, logs *logs, declared []plan.ResourceKey, kept map[string]string,
 ) *parts {
-	p := &parts{site: at, coordinator: new(late), logs: logs, access: set.manifests.access}
+	p := &parts{site: at, coordinator: new(late), logs: logs, access: set.access}
 	timeouts, under := r.suite.Timeouts, r.journal.meta.Controllers
 	p.fleet = &fleet{
 		members: membersOf(under, r.binaries), ready: timeouts.Ready, alive: timeouts.Alive, node: at.node,
@@ -164,8 +158,11 @@ func (r *runner) newParts(
 		clock: at.clock, plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
 	}
 	p.cycles = &cycles{
-		objects: at.objects, follow: followOn[nodes.CycleNodeRequest](at.objects), step: timeouts.Step,
-		clock: at.clock,
+		in: func(cluster string) cycledCluster {
+			c := at.in(cluster)
+			return cycledCluster{c, followOn[nodes.CycleNodeRequest](c)}
+		},
+		step: timeouts.Step, clock: at.clock,
 	}
 	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
@@ -229,9 +226,13 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 	}
 	p.upgrades = &upgrades{
 		install: func(ctx context.Context, build string) (*installed, error) {
-			return r.manifestsOf(set, build).install(ctx, set.apply.all)
+			return set.installAll(ctx, r.manifestsOf(set, build), false)
 		},
-		one: set.apply.one, objects: p.objects, controllers: processes, sessions: p.coordinator,
+		in: func(controller string) upgradedCluster {
+			in := home[controller]
+			return upgradedCluster{p.in(in), set.applyIn(in).one}
+		},
+		controllers: processes, sessions: p.coordinator,
 		await: p.fleet.awaitStart, pods: p.fleet.podsOf, names: r.controllers(), ready: r.suite.Timeouts.Ready,
 		become: func(build string, found *installed) {
 			b := r.builds[build]

@@ -31,10 +31,12 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if err != nil {
 		return nil, err
 	}
-	if err := set.cycles.install(ctx); err != nil {
-		return nil, err
+	for _, c := range set.cycles {
+		if err := c.install(ctx); err != nil {
+			return nil, err
+		}
 	}
-	found, err := set.installAll(ctx, at.lease.prepared)
+	found, err := set.installAll(ctx, set.manifests, at.lease.prepared)
 	if err != nil {
 		return nil, err
 	}
@@ -148,8 +150,10 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 			return err
 		}
 	}
-	if err := set.cycles.start(ctx, p.config); err != nil {
-		return err
+	for _, c := range set.cycles {
+		if err := c.start(ctx); err != nil {
+			return err
+		}
 	}
 	if p.node == nil && len(r.suite.Controllers) > 0 {
 		return fmt.Errorf("run controllers: %w", cluster.ErrNotSupported)
@@ -174,8 +178,10 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if err := p.webhooks.await(ctx); err != nil {
 		return err
 	}
-	if err := set.cycles.applyGroups(ctx); err != nil {
-		return err
+	for _, c := range set.cycles {
+		if err := c.applyGroups(ctx); err != nil {
+			return err
+		}
 	}
 	if keep := p.lease.keepCertificates; keep != nil && len(p.webhooks.declared) > 0 {
 		keep(ctx)

@@ -317,8 +317,7 @@ func (s *Session) startGroup(
 		config := s.clusterConfig(spec, s.controlPlane, console)
 		config.OwnTime, config.Member, config.Beside = !realTime, name, beside
 		config.FirstRevision = 1 + int64(i)*cluster.RevisionSpan
-		runs := slices.ContainsFunc(s.suite.Controllers, func(c plan.Controller) bool { return c.Cluster == name })
-		config.Small = !runs && spec.Nodes != nil && *spec.Nodes == 0
+		config.Small = s.suite.SmallCluster(name)
 		c, err := kind.Start(ctx, config)
 		if err != nil {
 			return fmt.Errorf("cluster %s: %w", name, err)

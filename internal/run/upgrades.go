@@ -20,13 +20,8 @@ import (
 // upgrades installs other builds of the controllers in the course of a run. It implements actions.Upgrades.
 type upgrades struct {
 	// install applies a build's manifests, except the controllers' own objects.
-	install func(ctx context.Context, build string) (*installed, error)
-	one     func(ctx context.Context, u *unstructured.Unstructured) error // applies an object
-	objects interface {
-		Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error)
-		List(ctx context.Context, key plan.ResourceKey) ([]*unstructured.Unstructured, error)
-		Delete(ctx context.Context, key plan.ResourceKey, o objects.DeleteOptions) error
-	}
+	install     func(ctx context.Context, build string) (*installed, error)
+	in          func(controller string) upgradedCluster
 	controllers interface {
 		Kill(ctx context.Context, name string) (running bool, err error)
 		Start(ctx context.Context, name string) (running bool, err error)
@@ -44,6 +39,16 @@ type upgrades struct {
 
 	mu   sync.Mutex
 	down map[string]bool // controllers that an upgrade has killed and not started again
+}
+
+// upgradedCluster is the cluster in which a controller runs.
+type upgradedCluster struct {
+	objects interface {
+		Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error)
+		List(ctx context.Context, key plan.ResourceKey) ([]*unstructured.Unstructured, error)
+		Delete(ctx context.Context, key plan.ResourceKey, o objects.DeleteOptions) error
+	}
+	apply func(ctx context.Context, u *unstructured.Unstructured) error
 }
 
 // Upgrade installs a build as a user does who applies its manifests: what only the former ones have stays.
@@ -90,19 +95,19 @@ func (u *upgrades) replace(
 	if err != nil {
 		return err
 	}
-	rolled := false
+	rolled, in := false, u.in(name)
 	for _, o := range own {
-		old, sets, err := u.deployed(ctx, o)
+		old, sets, err := in.deployed(ctx, o)
 		if err != nil {
 			return err
 		}
-		if err := u.one(ctx, o); err != nil {
+		if err := in.apply(ctx, o); err != nil {
 			return err
 		}
 		if old == nil {
 			continue
 		}
-		now, err := u.objects.Get(ctx, deploymentKey(o))
+		now, err := in.objects.Get(ctx, deploymentKey(o))
 		if err != nil {
 			return err
 		}
@@ -114,7 +119,7 @@ func (u *upgrades) replace(
 			// The killed processes must not come back, and nothing would end their pods: those of the new build cannot
 			// be ready before they may start.
 			for _, key := range sets {
-				err := u.objects.Delete(ctx, key, objects.DeleteOptions{})
+				err := in.objects.Delete(ctx, key, objects.DeleteOptions{})
 				if err != nil && !apierrors.IsNotFound(err) {
 					return fmt.Errorf("delete %s: %w", key, err)
 				}
@@ -140,7 +145,7 @@ func (u *upgrades) replace(
 }
 
 // deployed returns a Deployment as it is before it is applied, and the keys of its ReplicaSets; nil if there is none.
-func (u *upgrades) deployed(
+func (u upgradedCluster) deployed(
 	ctx context.Context, o *unstructured.Unstructured,
 ) (*unstructured.Unstructured, []plan.ResourceKey, error) {
 	if o.GetKind() != "Deployment" {

@@ -2,10 +2,13 @@
 package passthrough
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 	"syscall"
 	"time"
@@ -13,11 +16,15 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 )
 
+// tunnelTimeout is how long a client may take to ask for a tunnel. Clients that do not ask are not ours.
+const tunnelTimeout = 10 * time.Second
+
 // Proxy listens on a port of its own, on loopback unless it was given a listener.
 type Proxy struct {
 	clock    *clock.Clock // for shapes
 	dial     func(context.Context) (net.Conn, error)
 	listener net.Listener
+	tunnels  bool // see NewTunnel
 	ctx      context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -53,13 +60,35 @@ func New(clock *clock.Clock, dial func(context.Context) (net.Conn, error)) (*Pro
 
 // Serve is New with a listener, which the proxy closes.
 func Serve(listener net.Listener, clock *clock.Clock, dial func(context.Context) (net.Conn, error)) *Proxy {
+	p := newProxy(listener, clock, dial)
+	p.start()
+	return p
+}
+
+// NewTunnel is New for clients to which the proxy is an HTTP proxy: each asks by CONNECT for a server, whose name does
+// not matter, and gets the backend.
+func NewTunnel(clock *clock.Clock, dial func(context.Context) (net.Conn, error)) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := newProxy(listener, clock, dial)
+	p.tunnels = true
+	p.start()
+	return p, nil
+}
+
+func newProxy(listener net.Listener, clock *clock.Clock, dial func(context.Context) (net.Conn, error)) *Proxy {
 	p := &Proxy{
 		clock: clock, dial: dial, listener: listener, links: map[*link]struct{}{}, heeded: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+func (p *Proxy) start() {
 	p.running.Add(1)
 	go p.accept()
-	return p
 }
 
 // Addr returns the address for clients: an IP, 127.0.0.1 unless the proxy was given a listener, and a port.
@@ -131,6 +160,9 @@ func (p *Proxy) serve(l *link) {
 		}
 	}()
 	backend, err := net.Conn(nil), p.ctx.Err()
+	if err == nil && p.tunnels {
+		err = acceptTunnel(l.client)
+	}
 	if err == nil {
 		backend, err = p.dial(p.ctx)
 	}
@@ -147,6 +179,24 @@ func (p *Proxy) serve(l *link) {
 	}
 	p.mu.Unlock()
 	p.join(l)
+}
+
+// acceptTunnel reads a client's CONNECT and says yes. A client sends nothing more before it has the answer.
+func acceptTunnel(client net.Conn) error {
+	_ = client.SetDeadline(time.Now().Add(tunnelTimeout))
+	sent := bufio.NewReader(client)
+	req, err := http.ReadRequest(sent)
+	switch {
+	case err != nil:
+		return err
+	case req.Method != http.MethodConnect || sent.Buffered() > 0:
+		_, _ = io.WriteString(client, "HTTP/1.1 405 Method Not Allowed\r\nAllow: CONNECT\r\nContent-Length: 0\r\n\r\n")
+		return fmt.Errorf("%s, not CONNECT", req.Method)
+	}
+	if _, err := io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+		return err
+	}
+	return client.SetDeadline(time.Time{})
 }
 
 // Join copies between two connections, TCP or unix, in both directions. It forwards the end of each direction, and
