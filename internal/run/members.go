@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/coordinator"
@@ -98,6 +100,41 @@ func (a anyServed) Resolve(ctx context.Context, key plan.ResourceKey) (t objects
 		}
 	}
 	return t, err
+}
+
+// AllWatchable lists the types of all clusters, each once.
+func (a anyServed) AllWatchable() (all []objects.Type, err error) {
+	for _, m := range a {
+		served, err := m.objects.AllWatchable()
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range served {
+			if !slices.ContainsFunc(all, func(o objects.Type) bool {
+				return o.Resource.GroupResource() == t.Resource.GroupResource()
+			}) {
+				all = append(all, t)
+			}
+		}
+	}
+	return all, nil
+}
+
+// list says whether the API servers of all clusters that serve a type can list it now.
+func (a anyServed) list(ctx context.Context, t objects.Type) error {
+	for _, m := range a {
+		own, err := m.objects.Resolve(ctx, plan.ResourceKey{Type: t.Resource.Resource, Group: t.Resource.Group})
+		if len(a) > 1 && errors.Is(err, objects.ErrNotServed) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := m.objects.Resource(own, "").List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // origins says in which of several clusters observed objects are.

@@ -7,14 +7,12 @@ import (
 	"maps"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/actions"
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
-	"github.com/trommel-dev/trommel/internal/objects"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -186,11 +184,8 @@ func (r *runner) newParts(
 	}
 	p.settling.busy = p.work.busy
 	p.states = &states{
-		types: at.objects, find: r.options.FindTypes, logger: r.session.Logger,
-		list: func(ctx context.Context, t objects.Type) error {
-			_, err := at.objects.Resource(t, "").List(ctx, metav1.ListOptions{Limit: 1})
-			return err
-		},
+		types: anyServed(at.all()), find: r.options.FindTypes, logger: r.session.Logger,
+		list: anyServed(at.all()).list,
 	}
 	p.evidence = &evidence{
 		needed: func(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
