@@ -390,15 +390,3 @@ func (s *Suite) SmallCluster(name string) bool {
 		return c.Cluster == name
 	})
 }
-
-// OneCluster refuses a suite with several clusters for a command that works with one. The error is Errors, with the
-// place of the clusters; nil: the suite has one.
-func (s *Suite) OneCluster(command string) error {
-	if s == nil || len(s.Clusters) == 0 {
-		return nil
-	}
-	src := s.errorsOf()
-	src.Whole().Field("clusters").Name().Errorf("trommel %s works with one cluster, and the suite has %d (%s)",
-		command, len(s.Clusters), strings.Join(s.ClusterNames(), ", "))
-	return mistakes(src)
-}

@@ -564,9 +564,6 @@ func (o *testOptions) inSession(
 	ctx context.Context, console *console, title string, what func(explore.Config) error,
 ) (err error) {
 	suite, plans, err := o.suite()
-	if err == nil && o.fleet.used() {
-		err = suite.OneCluster(title + " --listen")
-	}
 	if err == nil {
 		err = o.check(ctx, suite, plans)
 	}

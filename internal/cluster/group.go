@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -192,14 +191,6 @@ func (g *Group) Skew(controller string, by time.Duration) (before time.Duration,
 
 // of returns the cluster in which a controller runs.
 func (g *Group) of(controller string) Cluster { return g.Member(g.home[controller]) }
-
-// DialInside connects to an address of the first cluster.
-func (g *Group) DialInside(ctx context.Context, address string) (net.Conn, error) {
-	if c, ok := g.first().(Dialer); ok {
-		return c.DialInside(ctx, address)
-	}
-	return nil, ErrNotSupported
-}
 
 // Logs lists the logs of all control planes; their names begin with that of the cluster.
 func (g *Group) Logs(ctx context.Context) ([]Log, error) {

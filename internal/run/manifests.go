@@ -49,8 +49,8 @@ type readManifests struct {
 // installed says what the manifests contain that the run has to know.
 type installed struct {
 	own      map[string][]*unstructured.Unstructured // the controllers' own objects, by controller; not applied yet
-	webhooks []plan.ResourceKey                      // see declaredWebhooks
-	runsPods bool                                    // some of the applied objects are pods or make pods
+	webhooks []declaration
+	runsPods bool // some of the applied objects are pods or make pods
 }
 
 // install applies the manifests, except the controllers' own objects. A nil apply says that the cluster has them
@@ -63,7 +63,7 @@ func (m *suiteManifests) install(
 		return nil, err
 	}
 	suite := m.suite.In(m.cluster)
-	done := &installed{own: map[string][]*unstructured.Unstructured{}, webhooks: declaredWebhooks(all)}
+	done := &installed{own: map[string][]*unstructured.Unstructured{}, webhooks: declaredWebhooks(m.cluster, all)}
 	for i := range m.suite.Controllers {
 		if m.suite.Controllers[i].Cluster != m.cluster {
 			continue

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -108,11 +107,8 @@ func (p *preparation) installAll(ctx context.Context, manifests []*suiteManifest
 			all = found
 			continue
 		}
-		if len(found.webhooks) > 0 {
-			return nil, &UserError{fmt.Errorf("%s: the manifests of the cluster %s declare webhooks, which only those "+
-				"of the first cluster can", m.suite.File, m.cluster)}
-		}
 		maps.Copy(all.own, found.own)
+		all.webhooks = append(all.webhooks, found.webhooks...)
 		all.runsPods = all.runsPods || found.runsPods
 	}
 	return all, nil
@@ -131,7 +127,7 @@ func (r *runner) manifestsOf(set *preparation, build string) (all []*suiteManife
 // newParts puts together what runs and judges a plan on a prepared cluster. Kept are the manifests of the plan's apply
 // actions: path in the plan to path in the record.
 func (r *runner) newParts(
-	at *site, set *preparation, logs *logs, declared []plan.ResourceKey, kept map[string]string,
+	at *site, set *preparation, logs *logs, declared []declaration, kept map[string]string,
 ) *parts {
 	p := &parts{site: at, coordinator: new(late), logs: logs, access: set.access}
 	timeouts, under := r.suite.Timeouts, r.journal.meta.Controllers
@@ -150,9 +146,12 @@ func (r *runner) newParts(
 			return all, nil
 		},
 	}
-	inside, _ := at.cluster.(cluster.Dialer)
 	p.webhooks = &webhooks{
-		declared: declared, ready: timeouts.Ready, step: timeouts.Step, objects: at.objects, inside: inside,
+		declared: declared, ready: timeouts.Ready, step: timeouts.Step,
+		in: func(name string) servedCluster {
+			inside, _ := at.clusterOf(name).(cluster.Dialer)
+			return servedCluster{at.in(name), inside}
+		},
 		clock: at.clock, plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
 	}
 	p.cycles = &cycles{

@@ -28,15 +28,12 @@ import (
 // webhooks are the webhooks that the manifests declare, and what the plan has done to the controllers that may serve
 // them.
 type webhooks struct {
-	declared []plan.ResourceKey // see declaredWebhooks
-	ready    time.Duration      // in which controllers have to start
-	step     time.Duration      // that a step of the workload may take
-	objects  interface {
-		Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error)
-	}
-	inside cluster.Dialer // nil: addresses inside the cluster cannot be reached
-	clock  *clock.Clock
-	plan   interface {
+	declared []declaration
+	ready    time.Duration // in which controllers have to start
+	step     time.Duration // that a step of the workload may take
+	in       func(cluster string) servedCluster
+	clock    *clock.Clock
+	plan     interface {
 		Status(ctx context.Context) (coordinator.Status, error)
 	}
 	tails func(ctx context.Context) string // of the controllers' logs
@@ -49,22 +46,36 @@ type webhooks struct {
 	last    string               // the latest reason for an outage
 }
 
-// declaredWebhooks finds the manifests that declare webhooks: webhook configurations, and definitions with a conversion
-// webhook.
-func declaredWebhooks(manifests []*unstructured.Unstructured) (declared []plan.ResourceKey) {
+// servedCluster is a cluster whose API servers call webhooks.
+type servedCluster struct {
+	objects interface {
+		Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error)
+	}
+	inside cluster.Dialer // nil: addresses inside the cluster cannot be reached
+}
+
+// declaration is an object of a cluster that declares webhooks.
+type declaration struct {
+	cluster string
+	key     plan.ResourceKey
+}
+
+// declaredWebhooks finds the manifests of a cluster that declare webhooks: webhook configurations, and definitions with
+// a conversion webhook.
+func declaredWebhooks(cluster string, manifests []*unstructured.Unstructured) (declared []declaration) {
 	for _, u := range manifests {
 		switch u.GetKind() {
 		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-			declared = append(declared,
+			declared = append(declared, declaration{cluster,
 				plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Group: "admissionregistration.k8s.io",
-					Name: u.GetName()})
+					Name: u.GetName()}})
 		case "CustomResourceDefinition":
 			strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy")
 			// With one version there is nothing to convert.
 			if versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions"); strategy == "Webhook" &&
 				len(versions) > 1 {
-				declared = append(declared,
-					plan.ResourceKey{Type: definitionType, Group: "apiextensions.k8s.io", Name: u.GetName()})
+				declared = append(declared, declaration{cluster,
+					plan.ResourceKey{Type: definitionType, Group: "apiextensions.k8s.io", Name: u.GetName()}})
 			}
 		}
 	}
@@ -72,7 +83,7 @@ func declaredWebhooks(manifests []*unstructured.Unstructured) (declared []plan.R
 }
 
 // declare says which webhooks there are from now on.
-func (w *webhooks) declare(declared []plan.ResourceKey) {
+func (w *webhooks) declare(declared []declaration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.declared = declared
@@ -116,18 +127,18 @@ func (w *webhooks) await(ctx context.Context) error {
 	start := clock.Now(ctx)
 	var last error
 	for {
-		key, err := w.answer(ctx)
+		broken, err := w.answer(ctx)
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}
-		if key.Type == definitionType && errors.Is(err, errNoBundle) && clock.Since(ctx, start) > bundleGrace {
+		if broken.key.Type == definitionType && errors.Is(err, errNoBundle) && clock.Since(ctx, start) > bundleGrace {
 			// Many projects declare a conversion webhook that they do not use, and leave its configuration
 			// incomplete.
 			w.info(err.Error() + ": objects of its other versions cannot be read or written")
-			w.declare(slices.DeleteFunc(slices.Clone(w.declared), func(k plan.ResourceKey) bool { return k == key }))
+			w.declare(slices.DeleteFunc(slices.Clone(w.declared), func(d declaration) bool { return d == broken }))
 			continue
 		}
 		if strings.Contains(err.Error(), noPod) {
@@ -149,21 +160,21 @@ const bundleGrace = 5 * time.Second
 
 const definitionType = "customresourcedefinition"
 
-// answer returns the first reason why a declared webhook cannot be called, and the key of the object that
-// declares it.
-func (w *webhooks) answer(ctx context.Context) (plan.ResourceKey, error) {
+// answer returns the first reason why a declared webhook cannot be called, and what declares it.
+func (w *webhooks) answer(ctx context.Context) (declaration, error) {
 	w.mu.Lock()
 	declared := w.declared
 	w.mu.Unlock()
-	for _, key := range declared {
-		u, err := w.objects.Get(ctx, key)
+	for _, d := range declared {
+		in := w.in(d.cluster)
+		u, err := in.objects.Get(ctx, d.key)
 		if err != nil {
-			return key, fmt.Errorf("%s: %w", key, err)
+			return d, fmt.Errorf("%s: %w", d.key, err)
 		}
-		if key.Type == definitionType {
+		if d.key.Type == definitionType {
 			config, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
-			if err := w.answers(ctx, config); err != nil {
-				return key, fmt.Errorf("conversion webhook of %s: %w", u.GetName(), err)
+			if err := w.answers(ctx, in.inside, config); err != nil {
+				return d, fmt.Errorf("conversion webhook of %s: %w", u.GetName(), err)
 			}
 			continue
 		}
@@ -171,20 +182,20 @@ func (w *webhooks) answer(ctx context.Context) (plan.ResourceKey, error) {
 		for _, h := range hooks {
 			hook, _ := h.(map[string]any)
 			config, _, _ := unstructured.NestedMap(hook, "clientConfig")
-			err := w.answers(ctx, config)
+			err := w.answers(ctx, in.inside, config)
 			if err != nil && hook["failurePolicy"] == "Ignore" && strings.Contains(err.Error(), noPod) {
 				continue // nothing will serve it, and the API servers ignore that
 			}
 			if err != nil {
-				return key, fmt.Errorf("webhook %v of %s %s: %w", hook["name"], u.GetKind(), u.GetName(), err)
+				return d, fmt.Errorf("webhook %v of %s %s: %w", hook["name"], u.GetKind(), u.GetName(), err)
 			}
 		}
 	}
-	return plan.ResourceKey{}, nil
+	return declaration{}, nil
 }
 
 // answers connects to a webhook and verifies its certificate as an API server would.
-func (w *webhooks) answers(ctx context.Context, config map[string]any) error {
+func (w *webhooks) answers(ctx context.Context, inside cluster.Dialer, config map[string]any) error {
 	name, address, err := webhookAddress(config)
 	if err != nil {
 		return err
@@ -204,8 +215,8 @@ func (w *webhooks) answers(ctx context.Context, config map[string]any) error {
 	ctx, cancel := clock.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var dial func(ctx context.Context, address string) (net.Conn, error)
-	if w.inside != nil {
-		dial = w.inside.DialInside
+	if inside != nil {
+		dial = inside.DialInside
 	}
 	if host, _, _ := net.SplitHostPort(address); isLoopback(host) {
 		dial = func(ctx context.Context, address string) (net.Conn, error) {

@@ -42,6 +42,11 @@ func (i inside) DialInside(ctx context.Context, address string) (net.Conn, error
 	return new(net.Dialer).DialContext(ctx, "tcp", i.address)
 }
 
+// servedBy returns the only cluster, whatever its name.
+func servedBy(c servedCluster) func(string) servedCluster {
+	return func(string) servedCluster { return c }
+}
+
 // webhook returns the configuration of a validating webhook.
 func webhook(policy string, config map[string]any) *unstructured.Unstructured {
 	u := objectOf("ValidatingWebhookConfiguration", "v")
@@ -58,13 +63,13 @@ func TestDeclaredWebhooks(t *testing.T) {
 		return u
 	}
 	var got []string
-	for _, key := range declaredWebhooks([]*unstructured.Unstructured{
+	for _, d := range declaredWebhooks("west", []*unstructured.Unstructured{
 		objectOf("ConfigMap", "c"), webhook("Fail", nil), definition("none", "None", 2),
 		definition("one", "Webhook", 1), definition("two", "Webhook", 2),
 	}) {
-		got = append(got, key.Type+" "+key.Name)
+		got = append(got, d.cluster+": "+d.key.Type+" "+d.key.Name)
 	}
-	want := []string{"validatingwebhookconfiguration v", "customresourcedefinition two"}
+	want := []string{"west: validatingwebhookconfiguration v", "west: customresourcedefinition two"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -102,8 +107,8 @@ func TestWebhooksAwait(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := &webhooks{
-				declared: []plan.ResourceKey{{Type: "validatingwebhookconfiguration", Name: "v"}}, ready: test.ready,
-				objects: present{"v": test.object}, inside: inside{test.inside},
+				declared: []declaration{{key: plan.ResourceKey{Type: "validatingwebhookconfiguration", Name: "v"}}},
+				ready:    test.ready, in: servedBy(servedCluster{present{"v": test.object}, inside{test.inside}}),
 				tails: func(context.Context) string { return "; tails" },
 			}
 			err := w.await(t.Context())
@@ -116,9 +121,11 @@ func TestWebhooksAwait(t *testing.T) {
 	}
 
 	w := &webhooks{
-		declared: []plan.ResourceKey{{Type: "validatingwebhookconfiguration", Name: "v"}},
-		objects:  present{"v": webhook("Fail", map[string]any{"service": service, "caBundle": bundle})},
-		inside:   inside{server.Listener.Addr().String()},
+		declared: []declaration{{key: plan.ResourceKey{Type: "validatingwebhookconfiguration", Name: "v"}}},
+		in: servedBy(servedCluster{
+			present{"v": webhook("Fail", map[string]any{"service": service, "caBundle": bundle})},
+			inside{server.Listener.Addr().String()},
+		}),
 	}
 	const want = "webhook v.x of ValidatingWebhookConfiguration v: example.com.svc:443: tls: "
 	if _, err := w.answer(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -133,7 +140,8 @@ func TestWebhookOutage(t *testing.T) {
 		p := &planned{status: coordinator.Status{Total: 2}}
 		cluster := present{}
 		w := &webhooks{
-			declared: []plan.ResourceKey{key}, objects: cluster, plan: p, ready: time.Minute, step: 20 * time.Second,
+			declared: []declaration{{key: key}}, in: servedBy(servedCluster{objects: cluster}), plan: p,
+			ready: time.Minute, step: 20 * time.Second,
 		}
 		start := time.Now()
 		refused := errors.New("connection refused")

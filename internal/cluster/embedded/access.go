@@ -16,12 +16,18 @@ func (c *Cluster) writeServerKeys() error {
 	if err != nil {
 		return err
 	}
+	// Nobody has its key: nothing may speak for others here.
+	proxies, err := pki.New("trommel front proxy")
+	if err != nil {
+		return err
+	}
 	for name, content := range map[string][]byte{
-		"ca.crt":     c.ca.PEM(),
-		"server.crt": server.Cert,
-		"server.key": server.Key,
-		"sa.key":     private,
-		"sa.pub":     public,
+		"ca.crt":             c.ca.PEM(),
+		"front-proxy-ca.crt": proxies.PEM(),
+		"server.crt":         server.Cert,
+		"server.key":         server.Key,
+		"sa.key":             private,
+		"sa.pub":             public,
 	} {
 		if err := c.dir.write(name, content); err != nil {
 			return err

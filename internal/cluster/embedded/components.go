@@ -97,6 +97,13 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 		"--tls-cert-file=" + c.dir.file("server.crt"),
 		"--tls-private-key-file=" + c.dir.file("server.key"),
 		"--client-ca-file=" + c.dir.file("ca.crt"),
+		// As on any cluster, so that programs which take them from the ConfigMap extension-apiserver-authentication do not
+		// try again and again.
+		"--requestheader-client-ca-file=" + c.dir.file("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + c.dir.file("sa.pub"),
 		"--service-account-signing-key-file=" + c.dir.file("sa.key"),

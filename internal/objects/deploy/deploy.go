@@ -5,6 +5,8 @@ package deploy
 import (
 	"fmt"
 	"maps"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -179,6 +181,9 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 		Key: cluster.TaintProcessNode, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 	})
 
+	if args := container.Args; len(container.Command) == 0 && len(args) > 0 && isProgram(args[0], c.Build) {
+		container.Command, container.Args = args[:1], args[1:]
+	}
 	container.Args = append(container.Args, c.Args...)
 	from, err := valuesFrom(c)
 	if err != nil {
@@ -209,6 +214,12 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 		setEnv(container, corev1.EnvVar{Name: k, Value: env[k]})
 	}
 	return nil
+}
+
+// isProgram reports whether a container's first argument is the path of the program that is built: its image has no
+// entrypoint, as those of Open Cluster Management.
+func isProgram(arg string, build *plan.Build) bool {
+	return build != nil && path.IsAbs(arg) && path.Base(arg) == path.Base(filepath.ToSlash(build.Package))
 }
 
 // WatchListFeature is client-go's feature that fills caches by a streaming list, and WatchListVariable the variable of

@@ -1,6 +1,8 @@
 package deploy
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,6 +94,28 @@ spec:
 }
 
 // Components of the control plane take features as arguments, and so do controllers that are built like them.
+// An image without an entrypoint: the first argument is the program.
+func TestProgramAmongTheArguments(t *testing.T) {
+	for args, want := range map[string]string{
+		"[/work, agent]":          "[/work] [agent --more]",
+		"[/etc/work.yaml, agent]": "[] [/etc/work.yaml agent --more]",
+		"[work, agent]":           "[] [work agent --more]",
+	} {
+		own, _, err := Controller(&plan.Controller{
+			Name: "op", Image: "op:1", Build: &plan.Build{Package: "./cmd/work"}, Args: []string{"--more"},
+		}, []*unstructured.Unstructured{object(t, strings.Replace(manager, "[--leader-elect]", args, 1))}, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		containers, _, _ := unstructured.NestedSlice(own[0].Object, "spec", "template", "spec", "containers")
+		c := containers[1].(map[string]any)
+		command, _ := c["command"].([]any)
+		if got := fmt.Sprint(command, " ", c["args"]); got != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+}
+
 func TestWatchListOfProgramsThatTakeFeatureGatesAsArguments(t *testing.T) {
 	off := false
 	for _, test := range []struct {
