@@ -255,6 +255,9 @@ func (g *generator) describe(i int) string {
 	return g.words[i]
 }
 
+// namedFields is how many of the fields that change are named.
+const namedFields = 4
+
 // describe says what a change is, in words.
 func describe(c *reference.Change) string {
 	switch {
@@ -266,6 +269,9 @@ func describe(c *reference.Change) string {
 		return fmt.Sprintf("%s is deleted", c.Key)
 	}
 	if fields := reference.Fields(c); len(fields) > 0 {
+		if more := len(fields) - namedFields; more > 1 {
+			fields = append(fields[:namedFields], fmt.Sprintf("and %d more fields", more))
+		}
 		return fmt.Sprintf("%s changes (%s)", c.Key, strings.Join(fields, ", "))
 	}
 	return fmt.Sprintf("%s changes", c.Key)

@@ -62,6 +62,8 @@ const (
 	// plainBuildEvery is how often the progress of a build is printed where lines cannot be overwritten: seldom enough
 	// for the log of a CI system, and often enough that it does not look hung.
 	plainBuildEvery = 30 * time.Second
+	// asideBuildAfter is how long a build of a campaign is not worth a line.
+	asideBuildAfter = 5 * time.Second
 	// encodedBuildEvery is how often it is an event for programs.
 	encodedBuildEvery = time.Second
 	// redrawEvery is how often the display is updated. Events do not redraw it: it stays calm.
@@ -239,7 +241,7 @@ func (c *Console) shown(e progress.Event, text string) bool {
 	if c.options.Quiet {
 		return failed
 	}
-	if e.Aside && !c.options.Verbose {
+	if e.Aside && !c.options.Verbose && e.Type != progress.Build {
 		return false // what it finds is in what the campaign says
 	}
 	switch e.Type {
@@ -249,7 +251,13 @@ func (c *Console) shown(e progress.Event, text string) bool {
 		c.told[e.Run+text] = true
 		return !again && (c.screen == nil || c.options.Verbose)
 	case progress.Build:
-		if c.screen != nil || e.Time.Sub(c.builds[e.Target]) < plainBuildEvery {
+		last, began := c.builds[e.Target]
+		if e.Aside && !began {
+			// What a campaign has built before takes no time.
+			c.builds[e.Target] = e.Time.Add(asideBuildAfter - plainBuildEvery)
+			return false
+		}
+		if c.screen != nil || e.Time.Sub(last) < plainBuildEvery {
 			return false
 		}
 		c.builds[e.Target] = e.Time

@@ -122,6 +122,26 @@ func TestBuildsArePrintedSeldom(t *testing.T) {
 	})
 }
 
+// A campaign is silent about what is built already, and not about what takes minutes.
+func TestBuildsOfCampaigns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		c := NewConsole(&text, Options{})
+		aside := progress.AsideOf(c)
+		for i := range 50 {
+			aside.Show(progress.Event{Type: progress.Build, Target: "op", Text: fmt.Sprintf("compile %d", i)})
+			if i == 4 && text.String() != "" {
+				t.Errorf("within 5 s: %q", &text)
+			}
+			time.Sleep(time.Second)
+		}
+		if got := text.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "op: compile 5\n") ||
+			!strings.Contains(got, "op: compile 35\n") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // The events can be read back, follow the schema, and the schema has exactly the fields that there are.
 func TestEvents(t *testing.T) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(EventJSONSchema))
