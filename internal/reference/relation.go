@@ -173,6 +173,7 @@ func populationOf(objects map[Key]*Object) population {
 
 // wrong lists the objects of which a relation does not hold. Not known: it is not known of any object.
 func (f *filter) wrong(r *Relation, p population) (wrong []Key, known bool) {
+	f.within = p
 	for _, is := range p[r.Field.Object] {
 		ofs := p[r.Of.Object]
 		if r.Of.Object == r.Field.Object {
@@ -206,15 +207,15 @@ func (f *filter) holds(r *Relation, isIn, ofIn member) (holds, known bool) {
 	}
 	switch r.Is {
 	case isEqual:
-		return a.value == b.value, true
+		return a.value == b.value || f.stillHolds(r.Is, b.value, a.value), true
 	case isBase64:
-		return encodes(b.value, []byte(a.value)), true
+		return encodes(b.value, []byte(a.value)) || f.stillHolds(r.Is, b.value, a.value), true
 	case isTogether:
 		first, knownA := of.renewal(r.Of.Field, 0)
 		then, knownB := is.renewal(r.Field.Field, 0)
 		return then.Most >= first.Most || then.Last >= first.Last, knownA && knownB
 	case isContents:
-		return strings.Contains(b.value, a.value), true
+		return strings.Contains(b.value, a.value) || f.stillHolds(r.Is, b.value, a.value), true
 	}
 	hash := hashes[r.Is]
 	if hash == nil {
@@ -241,6 +242,7 @@ func encodes(s string, data []byte) bool {
 // replaced until then.
 func (ref *Reference) relate(ends []map[Key]*Object, until []time.Time) {
 	f := ref.filter()
+	f.exact = true
 	var runs []population
 	for _, objects := range ends {
 		runs = append(runs, populationOf(objects))
