@@ -605,7 +605,12 @@ func (o *testOptions) inSession(
 	if o.fleet.used() {
 		source := fleet.Source{
 			Suite: suite, Variant: o.Variant, Time: o.Time, Plans: plans, Binaries: options.Binaries,
-			ControlPlane: options.ControlPlane,
+			ControlPlane: options.ControlPlane, Builds: map[string]*run.Build{},
+		}
+		for _, name := range suite.BuildNames() {
+			if source.Builds[name], err = options.Builds.Get(ctx, name); err != nil {
+				return err
+			}
 		}
 		var end func()
 		if runners, end, err = o.fleet.serve(ctx, console, source, o.dir, o.parallel); err != nil {

@@ -106,6 +106,7 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 			console.Title("worker " + o.name)
 			return run.Open(ctx, e.Suite, run.Options{
 				Version: version(), Binaries: e.Binaries, ControlPlane: e.ControlPlane, Injector: injectorCommand(),
+				Builds:                run.KnownBuilds(e.Suite, e.Binaries, e.Builds),
 				DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console),
 			})
 		},

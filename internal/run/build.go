@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,8 +140,9 @@ func buildController(
 
 // Build is one of a suite's builds: the suite as the build has it, and its executables.
 type Build struct {
-	Suite    *plan.Suite // with the variant
-	Binaries []Binary    // of its controllers, in order
+	Suite    *plan.Suite            // with the variant
+	Binaries []Binary               // of its controllers, in order
+	Paths    map[builds.Path]string // see builds.Located
 }
 
 // Builds are the builds of a suite that sessions share. Each is made when it is needed for the first time.
@@ -155,6 +157,13 @@ func newBuilds(suite *plan.Suite, own []Binary, listener progress.Listener) *Bui
 	return &Builds{listener: listener, known: map[string]*Build{"": {Suite: suite, Binaries: own}}}
 }
 
+// KnownBuilds returns the builds of a suite that others have made.
+func KnownBuilds(suite *plan.Suite, own []Binary, others map[string]*Build) *Builds {
+	b := newBuilds(suite, own, progress.Nobody)
+	maps.Copy(b.known, others)
+	return b
+}
+
 // Get returns a build, and makes it if it is not there yet. A mistake in the suite is a *UserError.
 func (b *Builds) Get(ctx context.Context, name string) (*Build, error) {
 	b.mu.Lock()
@@ -163,14 +172,14 @@ func (b *Builds) Get(ctx context.Context, name string) (*Build, error) {
 		return known, nil
 	}
 	own := b.known[""]
-	suite, err := builds.Of(ctx, own.Suite, name)
+	suite, paths, err := builds.Located(ctx, own.Suite, name)
 	if err != nil {
 		if ctx.Err() == nil {
 			err = &UserError{err}
 		}
 		return nil, err
 	}
-	made := &Build{Suite: suite, Binaries: slices.Clone(own.Binaries)}
+	made := &Build{Suite: suite, Binaries: slices.Clone(own.Binaries), Paths: paths}
 	if err := phaseOfBuild(ctx, b.listener, func() error {
 		var group errgroup.Group
 		for i := range suite.Controllers {

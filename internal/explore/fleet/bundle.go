@@ -20,6 +20,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -36,6 +37,21 @@ type Bundle struct {
 	Controllers []Executable `json:"controllers"` // of the suite's controllers, in order
 	// ControlPlane is the digest of the control plane's executable.
 	ControlPlane string `json:"controlPlane"`
+	// Builds are the suite's other builds.
+	Builds []Build `json:"builds,omitempty"`
+}
+
+// Build is one of a suite's builds.
+type Build struct {
+	Name        string       `json:"name"`
+	Controllers []Executable `json:"controllers"` // in the suite's order
+	Paths       []Located    `json:"paths"`       // that the suite and the build name
+}
+
+// Located says where a path is in a build's source.
+type Located struct {
+	builds.Path
+	At string `json:"at"` // absolute
 }
 
 // File is a file that the suite, a plan or a manifest names.
@@ -61,6 +77,7 @@ type Source struct {
 	Plans        []*plan.Plan // that name files; generated ones need not be there
 	Binaries     []run.Binary
 	ControlPlane string
+	Builds       map[string]*run.Build // all of the suite's others
 }
 
 // maxFiles and maxBytes of the files that a suite names are more than any suite needs: a directory that holds
@@ -80,10 +97,6 @@ type gathering struct {
 
 // bundle gathers what the runs need, and lets workers fetch it.
 func (s *Source) bundle(b *blobs) (*Bundle, error) {
-	if len(s.Suite.Builds) > 0 {
-		return nil, &run.UserError{Err: fmt.Errorf("%s: it has other builds, and plans that upgrade run on one "+
-			"machine only", s.Suite.File)}
-	}
 	work, err := os.Getwd()
 	if err != nil {
 		return nil, err
@@ -109,21 +122,57 @@ func (s *Source) bundle(b *blobs) (*Bundle, error) {
 			}
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.Builds)) {
+		b, err := g.build(name, s.Builds[name])
+		if err != nil {
+			return nil, err
+		}
+		all.Builds = append(all.Builds, b)
+	}
 	all.Files = g.files
 	if all.ControlPlane, err = g.executable(s.ControlPlane); err != nil {
 		return nil, err
 	}
-	for i, binary := range s.Binaries {
+	all.Controllers, err = g.controllers(s.Suite, s.Binaries)
+	return all, err
+}
+
+// controllers lets workers fetch the executables of a suite's controllers.
+func (g *gathering) controllers(suite *plan.Suite, binaries []run.Binary) (all []Executable, err error) {
+	for i, binary := range binaries {
 		e := Executable{Manifest: binary.Manifest}
-		if c := s.Suite.Controllers[i]; c.Build != nil && c.Build.ControlPlane != "" {
+		if c := suite.Controllers[i]; c.Build != nil && c.Build.ControlPlane != "" {
 			e.Component = c.Build.ControlPlane
 		}
 		if e.Digest, err = g.executable(binary.Path); err != nil {
 			return nil, err
 		}
-		all.Controllers = append(all.Controllers, e)
+		all = append(all, e)
 	}
 	return all, nil
+}
+
+// build gathers one of the suite's builds.
+func (g *gathering) build(name string, b *run.Build) (all Build, err error) {
+	all.Name = name
+	for path, at := range b.Paths {
+		all.Paths = append(all.Paths, Located{path, at})
+	}
+	for _, m := range b.Suite.Manifests {
+		for _, file := range append([]string{m.Path, m.Helm}, m.ValuesFiles...) {
+			if file == "" {
+				continue
+			}
+			if err := g.tree(plan.Beside(b.Suite.File, file)); err != nil {
+				return all, &run.UserError{Err: fmt.Errorf("build %q: %w", name, err)}
+			}
+		}
+	}
+	if err := g.modules(b.Suite); err != nil {
+		return all, err
+	}
+	all.Controllers, err = g.controllers(b.Suite, b.Binaries)
+	return all, err
 }
 
 // suite gathers the suite with the files that it names. What its commands read is in its directory, and is taken if a
@@ -163,6 +212,11 @@ func (g *gathering) suite(s *plan.Suite) error {
 			}
 		}
 	}
+	return g.modules(s)
+}
+
+// modules gathers the go.mod files of the suite's controllers.
+func (g *gathering) modules(s *plan.Suite) error {
 	for i := range s.Controllers {
 		if b := s.Controllers[i].Build; b != nil && b.ControlPlane == "" {
 			if err := g.module(plan.Beside(s.File, b.Dir)); err != nil {
@@ -296,6 +350,7 @@ type unpacked struct {
 	workDir      string      // that relative paths begin at
 	binaries     []run.Binary
 	controlPlane string
+	builds       map[string]*run.Build
 }
 
 // unpack lays a bundle's files out below dir as they are where the campaign was started. The caller's working directory
@@ -321,15 +376,21 @@ func (b *Bundle) unpack(
 	if err := place(ctx, u.controlPlane, b.ControlPlane, true, blob); err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
-	for i, e := range b.Controllers {
-		path := filepath.Join(dir, "bin", fmt.Sprint(i), "controller")
-		if e.Component != "" {
-			path = filepath.Join(filepath.Dir(u.controlPlane), filepath.Base(e.Component))
+	executables := func(dir string, all []Executable) (binaries []run.Binary, err error) {
+		for i, e := range all {
+			path := filepath.Join(dir, fmt.Sprint(i), "controller")
+			if e.Component != "" {
+				path = filepath.Join(filepath.Dir(u.controlPlane), filepath.Base(e.Component))
+			}
+			if err := place(ctx, path, e.Digest, true, blob); err != nil {
+				return nil, fmt.Errorf("controller %d: %w", i+1, err)
+			}
+			binaries = append(binaries, run.Binary{Path: path, Manifest: e.Manifest})
 		}
-		if err := place(ctx, path, e.Digest, true, blob); err != nil {
-			return nil, fmt.Errorf("controller %d: %w", i+1, err)
-		}
-		u.binaries = append(u.binaries, run.Binary{Path: path, Manifest: e.Manifest})
+		return binaries, nil
+	}
+	if u.binaries, err = executables(filepath.Join(dir, "bin"), b.Controllers); err != nil {
+		return nil, err
 	}
 	file := b.Suite
 	if filepath.IsAbs(file) {
@@ -346,6 +407,25 @@ func (b *Bundle) unpack(
 	}
 	if u.suite, err = run.Choose(u.suite, b.Variant); err != nil {
 		return nil, err
+	}
+	u.builds = map[string]*run.Build{}
+	for i, other := range b.Builds {
+		made := new(run.Build)
+		made.Suite, err = u.suite.WithBuild(other.Name, func(path string, own bool) (string, error) {
+			at := slices.IndexFunc(other.Paths, func(l Located) bool { return l.Path == builds.Path{Name: path, Own: own} })
+			if at < 0 {
+				return "", fmt.Errorf("%s was not sent", path)
+			}
+			return below(other.Paths[at].At), nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		made.Binaries, err = executables(filepath.Join(dir, "builds", fmt.Sprint(i)), other.Controllers)
+		if err != nil {
+			return nil, fmt.Errorf("build %q: %w", other.Name, err)
+		}
+		u.builds[other.Name] = made
 	}
 	// What a manifest takes from where nobody has looked for it is missed now, and not in the first run.
 	if _, _, err := manifests.OfSuite(u.suite, ""); errors.Is(err, fs.ErrNotExist) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -503,9 +504,75 @@ func TestSuitesThatStayOnOneMachine(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "names /etc/manifests, which other machines have elsewhere") {
 		t.Error(err)
 	}
-	suite.Manifests, suite.Builds = nil, map[string]plan.SuiteBuild{"old": {}}
-	if _, err = source.bundle(newBlobs(t.TempDir())); err == nil ||
-		!strings.Contains(err.Error(), "plans that upgrade run on one machine only") {
-		t.Error(err)
+}
+
+// A worker has the suite's other builds, in several clusters, too: their executables, and what they install.
+func TestBuildsTravel(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {version: %q}}"
+	write("now/go.mod", "module a\n")
+	write("now/new.yaml", fmt.Sprintf(config, "new"))
+	write("now/"+plan.SuiteFile, "clusters: {east: {}, west: {}}\n"+
+		"controllers: [{name: op, cluster: west, build: {dir: .}}]\nmanifests: [{cluster: west, path: new.yaml}]\n"+
+		"builds: {old: {dir: ../then, manifests: [{cluster: west, path: old.yaml}]}}\n"+
+		"workloads:\n  create: [{sleep: 1s}]\n")
+	write("then/go.mod", "module a\n")
+	write("then/old.yaml", fmt.Sprintf(config, "old"))
+	suite, err := plan.LoadSuite(filepath.Join(dir, "now", plan.SuiteFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, paths, err := builds.Located(t.Context(), suite, "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, func(c *Config) {
+		c.Source = Source{
+			Suite: suite, Binaries: []run.Binary{{Path: write("bin/new", "new")}}, ControlPlane: write("bin/cp", "cp"),
+			Builds: map[string]*run.Build{
+				"old": {Suite: old, Paths: paths, Binaries: []run.Binary{{Path: write("bin/old", "old")}}},
+			},
+		}
+	})
+	token, err := s.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	enough := errors.New("enough")
+	var got Equipment
+	w := &Worker{
+		Server: "https://" + s.Address(), Token: token, Name: "w", Trommel: "v1", Cache: t.TempDir(), Dir: t.TempDir(),
+		Patience: 10 * time.Second,
+		Open:     func(_ context.Context, e Equipment) (Runner, error) { got = e; return nil, enough },
+	}
+	if err := w.Work(t.Context()); !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	for name, build := range map[string]*run.Build{
+		"new": {Suite: got.Suite, Binaries: got.Binaries}, "old": got.Builds["old"],
+	} {
+		if build == nil || len(build.Suite.Manifests) != 1 || build.Suite.Manifests[0].Cluster != "west" {
+			t.Fatalf("%s: %+v", name, build)
+		}
+		file := plan.Beside(build.Suite.File, build.Suite.Manifests[0].Path)
+		text, err := os.ReadFile(file)
+		if err != nil || string(text) != fmt.Sprintf(config, name) || !strings.HasPrefix(file, w.Dir) {
+			t.Errorf("%s: %s has %q (%v)", name, file, text, err)
+		}
+		binary, err := os.ReadFile(build.Binaries[0].Path)
+		if err != nil || string(binary) != name || !strings.HasPrefix(build.Binaries[0].Path, w.Dir) {
+			t.Errorf("%s: %s has %q (%v)", name, build.Binaries[0].Path, binary, err)
+		}
 	}
 }

@@ -40,6 +40,7 @@ type Equipment struct {
 	Suite        *plan.Suite // with the variant
 	Binaries     []run.Binary
 	ControlPlane string
+	Builds       map[string]*run.Build // the suite's others
 }
 
 // Runner makes runs; a *run.Session is one.
@@ -94,7 +95,9 @@ func (w *Worker) Work(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	runner, err := w.Open(ctx, Equipment{Suite: u.suite, Binaries: u.binaries, ControlPlane: u.controlPlane})
+	runner, err := w.Open(ctx, Equipment{
+		Suite: u.suite, Binaries: u.binaries, ControlPlane: u.controlPlane, Builds: u.builds,
+	})
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,18 @@ import (
 // the suite itself. It changes neither the suite nor its repository: a commit is written to Trommel's cache. The error
 // is [plan.Errors], with positions, if the suite is wrong.
 func Of(ctx context.Context, suite *plan.Suite, name string) (*plan.Suite, error) {
+	build, _, err := Located(ctx, suite, name)
+	return build, err
+}
+
+// Path is one that a suite or its build names.
+type Path struct {
+	Name string `json:"name"`
+	Own  bool   `json:"own,omitempty"` // the build itself names it
+}
+
+// Located is [Of], and says where the paths are in the build's source that the suite and the build name.
+func Located(ctx context.Context, suite *plan.Suite, name string) (*plan.Suite, map[Path]string, error) {
 	b := suite.Builds[name]
 	var from source
 	var err error
@@ -34,13 +46,17 @@ func Of(ctx context.Context, suite *plan.Suite, name string) (*plan.Suite, error
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
-		return nil, suite.BuildError(name, field(b), err)
+		return nil, nil, suite.BuildError(name, field(b), err)
 	}
-	return suite.WithBuild(name, func(path string, own bool) (string, error) {
-		return from.locate(suite.File, path, own)
+	paths := map[Path]string{}
+	build, err := suite.WithBuild(name, func(path string, own bool) (string, error) {
+		at, err := from.locate(suite.File, path, own)
+		paths[Path{path, own}] = at
+		return at, err
 	})
+	return build, paths, err
 }
 
 // field is the one that says where a build's source is.
