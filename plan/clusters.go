@@ -345,8 +345,8 @@ func (c *checker) checkCluster(a *Action, at *yamlfile.Place) {
 	switch a.Type {
 	case CycleNodes:
 		if c.suite.SmallCluster(a.Cluster) {
-			at.Field("actionType").Errorf("the cluster %s has nodes: 0 and no controller of the suite, so that nothing "+
-				"simulates nodes there; give it nodes", a.Cluster)
+			at.Field("actionType").Errorf("the cluster %s has nodes: 0 and no controller of the suite, so that "+
+				"nothing simulates nodes there; give it nodes", a.Cluster)
 		}
 	case Disrupt:
 		if in := c.suite.homeOfDisrupted(a.Begins()); in != "" && a.Cluster != "" && a.Cluster != in {

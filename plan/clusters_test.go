@@ -212,7 +212,8 @@ func TestMistakesInClustersOfPlan(t *testing.T) {
 		{"disrupted elsewhere", "- actionType: disrupt\n  disruption: {name: d, controller: b, cpuPressure: {}}\n" +
 			"  cluster: west\n" + now,
 			`p.yaml:6:12: the controller that is disrupted runs in cluster "east", not in "west"`},
-		{"cycle", "- actionType: cycleNodes\n  cycle: {name: x, simulatedGroup: {desiredCapacity: 1}}\n  cluster: north\n" + now,
+		{"cycle", "- actionType: cycleNodes\n  cycle: {name: x, simulatedGroup: {desiredCapacity: 1}}\n" +
+			"  cluster: north\n" + now,
 			`p.yaml:6:12: unknown cluster "north" (the suite has: west, east)`},
 		{"no delay", "- actionType: disturbConnection\n  actionTarget: b\n  delay: 0s\n" + now,
 			`p.yaml:6:10: delay is 0; leave it out to let nothing pass`},
@@ -235,8 +236,8 @@ func TestCycleInASmallCluster(t *testing.T) {
 	}
 	for cluster, want := range map[string]string{
 		"a": "", "c": "",
-		"b": "p.yaml:4:15: the cluster b has nodes: 0 and no controller of the suite, so that nothing simulates nodes " +
-			"there; give it nodes",
+		"b": "p.yaml:4:15: the cluster b has nodes: 0 and no controller of the suite, so that nothing simulates " +
+			"nodes there; give it nodes",
 	} {
 		_, err := parse([]byte("kind: TestPlan\ntestName: p\nactions:\n- actionType: cycleNodes\n  cluster: "+cluster+
 			"\n  cycle: {name: x, simulatedGroup: {desiredCapacity: 1}}\n"+

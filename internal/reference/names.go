@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"encoding/base64"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,12 +17,16 @@ type names struct {
 	newest    map[Key]string // the UID of the last object of that key
 	generated map[string]Key // by name
 	addresses map[Key]Key    // by the address as a key: each cluster has addresses of its own
-	version   int            // counts what was added
+	// authorities are the certificates of the clusters' authorities, by cluster: those of a reference and those of later
+	// runs are of different clusters.
+	authorities map[string]string
+	version     int // counts what was added
 }
 
 func newNames() *names {
 	return &names{
 		uids: map[string]Key{}, newest: map[Key]string{}, generated: map[string]Key{}, addresses: map[Key]Key{},
+		authorities: map[string]string{},
 	}
 }
 
@@ -45,6 +50,43 @@ func (n *names) note(key Key, object map[string]any) {
 			n.version++
 		}
 	}
+	if data, _ := object["data"].(map[string]any); key.Type() == "configmap" && meta["name"] == rootAuthority {
+		ca := strings.TrimSpace(metadata.Text(data, "ca.crt"))
+		if cluster := key.Cluster(); ca != "" && n.authorities[cluster] == "" {
+			n.authorities[cluster] = ca
+			n.version++
+		}
+	}
+}
+
+// rootAuthority is the ConfigMap with the certificate of the cluster's authority, which the controller manager puts into
+// each namespace.
+const rootAuthority = "kube-root-ca.crt"
+
+// withoutAuthority replaces the certificate of the cluster's authority, as it is or in base64, also within something that
+// is in base64 as a whole, such as a kubeconfig in a Secret.
+func (n *names) withoutAuthority(cluster, text string) string {
+	ca := n.authorities[cluster]
+	if ca == "" || len(text) < len(ca) {
+		return text
+	}
+	const instead = "(certificate of the cluster's authority)"
+	replace := func(s string) string {
+		s = strings.ReplaceAll(s, ca, instead)
+		for _, form := range []string{ca + "\n", ca} {
+			s = strings.ReplaceAll(s, base64.StdEncoding.EncodeToString([]byte(form)), instead)
+		}
+		return s
+	}
+	if replaced := replace(text); replaced != text {
+		return replaced
+	}
+	if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
+		if replaced := replace(string(plain)); replaced != string(plain) {
+			return "base64 of " + replaced
+		}
+	}
+	return text
 }
 
 var (
@@ -56,7 +98,7 @@ var (
 // rewrite replaces what differs in each run by what it belongs to. Generated reports whether that includes a generated
 // name, so that the place in a list may be another one in each run. The text is in an object of the cluster.
 func (n *names) rewrite(cluster, s string) (text string, generated bool) {
-	text = s
+	text = n.withoutAuthority(cluster, s)
 	if len(text) >= 36 {
 		text = anyUID.ReplaceAllStringFunc(text, func(uid string) string {
 			key, ok := n.uids[uid]

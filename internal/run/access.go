@@ -21,8 +21,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// access gives the controllers the kubeconfigs of other clusters. Each leads through an HTTP proxy of its own, so that a
-// plan can disturb the connection. It implements actions.Connections.
+// access gives the controllers the kubeconfigs of other clusters. Each leads through an HTTP proxy of its own, so that
+// a plan can disturb the connection. It implements actions.Connections.
 type access struct {
 	at    *site
 	dir   string // of the kubeconfigs

@@ -97,8 +97,8 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 		"--tls-cert-file=" + c.dir.file("server.crt"),
 		"--tls-private-key-file=" + c.dir.file("server.key"),
 		"--client-ca-file=" + c.dir.file("ca.crt"),
-		// As on any cluster, so that programs which take them from the ConfigMap extension-apiserver-authentication do not
-		// try again and again.
+		// As on any cluster: programs that take them from the ConfigMap extension-apiserver-authentication would try
+		// again and again.
 		"--requestheader-client-ca-file=" + c.dir.file("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User",

@@ -412,7 +412,8 @@ func (b *Bundle) unpack(
 	for i, other := range b.Builds {
 		made := new(run.Build)
 		made.Suite, err = u.suite.WithBuild(other.Name, func(path string, own bool) (string, error) {
-			at := slices.IndexFunc(other.Paths, func(l Located) bool { return l.Path == builds.Path{Name: path, Own: own} })
+			named := builds.Path{Name: path, Own: own}
+			at := slices.IndexFunc(other.Paths, func(l Located) bool { return l.Path == named })
 			if at < 0 {
 				return "", fmt.Errorf("%s was not sent", path)
 			}
