@@ -246,7 +246,7 @@ func (w *walker) enum(s *apiextensions.JSONSchemaProps, p place) {
 		if err != nil || value == "" || value == nil || reflect.DeepEqual(value, p.value) {
 			continue
 		}
-		changes = append(changes, Change{Label: "to-" + kebab(fmt.Sprint(value)), To: value})
+		changes = append(changes, Change{Label: toLabel(fmt.Sprint(value)), To: value})
 	}
 	if len(changes) == 0 {
 		w.drop(p, "the enum has no other value")
@@ -348,7 +348,7 @@ func (w *walker) text(s *apiextensions.JSONSchemaProps, p place) {
 		}
 		value, err := decode(*raw)
 		if to, ok := value.(string); err == nil && ok && to != "" && to != now {
-			w.add(p, rankEnum, Change{Label: "to-" + kebab(to), To: to})
+			w.add(p, rankEnum, Change{Label: toLabel(to), To: to})
 			return
 		}
 	}
@@ -569,4 +569,26 @@ func kebab(s string) string {
 		return "other"
 	}
 	return strings.Join(words, "-")
+}
+
+// Names of plans begin with that of their workload, and become names of directories.
+const (
+	maxFieldName = 32 // bytes of a field's name in that of a workload
+	maxValueName = 24 // bytes of a value's
+)
+
+// toLabel is the label of a change to a value. Of an image or a URL it has only what comes last.
+func toLabel(value string) string {
+	return "to-" + shortened(kebab(value[strings.LastIndex(value, "/")+1:]), maxValueName)
+}
+
+// shortened cuts a name between its words.
+func shortened(name string, most int) string {
+	if len(name) <= most {
+		return name
+	}
+	if i := strings.LastIndex(name[:most+1], "-"); i > 0 {
+		return name[:i]
+	}
+	return name[:most]
 }

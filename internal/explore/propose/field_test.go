@@ -353,3 +353,23 @@ func TestShortNames(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Regression: a workload had so long a name that its plans could not have theirs.
+func TestNamesOfWorkloadsAreShort(t *testing.T) {
+	for value, want := range map[string]string{
+		"Retain": "to-retain",
+		"quay.io/open-cluster-management/registration": "to-registration",
+		"AVeryLongValueThatSomebodyHasThoughtOf":       "to-avery-long-value-that",
+		"https://example.com/":                         "to-other",
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa":         "to-aaaaaaaaaaaaaaaaaaaaaaaa",
+	} {
+		if got := toLabel(value); got != want {
+			t.Errorf("%s: %s, want %s", value, got, want)
+		}
+	}
+	path := []string{"spec", "registrationConfiguration", "registrationDriver", "authenticationType"}
+	other := []string{"spec", "workConfiguration", "registrationDriver", "authenticationType"}
+	if got, want := shortName(path, [][]string{path, other}), "registration-configuration"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -213,7 +213,7 @@ func shortName(path []string, all [][]string) string {
 		if n >= len(path) || !slices.ContainsFunc(all, func(other []string) bool {
 			return !slices.Equal(other, path) && lastWords(other, n) == name
 		}) {
-			return name
+			return shortened(name, maxFieldName)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func versionChange(now, to string) Change {
 	other, ok2 := parseVersion(to)
 	switch c := slices.Compare(from.parts, other.parts); {
 	case !ok || !ok2 || c == 0:
-		return Change{Label: "to-" + kebab(to), To: to}
+		return Change{Label: toLabel(to), To: to}
 	case c < 0:
 		return Change{Label: "upgrade", To: to}
 	}
