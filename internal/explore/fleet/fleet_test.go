@@ -123,11 +123,10 @@ func (f *fakeRunner) RunWith(
 		w.Event(record.Event{}), w.Findings(found), w.Meta(meta), w.Close())
 }
 
-// serve serves a campaign of a small suite.
-func serve(t testing.TB, change func(*Config)) *Server {
-	t.Helper()
-	dir := t.TempDir()
-	write := func(name, text string) string {
+// writerIn returns what writes executables into a directory, and returns their paths.
+func writerIn(t testing.TB, dir string) func(name, text string) string {
+	return func(name, text string) string {
+		t.Helper()
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
@@ -137,6 +136,12 @@ func serve(t testing.TB, change func(*Config)) *Server {
 		}
 		return file
 	}
+}
+
+// serve serves a campaign of a small suite.
+func serve(t testing.TB, change func(*Config)) *Server {
+	t.Helper()
+	write := writerIn(t, t.TempDir())
 	write("go.mod", "module a\n")
 	write("op/manifests/a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {a: b}}")
 	write("op/manifests/kustomization.yaml", "resources: [a.yaml, ../elsewhere/b.yaml]\n")
@@ -509,16 +514,7 @@ func TestSuitesThatStayOnOneMachine(t *testing.T) {
 // A worker has the suite's other builds, in several clusters, too: their executables, and what they install.
 func TestBuildsTravel(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
+	write := writerIn(t, dir)
 	const config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {version: %q}}"
 	write("now/go.mod", "module a\n")
 	write("now/new.yaml", fmt.Sprintf(config, "new"))
