@@ -84,8 +84,9 @@ func (c *cycles) all() (all []*cycle) {
 func (c *cycles) Begin(ctx context.Context, a *plan.Action) (note string, err error) {
 	f := a.Cycles()
 	one := c.cycle(f.Name())
+	in := c.in(a.Cluster)
 	one.mu.Lock()
-	one.in, one.action, one.at, one.key = c.in(a.Cluster), a, one.clock.Now(), f.Key()
+	one.in, one.action, one.at, one.key = in, a, one.clock.Now(), f.Key()
 	one.mu.Unlock()
 	object, err := objects.FromMap(map[string]any{
 		"apiVersion": nodes.GroupVersion.String(), "kind": "CycleNodeRequest",
@@ -94,14 +95,14 @@ func (c *cycles) Begin(ctx context.Context, a *plan.Action) (note string, err er
 	if err != nil {
 		return "", err
 	}
-	if _, err := one.in.Apply(ctx, object); err != nil {
+	if _, err := in.Apply(ctx, object); err != nil {
 		return "", fmt.Errorf("cycle %s: %w", f.Name(), err)
 	}
 	// It is followed until the run ends, longer than this action takes.
 	seeing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.mu.Lock()
 	c.order, c.stops = append(c.order, f.Name()), append(c.stops, stop)
-	c.watching.Go(func() { one.end(one.in.follow(seeing, one.key, one.see)) })
+	c.watching.Go(func() { one.end(in.follow(seeing, one.key, one.see)) })
 	c.mu.Unlock()
 	if err := one.await(ctx, c.step, one.reached); err != nil {
 		return "", fmt.Errorf("cycle %s: %w", f.Name(), err)
@@ -250,10 +251,13 @@ func (one *cycle) describe() string {
 // End deletes the request and waits until it is gone.
 func (c *cycles) End(ctx context.Context, name string) (ended bool, err error) {
 	one := c.cycle(name)
-	if one.action == nil {
+	one.mu.Lock()
+	begun, in, key := one.action != nil, one.in, one.key
+	one.mu.Unlock()
+	if !begun {
 		return false, nil
 	}
-	present, err := one.in.Get(ctx, one.key)
+	present, err := in.Get(ctx, key)
 	if err != nil || present == nil {
 		return false, err
 	}
@@ -261,7 +265,7 @@ func (c *cycles) End(ctx context.Context, name string) (ended bool, err error) {
 	failed := one.failed()
 	one.deleted, one.told, one.at = true, true, one.clock.Now()
 	one.mu.Unlock()
-	if err := one.in.Delete(ctx, one.key, objects.DeleteOptions{}); err != nil {
+	if err := in.Delete(ctx, key, objects.DeleteOptions{}); err != nil {
 		return false, fmt.Errorf("end cycle %s: %w", name, err)
 	}
 	if err := one.await(ctx, c.step, func() (bool, error) { return one.gone, nil }); err != nil {

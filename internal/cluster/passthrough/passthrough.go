@@ -16,9 +16,6 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 )
 
-// tunnelTimeout is how long a client may take to ask for a tunnel. Clients that do not ask are not ours.
-const tunnelTimeout = 10 * time.Second
-
 // Proxy listens on a port of its own, on loopback unless it was given a listener.
 type Proxy struct {
 	clock    *clock.Clock // for shapes
@@ -181,9 +178,9 @@ func (p *Proxy) serve(l *link) {
 	p.join(l)
 }
 
-// acceptTunnel reads a client's CONNECT and says yes. A client sends nothing more before it has the answer.
+// acceptTunnel reads a client's CONNECT and says yes. A client sends nothing more before it has the answer. It may take
+// its time: a plan may freeze it in the middle.
 func acceptTunnel(client net.Conn) error {
-	_ = client.SetDeadline(time.Now().Add(tunnelTimeout))
 	sent := bufio.NewReader(client)
 	req, err := http.ReadRequest(sent)
 	switch {
@@ -193,10 +190,8 @@ func acceptTunnel(client net.Conn) error {
 		_, _ = io.WriteString(client, "HTTP/1.1 405 Method Not Allowed\r\nAllow: CONNECT\r\nContent-Length: 0\r\n\r\n")
 		return fmt.Errorf("%s, not CONNECT", req.Method)
 	}
-	if _, err := io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
-		return err
-	}
-	return client.SetDeadline(time.Time{})
+	_, err = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
+	return err
 }
 
 // Join copies between two connections, TCP or unix, in both directions. It forwards the end of each direction, and
