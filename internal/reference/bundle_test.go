@@ -51,7 +51,8 @@ func TestBundlesOfCertificates(t *testing.T) {
 		{run(now, both, old, bundle("server", "new")),
 			"hook//check: caBundle is not the base64 encoding of data.ca.crt of configmap/default/trusted"},
 		{run(now, now, now, bundle("server", "old")),
-			"secret/default/serving: data.tls.crt is not a text that contains data.ca.crt of configmap/default/trusted"},
+			"secret/default/serving: data.tls.crt is not a text that contains data.ca.crt of configmap/default/" +
+				"trusted"},
 		{run(now, old, now, bundle("server", "new")),
 			"secret/default/signer: data.tls.crt is not equal to data.ca.crt of configmap/default/trusted"},
 	} {

@@ -17,8 +17,8 @@ type names struct {
 	newest    map[Key]string // the UID of the last object of that key
 	generated map[string]Key // by name
 	addresses map[Key]Key    // by the address as a key: each cluster has addresses of its own
-	// authorities are the certificates of the clusters' authorities, by cluster: those of a reference and those of later
-	// runs are of different clusters.
+	// authorities are the certificates of the clusters' authorities, by cluster: a reference and later runs are of
+	// different ones.
 	authorities map[string]string
 	version     int // counts what was added
 }
@@ -59,12 +59,12 @@ func (n *names) note(key Key, object map[string]any) {
 	}
 }
 
-// rootAuthority is the ConfigMap with the certificate of the cluster's authority, which the controller manager puts into
-// each namespace.
+// rootAuthority is the ConfigMap with the certificate of the cluster's authority, which the controller manager puts
+// into each namespace.
 const rootAuthority = "kube-root-ca.crt"
 
-// withoutAuthority replaces the certificate of the cluster's authority, as it is or in base64, also within something that
-// is in base64 as a whole, such as a kubeconfig in a Secret.
+// withoutAuthority replaces the certificate of the cluster's authority, as it is or in base64, also within something
+// that is in base64 as a whole, such as a kubeconfig in a Secret.
 func (n *names) withoutAuthority(cluster, text string) string {
 	ca := n.authorities[cluster]
 	if ca == "" || len(text) < len(ca) {
