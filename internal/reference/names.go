@@ -63,27 +63,29 @@ func (n *names) note(key Key, object map[string]any) {
 // into each namespace.
 const rootAuthority = "kube-root-ca.crt"
 
-// withoutAuthority replaces the certificate of the cluster's authority, as it is or in base64, also within something
-// that is in base64 as a whole, such as a kubeconfig in a Secret.
-func (n *names) withoutAuthority(cluster, text string) string {
-	ca := n.authorities[cluster]
-	if ca == "" || len(text) < len(ca) {
-		return text
-	}
-	const instead = "(certificate of the cluster's authority)"
-	replace := func(s string) string {
-		s = strings.ReplaceAll(s, ca, instead)
-		for _, form := range []string{ca + "\n", ca} {
-			s = strings.ReplaceAll(s, base64.StdEncoding.EncodeToString([]byte(form)), instead)
+// withoutAuthorities replaces the certificates of the clusters' authorities in an object of a cluster, as they are or
+// in base64, also within something that is in base64 as a whole, such as a kubeconfig in a Secret.
+func (n *names) withoutAuthorities(cluster, text string) string {
+	for in, ca := range n.authorities {
+		if len(text) < len(ca) {
+			continue
 		}
-		return s
-	}
-	if replaced := replace(text); replaced != text {
-		return replaced
-	}
-	if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
-		if replaced := replace(string(plain)); replaced != string(plain) {
-			return "base64 of " + replaced
+		instead := "(certificate of the cluster's authority)"
+		if in != cluster {
+			instead = "(certificate of " + in + "'s authority)"
+		}
+		replace := func(s string) string {
+			s = strings.ReplaceAll(s, ca, instead)
+			for _, form := range []string{ca + "\n", ca} {
+				s = strings.ReplaceAll(s, base64.StdEncoding.EncodeToString([]byte(form)), instead)
+			}
+			return s
+		}
+		plain, err := base64.StdEncoding.DecodeString(text)
+		if without := replace(string(plain)); err == nil && without != string(plain) {
+			text = "base64 of " + without
+		} else {
+			text = replace(text)
 		}
 	}
 	return text
@@ -98,7 +100,7 @@ var (
 // rewrite replaces what differs in each run by what it belongs to. Generated reports whether that includes a generated
 // name, so that the place in a list may be another one in each run. The text is in an object of the cluster.
 func (n *names) rewrite(cluster, s string) (text string, generated bool) {
-	text = n.withoutAuthority(cluster, s)
+	text = n.withoutAuthorities(cluster, s)
 	if len(text) >= 36 {
 		text = anyUID.ReplaceAllStringFunc(text, func(uid string) string {
 			key, ok := n.uids[uid]
