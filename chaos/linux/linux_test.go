@@ -399,10 +399,17 @@ func TestNetworkBandwidth(t *testing.T) {
 	var all sync.WaitGroup
 	for _, mode := range []byte{'r', 'w'} {
 		all.Go(func() {
-			got := s.throughput(target, host1+":7000", mode)
-			t.Logf("%c: %d bytes per second, limit %d", mode, got, limit)
-			// Packets beyond the limit are dropped, so that TCP may send much less for a while.
-			if least := map[byte]int{'w': limit / 2, 'r': limit / 50}[mode]; got > limit*5/4 || got < least {
+			least := map[byte]int{'w': limit / 2, 'r': limit / 50}[mode]
+			got := 0
+			// Packets beyond the limit are dropped, so that TCP may send much less for a while, even for seconds.
+			for range 8 {
+				got = s.throughput(target, host1+":7000", mode)
+				t.Logf("%c: %d bytes per second, limit %d", mode, got, limit)
+				if got >= least {
+					break
+				}
+			}
+			if got > limit*5/4 || got < least {
 				t.Errorf("%c: %d bytes per second, limit %d", mode, got, limit)
 			}
 		})
