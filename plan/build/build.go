@@ -404,8 +404,8 @@ func (a *Action) Scope(key string) *Action {
 	return a
 }
 
-// InCluster names the cluster of an API server, of what is written or of a pause's scope, in a suite with several.
-// Default: the first one.
+// InCluster names the cluster of an API server, of what is written, of nodes, or of a pause's scope, in a suite with
+// several. Default: the first one.
 func (a *Action) InCluster(name string) *Action { a.action.Cluster = name; return a }
 
 // WaitBefore sets the time between the trigger and the action.
