@@ -279,8 +279,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 		}
 		ldflags += " " + stamp
 	}
-	// The linker leaves debug information out in any case (-w). Not to write it spares an eighth of the compiler's
-	// time.
+	// The linker leaves debug information out in any case (-w). Not to write it spares the compiler some of its time.
 	flags := append(generated.flags(), "-ldflags", ldflags, "-gcflags", "all=-dwarf=false")
 	if !b.plain {
 		overlay, err := b.clock(ctx, command, dir)

@@ -2,7 +2,6 @@ package reference
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"testing"
 
 	"github.com/trommel-dev/trommel/record"
@@ -17,20 +16,13 @@ func TestAuthorityOfTheCluster(t *testing.T) {
 	}
 	encode := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	run := func(cluster, bundle, server string) *record.Run {
-		text := func(s string) string {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return string(quoted)
-		}
 		kubeconfig := "clusters:\n- cluster:\n    certificate-authority-data: " + encode(pem(cluster)) +
 			"\n    server: https://" + server + "\n"
 		return story(t,
-			`created configmap/op/kube-root-ca.crt {"data": {"ca.crt": `+text(pem(cluster))+`}}`,
-			`db: created configmap/op/copied {"data": {"ca": `+text(pem(bundle)+"and more")+`}}`,
-			`db: created hook//h {"caBundle": `+text(encode(pem(bundle)))+`}`,
-			`db: created secret/op/kubeconfig {"data": {"kubeconfig": `+text(encode(kubeconfig))+`}}`)
+			`created configmap/op/kube-root-ca.crt {"data": {"ca.crt": `+quoted(t, pem(cluster))+`}}`,
+			`db: created configmap/op/copied {"data": {"ca": `+quoted(t, pem(bundle)+"and more")+`}}`,
+			`db: created hook//h {"caBundle": `+quoted(t, encode(pem(bundle)))+`}`,
+			`db: created secret/op/kubeconfig {"data": {"kubeconfig": `+quoted(t, encode(kubeconfig))+`}}`)
 	}
 	same := func(cluster string) *record.Run { return run(cluster, cluster, "api") }
 	ref := learn(t, same("one"), same("one"), same("one"))

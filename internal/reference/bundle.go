@@ -23,7 +23,7 @@ func certificates(text string) (all []string) {
 // learned. A bundle of authorities that has got a new one keeps the old one for a while, and so do those who have the
 // bundle, one after the other; a certificate that an old authority has signed is good as long as the bundle has both.
 // Nothing is excused otherwise of texts that have no certificate in common.
-func (f *filter) stillHolds(is Is, field, of string) bool {
+func (f *filter) stillHolds(is Is, field, of string, p population) bool {
 	if f.exact {
 		return false
 	}
@@ -44,7 +44,7 @@ func (f *filter) stillHolds(is Is, field, of string) bool {
 	case isBase64: // what others are told to trust: all of it
 		return includes(own, others)
 	case isContents: // a certificate with those of its authorities
-		return shares(own, others) || slices.ContainsFunc(f.bundlesIn(f.within), func(bundle []string) bool {
+		return shares(own, others) || slices.ContainsFunc(f.bundlesIn(p), func(bundle []string) bool {
 			return includes(bundle, others) && shares(bundle, own)
 		})
 	}

@@ -11,6 +11,16 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// quoted is a text in JSON.
+func quoted(t *testing.T, s string) string {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // Regression: an operator whose authority was replaced kept the old one in its bundle, and that was a bug to us.
 func TestBundlesOfCertificates(t *testing.T) {
 	bundle := func(names ...string) string {
@@ -21,17 +31,10 @@ func TestBundlesOfCertificates(t *testing.T) {
 		return text
 	}
 	run := func(signer, trusted, told, chain string) *record.Run {
-		text := func(s string) string {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return string(quoted)
-		}
-		encode := func(s string) string { return text(base64.StdEncoding.EncodeToString([]byte(s))) }
+		encode := func(s string) string { return quoted(t, base64.StdEncoding.EncodeToString([]byte(s))) }
 		return story(t,
 			`db: created secret/default/signer {"data": {"tls.crt": `+encode(signer)+`}}`,
-			`db: created configmap/default/trusted {"data": {"ca.crt": `+text(trusted)+`}}`,
+			`db: created configmap/default/trusted {"data": {"ca.crt": `+quoted(t, trusted)+`}}`,
 			`db: created hook//check {"caBundle": `+encode(told)+`}`,
 			`db: created secret/default/serving {"data": {"tls.crt": `+encode(chain)+`}}`)
 	}

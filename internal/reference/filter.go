@@ -15,16 +15,15 @@ import (
 
 // filter decides quickly which fields count. It is not safe for concurrent use.
 type filter struct {
-	ref    *Reference
-	known  map[Key]map[string]counts   // how a field counts, by object and where it is
-	found  map[Key][]*Found            // see foundOn
-	lists  map[string]bool             // whether a list has no order, by type and path
-	seen   map[*Object]map[string]any  // what counts of the end states, see counting
-	texts  map[*Object]map[string]text // see textsOf
-	own    map[Key]Key                 // the run's own keys, where they were matched; see matched
-	exact  bool                        // relations are learned: see stillHolds
-	within population                  // the run of which relations are looked at
-	seed   maphash.Seed
+	ref   *Reference
+	known map[Key]map[string]counts   // how a field counts, by object and where it is
+	found map[Key][]*Found            // see foundOn
+	lists map[string]bool             // whether a list has no order, by type and path
+	seen  map[*Object]map[string]any  // what counts of the end states, see counting
+	texts map[*Object]map[string]text // see textsOf
+	own   map[Key]Key                 // the run's own keys, where they were matched; see matched
+	exact bool                        // relations are learned: see stillHolds
+	seed  maphash.Seed
 }
 
 func (ref *Reference) filter() *filter {

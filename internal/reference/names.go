@@ -19,14 +19,14 @@ type names struct {
 	addresses map[Key]Key    // by the address as a key: each cluster has addresses of its own
 	// authorities are the certificates of the clusters' authorities, by cluster: a reference and later runs are of
 	// different ones.
-	authorities map[string]string
+	authorities map[string]authority
 	version     int // counts what was added
 }
 
 func newNames() *names {
 	return &names{
 		uids: map[string]Key{}, newest: map[Key]string{}, generated: map[string]Key{}, addresses: map[Key]Key{},
-		authorities: map[string]string{},
+		authorities: map[string]authority{},
 	}
 }
 
@@ -52,11 +52,24 @@ func (n *names) note(key Key, object map[string]any) {
 	}
 	if data, _ := object["data"].(map[string]any); key.Type() == "configmap" && meta["name"] == rootAuthority {
 		ca := strings.TrimSpace(metadata.Text(data, "ca.crt"))
-		if cluster := key.Cluster(); ca != "" && n.authorities[cluster] == "" {
-			n.authorities[cluster] = ca
+		if cluster := key.Cluster(); ca != "" && n.authorities[cluster] == nil {
+			encode := base64.StdEncoding.EncodeToString
+			n.authorities[cluster] = authority{ca, encode([]byte(ca + "\n")), encode([]byte(ca))}
 			n.version++
 		}
 	}
+}
+
+// authority is the certificate of an authority in all forms in which it is in other texts: as it is, which is the
+// shortest, and in base64.
+type authority []string
+
+// replaced returns a text with something instead of the certificate.
+func (a authority) replaced(text, instead string) string {
+	for _, form := range a {
+		text = strings.ReplaceAll(text, form, instead)
+	}
+	return text
 }
 
 // rootAuthority is the ConfigMap with the certificate of the cluster's authority, which the controller manager puts
@@ -67,25 +80,18 @@ const rootAuthority = "kube-root-ca.crt"
 // in base64, also within something that is in base64 as a whole, such as a kubeconfig in a Secret.
 func (n *names) withoutAuthorities(cluster, text string) string {
 	for in, ca := range n.authorities {
-		if len(text) < len(ca) {
+		if len(text) < len(ca[0]) {
 			continue
 		}
 		instead := "(certificate of the cluster's authority)"
 		if in != cluster {
 			instead = "(certificate of " + in + "'s authority)"
 		}
-		replace := func(s string) string {
-			s = strings.ReplaceAll(s, ca, instead)
-			for _, form := range []string{ca + "\n", ca} {
-				s = strings.ReplaceAll(s, base64.StdEncoding.EncodeToString([]byte(form)), instead)
-			}
-			return s
-		}
 		plain, err := base64.StdEncoding.DecodeString(text)
-		if without := replace(string(plain)); err == nil && without != string(plain) {
+		if without := ca.replaced(string(plain), instead); err == nil && without != string(plain) {
 			text = "base64 of " + without
 		} else {
-			text = replace(text)
+			text = ca.replaced(text, instead)
 		}
 	}
 	return text

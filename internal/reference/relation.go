@@ -173,7 +173,6 @@ func populationOf(objects map[Key]*Object) population {
 
 // wrong lists the objects of which a relation does not hold. Not known: it is not known of any object.
 func (f *filter) wrong(r *Relation, p population) (wrong []Key, known bool) {
-	f.within = p
 	for _, is := range p[r.Field.Object] {
 		ofs := p[r.Of.Object]
 		if r.Of.Object == r.Field.Object {
@@ -181,7 +180,7 @@ func (f *filter) wrong(r *Relation, p population) (wrong []Key, known bool) {
 		}
 		fails := false
 		for _, of := range ofs {
-			holds, knows := f.holds(r, is, of)
+			holds, knows := f.holds(r, is, of, p)
 			known = known || knows
 			if fails = knows && !holds; knows && holds {
 				break
@@ -194,8 +193,8 @@ func (f *filter) wrong(r *Relation, p population) (wrong []Key, known bool) {
 	return wrong, known
 }
 
-// holds reports whether a relation holds of two objects. Not known: a field is missing, or must not count.
-func (f *filter) holds(r *Relation, isIn, ofIn member) (holds, known bool) {
+// holds reports whether a relation holds of two objects of a run. Not known: a field is missing, or must not count.
+func (f *filter) holds(r *Relation, isIn, ofIn member, p population) (holds, known bool) {
 	of, is := ofIn.object, isIn.object
 	a, okA := f.textsOf(ofIn.key, of)[r.Of.Field]
 	b, okB := f.textsOf(isIn.key, is)[r.Field.Field]
@@ -207,15 +206,15 @@ func (f *filter) holds(r *Relation, isIn, ofIn member) (holds, known bool) {
 	}
 	switch r.Is {
 	case isEqual:
-		return a.value == b.value || f.stillHolds(r.Is, b.value, a.value), true
+		return a.value == b.value || f.stillHolds(r.Is, b.value, a.value, p), true
 	case isBase64:
-		return encodes(b.value, []byte(a.value)) || f.stillHolds(r.Is, b.value, a.value), true
+		return encodes(b.value, []byte(a.value)) || f.stillHolds(r.Is, b.value, a.value, p), true
 	case isTogether:
 		first, knownA := of.renewal(r.Of.Field, 0)
 		then, knownB := is.renewal(r.Field.Field, 0)
 		return then.Most >= first.Most || then.Last >= first.Last, knownA && knownB
 	case isContents:
-		return strings.Contains(b.value, a.value) || f.stillHolds(r.Is, b.value, a.value), true
+		return strings.Contains(b.value, a.value) || f.stillHolds(r.Is, b.value, a.value, p), true
 	}
 	hash := hashes[r.Is]
 	if hash == nil {

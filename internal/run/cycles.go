@@ -19,7 +19,7 @@ import (
 
 // cycles implements actions.Cycles: it writes the requests that a plan asks for, and follows them.
 type cycles struct {
-	in    func(cluster string) cycledCluster
+	in    func(cluster string) followedCluster[nodes.CycleNodeRequest]
 	step  time.Duration // for which a request may stand still
 	clock *clock.Clock
 
@@ -31,15 +31,9 @@ type cycles struct {
 	stops    []context.CancelFunc
 }
 
-// cycledCluster is a cluster in which requests are written and followed.
-type cycledCluster struct {
-	ownObjects
-	follow follows[nodes.CycleNodeRequest]
-}
-
 // cycle is a CycleNodeRequest that the plan has created, as far as it was seen.
 type cycle struct {
-	in     cycledCluster
+	in     followedCluster[nodes.CycleNodeRequest]
 	clock  *clock.Clock
 	action *plan.Action
 	key    plan.ResourceKey

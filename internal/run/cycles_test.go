@@ -143,7 +143,9 @@ func TestCyclesConclude(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				to := new(calls)
-				in := func(string) cycledCluster { return cycledCluster{to, slowly(test.states)} }
+				in := func(string) followedCluster[nodes.CycleNodeRequest] {
+					return followedCluster[nodes.CycleNodeRequest]{to, slowly(test.states)}
+				}
 				c := &cycles{in: in, step: time.Minute}
 				if c.blocked() != "" || !c.disturbed().IsZero() || c.conclude(t.Context()) != nil {
 					t.Error("there is a cycle before there was one")

@@ -25,7 +25,7 @@ import (
 
 // disruptions implements actions.Disruptions: it writes the Disruptions that a plan asks for, and follows them.
 type disruptions struct {
-	in          func(cluster string) disruptedCluster
+	in          func(cluster string) followedCluster[chaos.Disruption]
 	clusterOf   func(a *plan.Action) string // a disrupt
 	node        statuses
 	controllers []string      // under test
@@ -37,15 +37,9 @@ type disruptions struct {
 	begun map[string]begun // by name
 }
 
-// disruptedCluster is a cluster in which disruptions are written and followed.
-type disruptedCluster struct {
-	ownObjects
-	follow follows[chaos.Disruption]
-}
-
 // begun is a disruption that has begun.
 type begun struct {
-	cluster   disruptedCluster
+	cluster   followedCluster[chaos.Disruption]
 	namespace string
 	over      func() // it kills nothing any more
 }

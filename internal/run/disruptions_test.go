@@ -195,8 +195,8 @@ func TestDisruptionsTool(t *testing.T) {
 // disruptionsOn is a tool for one cluster, whose disruptions are shown as show is at the time.
 func disruptionsOn(to ownObjects, show *shown[chaos.Disruption]) *disruptions {
 	return &disruptions{
-		in: func(string) disruptedCluster {
-			return disruptedCluster{to, func(ctx context.Context, key plan.ResourceKey,
+		in: func(string) followedCluster[chaos.Disruption] {
+			return followedCluster[chaos.Disruption]{to, func(ctx context.Context, key plan.ResourceKey,
 				see func(*chaos.Disruption) (bool, error)) error {
 				return show.follow(ctx, key, see)
 			}}

@@ -28,6 +28,20 @@ func followOn[T any](c *objects.Client) follows[T] {
 	}
 }
 
+// followedCluster is a cluster in which objects of a type are written and followed.
+type followedCluster[T any] struct {
+	ownObjects
+	follow follows[T]
+}
+
+// followedIn returns what knows the clusters of a run by their names; an empty name is the first, or the only one.
+func followedIn[T any](at *site) func(cluster string) followedCluster[T] {
+	return func(cluster string) followedCluster[T] {
+		c := at.in(cluster)
+		return followedCluster[T]{c, followOn[T](c)}
+	}
+}
+
 // why adds the last state to a timeout.
 func why(err error, last string) error {
 	if last = strings.TrimSpace(last); last != "" && errors.Is(err, context.DeadlineExceeded) {

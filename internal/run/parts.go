@@ -155,11 +155,7 @@ func (r *runner) newParts(
 		clock: at.clock, plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
 	}
 	p.cycles = &cycles{
-		in: func(cluster string) cycledCluster {
-			c := at.in(cluster)
-			return cycledCluster{c, followOn[nodes.CycleNodeRequest](c)}
-		},
-		step: timeouts.Step, clock: at.clock,
+		in: followedIn[nodes.CycleNodeRequest](at), step: timeouts.Step, clock: at.clock,
 	}
 	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
@@ -182,9 +178,9 @@ func (r *runner) newParts(
 		p.work.polls = ref.Polls
 	}
 	p.settling.busy = p.work.busy
+	served := anyServed(at.all())
 	p.states = &states{
-		types: anyServed(at.all()), find: r.options.FindTypes, logger: r.session.Logger,
-		list: anyServed(at.all()).list,
+		types: served, list: served.list, find: r.options.FindTypes, logger: r.session.Logger,
 	}
 	p.evidence = &evidence{
 		needed: func(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
@@ -244,10 +240,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		Objects:   &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
 		ObjectsIn: objectsIn,
 		Disruptions: &disruptions{
-			in: func(cluster string) disruptedCluster {
-				c := p.in(cluster)
-				return disruptedCluster{c, followOn[chaos.Disruption](c)}
-			},
+			in:        followedIn[chaos.Disruption](p.site),
 			clusterOf: r.suite.DisruptedCluster, node: p.node,
 			controllers: r.controllers(), step: r.suite.Timeouts.Step, expecter: expecter,
 		},

@@ -48,44 +48,39 @@ type link struct {
 // New starts a proxy. It calls dial for every accepted connection to connect to the backend; if dial fails, it resets
 // the client's connection. The delays of shapes pass by the clock; nil is this machine's.
 func New(clock *clock.Clock, dial func(context.Context) (net.Conn, error)) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	return Serve(listener, clock, dial), nil
-}
-
-// Serve is New with a listener, which the proxy closes.
-func Serve(listener net.Listener, clock *clock.Clock, dial func(context.Context) (net.Conn, error)) *Proxy {
-	p := newProxy(listener, clock, dial)
-	p.start()
-	return p
+	return listen(clock, dial, false)
 }
 
 // NewTunnel is New for clients to which the proxy is an HTTP proxy: each asks by CONNECT for a server, whose name does
 // not matter, and gets the backend.
 func NewTunnel(clock *clock.Clock, dial func(context.Context) (net.Conn, error)) (*Proxy, error) {
+	return listen(clock, dial, true)
+}
+
+// Serve is New with a listener, which the proxy closes.
+func Serve(listener net.Listener, clock *clock.Clock, dial func(context.Context) (net.Conn, error)) *Proxy {
+	return serve(listener, clock, dial, false)
+}
+
+func listen(clock *clock.Clock, dial func(context.Context) (net.Conn, error), tunnels bool) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := newProxy(listener, clock, dial)
-	p.tunnels = true
-	p.start()
-	return p, nil
+	return serve(listener, clock, dial, tunnels), nil
 }
 
-func newProxy(listener net.Listener, clock *clock.Clock, dial func(context.Context) (net.Conn, error)) *Proxy {
+func serve(
+	listener net.Listener, clock *clock.Clock, dial func(context.Context) (net.Conn, error), tunnels bool,
+) *Proxy {
 	p := &Proxy{
-		clock: clock, dial: dial, listener: listener, links: map[*link]struct{}{}, heeded: make(chan struct{}),
+		clock: clock, dial: dial, listener: listener, tunnels: tunnels, links: map[*link]struct{}{},
+		heeded: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	return p
-}
-
-func (p *Proxy) start() {
 	p.running.Add(1)
 	go p.accept()
+	return p
 }
 
 // Addr returns the address for clients: an IP, 127.0.0.1 unless the proxy was given a listener, and a port.

@@ -158,14 +158,9 @@ func (g *gathering) build(name string, b *run.Build) (all Build, err error) {
 	for path, at := range b.Paths {
 		all.Paths = append(all.Paths, Located{path, at})
 	}
-	for _, m := range b.Suite.Manifests {
-		for _, file := range append([]string{m.Path, m.Helm}, m.ValuesFiles...) {
-			if file == "" {
-				continue
-			}
-			if err := g.tree(plan.Beside(b.Suite.File, file)); err != nil {
-				return all, &run.UserError{Err: fmt.Errorf("build %q: %w", name, err)}
-			}
+	for _, file := range filesOfManifests(b.Suite) {
+		if err := g.tree(plan.Beside(b.Suite.File, file)); err != nil {
+			return all, &run.UserError{Err: fmt.Errorf("build %q: %w", name, err)}
 		}
 	}
 	if err := g.modules(b.Suite); err != nil {
@@ -181,10 +176,7 @@ func (g *gathering) suite(s *plan.Suite) error {
 	if err := g.tree(s.File); err != nil {
 		return err
 	}
-	var names []string
-	for _, m := range s.Manifests {
-		names = append(append(names, m.Path, m.Helm), m.ValuesFiles...)
-	}
+	names := filesOfManifests(s)
 	for _, name := range slices.Sorted(maps.Keys(s.Workloads)) {
 		w := s.Workloads[name]
 		commands := [][]string{w.Command}
@@ -213,6 +205,14 @@ func (g *gathering) suite(s *plan.Suite) error {
 		}
 	}
 	return g.modules(s)
+}
+
+// filesOfManifests lists the files and directories that the manifests of a suite name.
+func filesOfManifests(s *plan.Suite) (names []string) {
+	for _, m := range s.Manifests {
+		names = append(append(names, m.Path, m.Helm), m.ValuesFiles...)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
 // modules gathers the go.mod files of the suite's controllers.
