@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
@@ -56,8 +57,14 @@ func New(
 	// it: https://github.com/kubernetes-sigs/controller-runtime/issues/3538
 	m.Controller.UsePriorityQueue = &no
 	mgr, err := ctrl.NewManager(to, m)
-	if err == nil {
-		err = add(mgr)
+	if err != nil {
+		return nil, err
 	}
-	return mgr, err
+	// Without a check a manager answers 404 to probes, and a kubelet restarts it again and again.
+	for _, addCheck := range []func(string, healthz.Checker) error{mgr.AddHealthzCheck, mgr.AddReadyzCheck} {
+		if err := addCheck("ping", healthz.Ping); err != nil {
+			return nil, err
+		}
+	}
+	return mgr, add(mgr)
 }
