@@ -22,6 +22,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 )
 
 // BenchmarkBeginAndEnd takes the time from the creation of a disruption of one target until it is injected, and from
@@ -120,9 +121,10 @@ func reconciles(b *testing.B) (n float64) {
 	return n
 }
 
-// follow calls a function with each state of all objects of a type, in order, until the end of the benchmark.
-func follow[T client.Object](b *testing.B, of T, see func(o T, gone bool)) {
-	to := must(shared.RESTConfig(""))
+// follow calls a function with each state of all objects of a type in a cluster, in order, until the end of the
+// benchmark.
+func follow[T client.Object](b *testing.B, in *embedded.Cluster, of T, see func(o T, gone bool)) {
+	to := must(in.RESTConfig(""))
 	to.QPS = -1
 	c, err := cache.New(to, cache.Options{Scheme: newScheme()})
 	if err != nil {
@@ -152,11 +154,11 @@ func follow[T client.Object](b *testing.B, of T, see func(o T, gone bool)) {
 	}
 }
 
-// complete lets simulated chaos pods complete when they are deleted, as injectors do. Nothing else does: KWOK leaves
-// them running.
-func complete(b *testing.B, c client.Client) {
+// complete lets simulated chaos pods of a cluster complete when they are deleted, as injectors do. Nothing else does:
+// KWOK leaves them running.
+func complete(b *testing.B, in *embedded.Cluster, c client.Client) {
 	todo := make(chan *corev1.Pod, 1<<16)
-	follow(b, &corev1.Pod{}, func(p *corev1.Pod, gone bool) {
+	follow(b, in, &corev1.Pod{}, func(p *corev1.Pod, gone bool) {
 		_, ours := controller.OwnerOf(p)
 		if ours && !gone && p.DeletionTimestamp != nil && p.Status.Phase != corev1.PodSucceeded {
 			todo <- p
@@ -209,37 +211,26 @@ func BenchmarkMany(b *testing.B) {
 // costs is what one disruption costs, by what it costs.
 type costs map[string]float64
 
-func benchmarkMany(b *testing.B, many int) costs {
-	to := account.Config(b)
+// unlimited is a client of a cluster that does not wait between its requests.
+func unlimited(c *embedded.Cluster) client.Client {
+	to := must(c.RESTConfig(""))
 	to.QPS = -1
-	count := &counting{reads: &atomic.Int64{}, writes: &atomic.Int64{}}
-	to.Wrap(func(rt http.RoundTripper) http.RoundTripper { count.base = rt; return count })
-	o := options()
-	o.Simulated = ""
-	stop := start(b, to, o)
-	defer stop()
-	f := newFixture(b)
-	free := must(shared.RESTConfig(""))
-	free.QPS = -1
-	f.Client = must(client.New(free, client.Options{Scheme: newScheme()}))
-	complete(b, f)
-	var pods []*corev1.Pod
-	for i := range many {
-		pods = append(pods, f.labelled(fmt.Sprintf("p%d", i), []string{"node-1", "node-2"}[i%2], fmt.Sprint(i)))
-	}
-	f.running(pods...)
+	return must(client.New(to, client.Options{Scheme: newScheme()}))
+}
+
+// lives follows all disruptions of the shared cluster. until waits until those that are given are injected, or gone.
+func lives(b *testing.B) (until func(disruptions []*chaos.Disruption, gone bool)) {
 	type id struct {
 		uid  types.UID
 		gone bool
 	}
 	seen := make(chan id, 1<<16)
-	follow(b, &chaos.Disruption{}, func(d *chaos.Disruption, gone bool) {
+	follow(b, shared, &chaos.Disruption{}, func(d *chaos.Disruption, gone bool) {
 		if gone || d.Status.Phase == chaos.Injected {
 			seen <- id{d.UID, gone}
 		}
 	})
-	// until waits until all disruptions are injected, or gone.
-	until := func(disruptions []*chaos.Disruption, gone bool) {
+	return func(disruptions []*chaos.Disruption, gone bool) {
 		left := map[types.UID]bool{}
 		for _, d := range disruptions {
 			left[d.UID] = true
@@ -250,6 +241,26 @@ func benchmarkMany(b *testing.B, many int) costs {
 			}
 		}
 	}
+}
+
+func benchmarkMany(b *testing.B, many int) costs {
+	to := account.Config(b)
+	to.QPS = -1
+	count := &counting{reads: &atomic.Int64{}, writes: &atomic.Int64{}}
+	to.Wrap(func(rt http.RoundTripper) http.RoundTripper { count.base = rt; return count })
+	o := options()
+	o.Simulated = ""
+	stop := start(b, to, o)
+	defer stop()
+	f := newFixture(b)
+	f.Client = unlimited(shared)
+	complete(b, shared, f)
+	var pods []*corev1.Pod
+	for i := range many {
+		pods = append(pods, f.labelled(fmt.Sprintf("p%d", i), []string{"node-1", "node-2"}[i%2], fmt.Sprint(i)))
+	}
+	f.running(pods...)
+	until := lives(b)
 	reads, writes, before := count.reads.Load(), count.writes.Load(), reconciles(b)
 	var begin, end time.Duration
 	var memory int64

@@ -53,7 +53,7 @@ type child struct {
 
 var (
 	childClusters = clustertest.Once(embedded.Config{APIServers: 1, Nodes: 1})
-	installChild  = sync.OnceValues(func() (*child, error) { return newChild(context.Background()) })
+	installChild  = sync.OnceValues(func() (*child, error) { return newChild(context.Background(), startedChild) })
 	startedChild  *embedded.Cluster
 )
 
@@ -71,8 +71,8 @@ func childCluster(t testing.TB) *child {
 	return c
 }
 
-func newChild(ctx context.Context) (*child, error) {
-	c := &child{Cluster: startedChild}
+func newChild(ctx context.Context, of *embedded.Cluster) (*child, error) {
+	c := &child{Cluster: of}
 	admin, err := c.RESTConfig("")
 	if err != nil {
 		return nil, err
@@ -162,11 +162,36 @@ func (f *fixture) noChildren() {
 
 // parentAccount is the account of the controllers of a parent, in the shared cluster.
 var parentAccount = sync.OnceValues(func() (*clustertest.Account, error) {
-	ctx, admin := context.Background(), must(shared.RESTConfig(""))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	admin := must(shared.RESTConfig(""))
 	for _, file := range append(slices.Clone(config.Parent), "parent/policy.yaml") {
 		if err := apply(ctx, admin, file); err != nil {
 			return nil, err
 		}
+	}
+	// The policy that writes users into disruptions refuses them until the API server has the definition's schema.
+	c, err := client.New(admin, client.Options{Scheme: newScheme()})
+	if err != nil {
+		return nil, err
+	}
+	err = cluster.Poll(ctx, 50*time.Millisecond, func(ctx context.Context) error {
+		d := &chaos.Disruption{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "first"},
+			Spec: hangs(func(s *chaos.DisruptionSpec) {
+				s.RemoteCluster = &chaos.RemoteTarget{Cluster: "any", Namespace: "any"}
+			}),
+		}
+		if err := c.Create(ctx, d, client.DryRunAll); err != nil {
+			return err
+		}
+		if d.Annotations[chaos.AnnotationUser] == "" {
+			return errors.New("the policy is not in effect")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return clustertest.NewAccount(ctx, admin, "trommel-chaos", "disruption-controllers",
 		authorizationv1.ResourceAttributes{Verb: "list", Group: chaos.GroupVersion.Group, Resource: "remoteclusters"},
@@ -732,16 +757,37 @@ func connectionsTo(t testing.TB, port string) int {
 	return n
 }
 
+// deadCluster creates a RemoteCluster that takes connections and never answers, until the end of the test.
+func (f *fixture) deadCluster(name string) *chaos.RemoteCluster {
+	f.t.Helper()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = silent.Close() })
+	return f.remoteCluster(name, must(kubeconfigOf(&rest.Config{
+		Host: "https://" + silent.Addr().String(), BearerToken: "x",
+	})))
+}
+
+// endAlone deletes a cluster that does not answer, or a disruption there.
+func (f *fixture) endAlone(d client.Object) {
+	f.t.Helper()
+	if err := f.Delete(f.t.Context(), d); err != nil {
+		f.t.Fatal(err)
+	}
+	force := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, chaos.AnnotationForceRemoval)
+	err := f.Patch(f.t.Context(), d, client.RawPatch(types.MergePatchType, force))
+	if client.IgnoreNotFound(err) != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // TestDeadClusterDoesNotSlowOthers has many disruptions in a cluster that never answers.
 func TestDeadClusterDoesNotSlowOthers(t *testing.T) {
 	far := childCluster(t)
 	startParent(t, parentOptions())
 	f, there := newFixture(t), far.fixture(t)
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
 	f.cluster(f.remoteCluster("alive", far.kubeconfig), "ready", isReady)
 	nobody := func(s *chaos.DisruptionSpec) { s.Selector = map[string]string{"app": "nobody"} }
 	const many = 20
@@ -763,9 +809,7 @@ func TestDeadClusterDoesNotSlowOthers(t *testing.T) {
 		return took
 	}
 	alone := round("alone")
-	f.remoteCluster("dead", must(kubeconfigOf(&rest.Config{
-		Host: "https://" + silent.Addr().String(), BearerToken: "x",
-	})))
+	f.deadCluster("dead")
 	var dead []*chaos.Disruption
 	for i := range 5 * many {
 		dead = append(dead, f.disrupt(fmt.Sprintf("dead-%d", i), to("dead", there, nobody)))
@@ -780,14 +824,7 @@ func TestDeadClusterDoesNotSlowOthers(t *testing.T) {
 		if list := d.Status.Remote; list != nil {
 			t.Errorf("%s has begun: %+v", d.Name, list)
 		}
-		if err := f.Delete(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-		force := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, chaos.AnnotationForceRemoval)
-		err := f.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, force))
-		if client.IgnoreNotFound(err) != nil {
-			t.Fatal(err)
-		}
+		f.endAlone(d)
 	}
 	for _, d := range dead {
 		f.ended(d)
