@@ -159,8 +159,15 @@ func addManifest(w io.Writer, suiteFile string, m plan.Manifest, kubernetes stri
 		}
 		return err
 	}
-	for _, name := range append([]string{m.Helm}, m.ValuesFiles...) {
-		if err := addTree(w, plan.Beside(suiteFile, name)); err != nil {
+	files, err := manifests.ChartDirs(plan.Beside(suiteFile, m.Helm))
+	if err != nil {
+		return err
+	}
+	for _, name := range m.ValuesFiles {
+		files = append(files, plan.Beside(suiteFile, name))
+	}
+	for _, file := range files {
+		if err := addTree(w, file); err != nil {
 			return err
 		}
 	}

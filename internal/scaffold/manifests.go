@@ -1,7 +1,9 @@
 package scaffold
 
 import (
+	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -188,12 +190,14 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 			sources = append(sources, s)
 		}
 	}
-	if len(sources) == 0 {
-		for _, c := range t.charts {
-			// A chart in another chart's charts directory is rendered with that one.
-			if slices.ContainsFunc(t.charts, func(other string) bool { return within(c, path.Join(other, "charts")) }) {
-				continue
-			}
+	// A chart in another chart's charts directory is rendered with that one.
+	charts := slices.DeleteFunc(slices.Clone(t.charts), func(c string) bool {
+		return slices.ContainsFunc(t.charts, func(other string) bool { return within(c, path.Join(other, "charts")) })
+	})
+	if len(sources) > 0 {
+		r.Charts = slices.DeleteFunc(charts, func(c string) bool { return !deploys(filepath.Join(dir, c)) })
+	} else {
+		for _, c := range charts {
 			if s := r.fromChart(dir, c, mains); s != nil {
 				sources = append(sources, s)
 			}
@@ -280,8 +284,27 @@ func wordScore(at string) int {
 	return score
 }
 
+// deploys reports whether a chart looks as if it had a Deployment. It is not rendered, which would take time.
+func deploys(chart string) (found bool) {
+	_ = filepath.WalkDir(filepath.Join(chart, "templates"), func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if found = bytes.Contains(text, []byte("\nkind: Deployment")) ||
+			bytes.HasPrefix(text, []byte("kind: Deployment")); found {
+			return fs.SkipAll
+		}
+		return err
+	})
+	return found
+}
+
+// ChartNamespace is the namespace into which a chart is installed.
+func (r *Repository) ChartNamespace() string { return r.Name + "-system" }
+
 func (r *Repository) fromChart(dir, at string, mains []program) *source {
-	m := plan.Manifest{Helm: at, Namespace: r.Name + "-system"}
+	m := plan.Manifest{Helm: at, Namespace: r.ChartNamespace()}
 	list, _, err := manifests.One(filepath.Join(dir, plan.SuiteFile), m, instrumentation.KubernetesVersion)
 	if err != nil {
 		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))

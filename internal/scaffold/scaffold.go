@@ -22,6 +22,7 @@ type Repository struct {
 	OtherMains  []string        // further main packages
 	Manifests   []plan.Manifest // what to apply
 	Beside      []string        // files beside the manifests that nothing in them needs
+	Charts      []string        // which may install it instead of the manifests
 	Deployment  string          // namespace/name in the manifests; empty: one is generated
 	Image       string          // of its container, if there are several
 	Definitions []string        // kinds that the CustomResourceDefinitions define

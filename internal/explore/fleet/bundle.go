@@ -253,7 +253,8 @@ func (g *gathering) named(from, name string) error {
 	return g.tree(plan.Beside(from, name))
 }
 
-// tree gathers a file, or all files below a directory, and what the kustomizations among them take from elsewhere.
+// tree gathers a file, or all files below a directory, and what the kustomizations and charts among them take from
+// elsewhere.
 func (g *gathering) tree(root string) error {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -285,15 +286,15 @@ func (g *gathering) tree(root string) error {
 			Path: path, Digest: g.blobs.add(data), Executable: info.Mode()&0o111 != 0,
 		})
 		switch d.Name() {
-		case "kustomization.yaml", "kustomization.yml", "Kustomization":
-			return g.kustomization(filepath.Dir(path), data)
+		case "kustomization.yaml", "kustomization.yml", "Kustomization", "Chart.yaml":
+			return g.elsewhere(filepath.Dir(path), data)
 		}
 		return nil
 	})
 }
 
-// kustomization gathers what a kustomization names: whatever in it is the path of something that exists.
-func (g *gathering) kustomization(dir string, data []byte) error {
+// elsewhere gathers what a kustomization or a chart names: whatever in it is the path of something that exists.
+func (g *gathering) elsewhere(dir string, data []byte) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
 		return nil //nolint:nilerr // who reads it says so
@@ -301,7 +302,7 @@ func (g *gathering) kustomization(dir string, data []byte) error {
 	var walk func(n *yaml.Node) error
 	walk = func(n *yaml.Node) error {
 		if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-			name := n.Value
+			name := strings.TrimPrefix(n.Value, "file://") // of a chart's dependency
 			if _, file, ok := strings.Cut(name, "="); ok { // key=file of a generator
 				name = file
 			}

@@ -43,9 +43,9 @@ func (g *generator) namesakeOf(i int) (cluster string) {
 }
 
 // staleElsewhere shows a controller the state before the i-th change, of an object in another cluster than its own, and
-// the present of its own one. The API server at which its connection ends is paused before the change, until the
+// the present of its own one. Before the change, its connection is moved to an API server that is paused, until the
 // controller has made the first write after it that follows from something else: it should have taken the change into
-// account.
+// account. Whoever else works in that cluster is not held up: its controllers read from the first API server.
 func (g *generator) staleElsewhere(i int, by string) {
 	c := &g.ref.Changes[i]
 	cluster := g.cluster(i)
@@ -70,14 +70,10 @@ func (g *generator) staleElsewhere(i int, by string) {
 	why += fmt.Sprintf(". The API server stops at: %s; until %s has made its write: %s", g.describe(was), by,
 		g.describe(k))
 	signature += " / " + g.signature(k)
-	// A kubeconfig of another cluster leads to its first API server.
-	server := servers[0]
-	shows := point{"seen", plan.AfterAPIServerRecv, server}
-	if slices.Contains(g.ref.Changes[was].Taken, by) {
-		shows = point{"seen", plan.AfterControllerRecv, by}
-	}
-	acts := point{"acted", plan.AfterControllerWrite, by}
-	seen, acted, rule := g.both(was, shows, k, acts)
+	server := g.behind(cluster)
+	seen, acted, rule := g.both(
+		was, point{"seen", plan.AfterAPIServerRecv, server}, k, point{"acted", plan.AfterControllerWrite, by},
+	)
 	if rule != "" {
 		g.drop(signature, why, rule)
 		return
@@ -90,6 +86,7 @@ func (g *generator) staleElsewhere(i int, by string) {
 	scope, _ := g.object(i)
 	g.addWith(chance, signature, fmt.Sprintf("%s; for %s at most", why, plan.FormatDuration(limit)),
 		build.PauseAPIServer(server).InCluster(cluster).Scope(scope).When(seen),
+		g.toPast(by, cluster).When(build.AtOnce()),
 		build.ResumeAPIServer(server).InCluster(cluster).Scope(scope).
 			When(build.Either(acted, build.Timeout(limit).Named("late"))))
 }

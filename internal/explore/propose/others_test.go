@@ -21,7 +21,7 @@ func TestOtherSamples(t *testing.T) {
 		"deploy/trommel.yaml": `apiVersion: trommel.dev/v1alpha1
 kind: Suite
 controllers: [{name: db, build: {dir: ..}}]
-manifests: [crd.yaml]
+manifests: [crd.yaml, {helm: chart}]
 workloads:
   create:
   - apply: db.yaml
@@ -41,6 +41,7 @@ spec:
     storage: true
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {version: {type: string}}}}}}
 `,
+		"deploy/chart/Chart.yaml": "apiVersion: v2\nname: chart\nversion: 1.0.0\nkubeVersion: '>=1.30.0-0'\n",
 		"deploy/db.yaml":          database("1"),
 		"config/samples/one.yaml": "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n---\n" + database("3"),
 		"examples/two.yml":        database("4"),

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
@@ -32,7 +33,11 @@ type sample struct {
 // findSample finds the custom resource in a file, or else the first one that a workload of the suite applies. The
 // definitions are those of the suite's manifests.
 func findSample(suite *plan.Suite, workload, file string) (*sample, error) {
-	installed, _, err := manifests.OfSuite(suite, suite.Cluster.KubernetesVersion)
+	kubernetes, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", suite.File, err)
+	}
+	installed, _, err := manifests.OfSuite(suite, kubernetes)
 	if err != nil {
 		return nil, fmt.Errorf("%s: manifests: %w", suite.File, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"log"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,9 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 	}
 	if c.Metadata.Type == "library" {
 		return nil, nil, fmt.Errorf("%s is a library chart, which renders no objects", what)
+	}
+	if err := addLocalCharts(c, []string{file(m.Helm)}); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if missing := missingCharts(c); len(missing) > 0 {
 		return nil, nil, fmt.Errorf("%s: its charts directory lacks %s, which Chart.yaml requires; run `helm "+
@@ -147,11 +151,75 @@ func captureLog(w io.Writer) func() {
 func missingCharts(c *chart.Chart) []string {
 	var missing []string
 	for _, want := range c.Metadata.Dependencies {
-		if !slices.ContainsFunc(c.Dependencies(), func(d *chart.Chart) bool { return d.Name() == want.Name }) {
+		if !contains(c, want) {
 			missing = append(missing, want.Name)
 		}
 	}
 	return missing
+}
+
+func contains(c *chart.Chart, want *chart.Dependency) bool {
+	return slices.ContainsFunc(c.Dependencies(), func(d *chart.Chart) bool { return d.Name() == want.Name })
+}
+
+// addLocalCharts adds the charts on this machine that one depends on but does not contain, as `helm dependency build`
+// does. The last of the directories is the chart's own, those before are of the charts that depend on it.
+func addLocalCharts(c *chart.Chart, dirs []string) error {
+	for _, want := range c.Metadata.Dependencies {
+		at := localChart(dirs[len(dirs)-1], want)
+		if at == "" || contains(c, want) {
+			continue
+		}
+		if slices.Contains(dirs, at) {
+			return fmt.Errorf("chart %s depends on itself (%s)", want.Name, want.Repository)
+		}
+		local, err := loader.Load(at)
+		if err != nil {
+			return fmt.Errorf("chart %s, on which it depends: %w", want.Name, err)
+		}
+		if has := local.Metadata; has.Name != want.Name || !chartutil.IsCompatibleRange(want.Version, has.Version) {
+			return fmt.Errorf("it depends on chart %s, version %s; in %s is %s, version %s", want.Name, want.Version,
+				want.Repository, has.Name, has.Version)
+		}
+		if err := addLocalCharts(local, append(slices.Clone(dirs), at)); err != nil {
+			return err
+		}
+		c.AddDependency(local)
+	}
+	return nil
+}
+
+// localChart is the directory of a dependency of the chart in a directory; empty: it is somewhere else.
+func localChart(dir string, d *chart.Dependency) string {
+	at, ok := strings.CutPrefix(d.Repository, "file://")
+	switch {
+	case !ok:
+		return ""
+	case filepath.IsAbs(at):
+		return at
+	}
+	return filepath.Join(dir, at)
+}
+
+// ChartDirs lists what a chart consists of: its own directory or file, and the directories of the charts beside it on
+// which it depends.
+func ChartDirs(at string) ([]string, error) {
+	dirs := []string{at}
+	for i := 0; i < len(dirs); i++ { // it grows
+		if !isChart(dirs[i]) {
+			continue
+		}
+		about, err := chartutil.LoadChartfile(filepath.Join(dirs[i], chartutil.ChartfileName))
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range about.Dependencies {
+			if local := localChart(dirs[i], d); local != "" && !slices.Contains(dirs, local) {
+				dirs = append(dirs, local)
+			}
+		}
+	}
+	return dirs, nil
 }
 
 // chartValues merges the values files, where later ones override earlier ones, and the values themselves, which

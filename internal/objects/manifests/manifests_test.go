@@ -104,6 +104,24 @@ name: broken
 version: 1.0.0
 dependencies:
 - {name: redis, version: 1.0.0, repository: https://example.com}
+-- local/Chart.yaml --
+apiVersion: v2
+name: local
+version: 1.0.0
+dependencies:
+- {name: foo, version: ">=1.0.0", repository: "file://../foo"}
+-- older/Chart.yaml --
+apiVersion: v2
+name: older
+version: 1.0.0
+dependencies:
+- {name: foo, version: 0.9.0, repository: "file://../foo"}
+-- circle/Chart.yaml --
+apiVersion: v2
+name: circle
+version: 1.0.0
+dependencies:
+- {name: circle, version: 1.0.0, repository: "file://../circle/"}
 -- text/Chart.yaml --
 apiVersion: v2
 name: text
@@ -119,7 +137,6 @@ kubeVersion: ">=2.0.0"
 
 func TestChart(t *testing.T) {
 	suite := filepath.Join(unpack(t, charts), "trommel.yaml")
-	const hook = "chart foo: 1 of its objects are hooks and are left out: Job check"
 	for _, tt := range []struct {
 		name     string
 		manifest plan.Manifest
@@ -133,6 +150,16 @@ func TestChart(t *testing.T) {
 				"CustomResourceDefinition /foos.example.com", "ConfigMap elsewhere/none", "ClusterRole /foo-foo-36",
 				"Deployment default/foo-foo",
 				"Foo /one",
+			}, "op:v1", 1,
+		},
+		{
+			"a chart beside it",
+			plan.Manifest{Helm: "local", Values: map[string]any{
+				"foo": map[string]any{"sub": map[string]any{"enabled": true}},
+			}},
+			[]string{
+				"CustomResourceDefinition /foos.example.com", "ConfigMap default/sub", "ConfigMap elsewhere/none",
+				"ClusterRole /local-foo-36", "Deployment default/local-foo", "Foo /one",
 			}, "op:v1", 1,
 		},
 		{
@@ -156,6 +183,7 @@ func TestChart(t *testing.T) {
 			if diff := cmp.Diff(tt.want, names(list)); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
 			}
+			hook := "chart " + tt.manifest.Helm + ": 1 of its objects are hooks and are left out: Job check"
 			if diff := cmp.Diff([]string{hook}, notes); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
@@ -173,6 +201,18 @@ func TestChart(t *testing.T) {
 	}
 }
 
+func TestChartDirs(t *testing.T) {
+	dir := unpack(t, charts)
+	dirs, err := ChartDirs(filepath.Join(dir, "local"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join(dir, "local"), filepath.Join(dir, "foo")}
+	if diff := cmp.Diff(want, dirs); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestChartThatCannotBeRendered(t *testing.T) {
 	suite := filepath.Join(unpack(t, charts), "trommel.yaml")
 	for _, tt := range []struct {
@@ -184,6 +224,9 @@ func TestChartThatCannotBeRendered(t *testing.T) {
 		{plan.Manifest{Helm: "broken"},
 			"chart broken: its charts directory lacks redis, which Chart.yaml requires; run `helm dependency " +
 				"build broken`"},
+		{plan.Manifest{Helm: "older"},
+			"chart older: it depends on chart foo, version 0.9.0; in file://../foo is foo, version 1.0.0"},
+		{plan.Manifest{Helm: "circle"}, "chart circle: chart circle depends on itself (file://../circle/)"},
 		{plan.Manifest{Helm: "text"}, "text/templates/bad.yaml (rendered):1: the object has no apiVersion"},
 		{plan.Manifest{Helm: "new"}, "chart new requires Kubernetes >=2.0.0; the cluster is v1.36.3"},
 		{plan.Manifest{Helm: "foo", Values: map[string]any{"replicas": "x"}},
