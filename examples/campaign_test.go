@@ -211,14 +211,14 @@ func TestUpgradesWithoutPlans(t *testing.T) {
 	}
 }
 
-// TestOwnControllers looks for bugs in Trommel's own controllers of disruptions and of node cycling, in all workloads
-// of their suites.
+// TestOwnControllers looks for bugs in Trommel's own controllers of disruptions, in one cluster and in two, and of node
+// cycling, in all workloads of their suites.
 func TestOwnControllers(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_LONG") == "" {
-		t.Skip("takes about two hours; set TROMMEL_TEST_LONG")
+		t.Skip("takes two to three hours; set TROMMEL_TEST_LONG")
 	}
 	trommel := buildTrommel(t)
-	for _, example := range []string{disruptions, cyclers} {
+	for _, example := range []string{disruptions, remotes, cyclers} {
 		t.Run(example, func(t *testing.T) {
 			dir := t.TempDir()
 			got, out := runTrommel(t, trommel, ".", 90*time.Minute, "test", "-c", example, "--budget", "40m",

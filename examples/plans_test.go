@@ -33,6 +33,7 @@ const (
 	copies      = "copy-operator"
 	statefulset = "statefulset-controller"
 	disruptions = "disruptions"
+	remotes     = "remote-disruptions"
 	nodeCycling = "node-cycling"
 	cyclers     = "node-cycling-controllers"
 )
@@ -154,6 +155,9 @@ var plans = []examplePlan{
 
 	{example: disruptions, plan: "killed-while-injecting", want: pass, long: true},
 	{example: disruptions, plan: "killed-while-removing", want: pass},
+
+	{example: remotes, plan: "killed-between-clusters", want: pass},
+	{example: remotes, plan: "partition", want: pass},
 }
 
 // name is the example's, the plan's and, if there is one, the variant's.
