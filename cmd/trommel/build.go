@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/cluster/kind"
 )
 
 func newBuildCommand(s streams) *cobra.Command {
@@ -21,6 +22,7 @@ func newBuildCommand(s streams) *cobra.Command {
 		controlPlane bool
 		kubernetes   string
 		explain      bool
+		kindNode     bool
 		show         progressOptions
 	)
 	cmd := &cobra.Command{
@@ -37,7 +39,8 @@ node it finds the pod's files, address and names, and faults of files, connectio
 		Example: `  trommel build -o bin/manager ../my-operator ./cmd/manager
   trommel build --explain ../my-operator ./cmd/manager
   trommel build --control-plane -o bin/controlplane
-  trommel build --control-plane --kubernetes-version 1.35`,
+  trommel build --control-plane --kubernetes-version 1.35
+  trommel build --kind-node`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			console, s, err := show.open(s)
@@ -47,13 +50,18 @@ node it finds the pod's files, address and names, and faults of files, connectio
 			defer console.Close()
 			config.Progress = func(text string) { console.Build("controller", text) }
 			var result *instrumentation.Result
-			if controlPlane {
+			if controlPlane || kindNode {
 				if len(args) > 0 {
-					return &exitError{exitUsage, errors.New("--control-plane takes no directory")}
+					return &exitError{exitUsage, errors.New("--control-plane and --kind-node take no directory")}
 				}
 				if len(config.Tags) > 0 || config.LDFlags != "" {
 					return &exitError{exitUsage,
 						errors.New("--tags and --ldflags are for controllers, not for --control-plane")}
+				}
+				if kindNode {
+					if err := kind.CheckEngine(cmd.Context()); err != nil {
+						return &exitError{exitCannotRun, err}
+					}
 				}
 				result, err = instrumentation.BuildControlPlane(cmd.Context(), instrumentation.ControlPlaneConfig{
 					KubernetesVersion: kubernetes, Output: config.Output,
@@ -83,6 +91,14 @@ node it finds the pod's files, address and names, and faults of files, connectio
 			if explain {
 				return explainPoints(s.out, result)
 			}
+			if kindNode {
+				image, err := kind.Prepare(cmd.Context(), result.Binary, console.Info)
+				if err != nil {
+					return &exitError{exitCannotRun, err}
+				}
+				_, err = fmt.Fprintln(s.out, image)
+				return err
+			}
 			_, err = fmt.Fprintln(s.out, result.Binary)
 			return err
 		},
@@ -93,10 +109,14 @@ node it finds the pod's files, address and names, and faults of files, connectio
 	f.StringSliceVar(&config.Tags, "tags", nil, "build tags")
 	f.StringVar(&config.LDFlags, "ldflags", "", "flags for the linker, passed through")
 	f.BoolVar(&controlPlane, "control-plane", false, "build the control plane instead of a controller")
+	f.BoolVar(&kindNode, "kind-node", false, "make what clusters of type kind need, in the container engine and in the "+
+		"cache; prints the name of the node's image")
 	kubernetesVersionFlag(f, &kubernetes)
 	show.register(f)
 	fromSourceFlag(f)
 	f.BoolVar(&explain, "explain", false, "list the points that were compiled in, with file and line")
+	cmd.MarkFlagsMutuallyExclusive("kind-node", "output")
+	cmd.MarkFlagsMutuallyExclusive("kind-node", "explain")
 	return cmd
 }
 

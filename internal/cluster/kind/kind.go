@@ -125,6 +125,24 @@ func withDefaults(c cluster.Config) (cluster.Config, error) {
 // startTimeout limits the start, beside the builds.
 const startTimeout = 5 * time.Minute
 
+// Prepare makes all that clusters need which have the given control plane, as far as it is not there yet, and returns the
+// name of the node's image. The first time takes minutes and needs the network; a start does not need it any more.
+func Prepare(ctx context.Context, controlPlane string, progress func(string)) (image string, err error) {
+	_, image, err = prepare(ctx, controlPlane, progress)
+	return image, err
+}
+
+func prepare(ctx context.Context, controlPlane string, progress func(string)) (t tools, image string, err error) {
+	if err := CheckEngine(ctx); err != nil {
+		return t, "", err
+	}
+	if t, err = buildTools(ctx, progress); err != nil {
+		return t, "", err
+	}
+	image, err = NodeImage(ctx, controlPlane, progress)
+	return t, image, err
+}
+
 // Start makes a cluster and waits until all API servers are ready, the node is, and service accounts work. On error, or
 // if ctx ends first, it leaves nothing behind but caches. The cluster outlives ctx; it ends with Close.
 func Start(ctx context.Context, config cluster.Config) (*Cluster, error) {
@@ -138,11 +156,7 @@ func Start(ctx context.Context, config cluster.Config) (*Cluster, error) {
 	if err := checkImages(ctx, config.Images); err != nil {
 		return nil, err
 	}
-	tools, err := buildTools(ctx, config.Progress)
-	if err != nil {
-		return nil, err
-	}
-	image, err := NodeImage(ctx, config.Binary, config.Progress)
+	tools, image, err := prepare(ctx, config.Binary, config.Progress)
 	if err != nil {
 		return nil, err
 	}
