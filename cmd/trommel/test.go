@@ -575,7 +575,8 @@ func (o *testOptions) inSession(
 	}
 	console.Title(title + " " + suite.File)
 	options := run.Options{Version: version(), Injector: injectorCommand(),
-		DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console)}
+		DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console),
+		Portable: o.fleet.used()}
 	var runners []run.Runner
 	var sessions []*run.Session
 	defer func() {

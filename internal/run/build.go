@@ -88,7 +88,8 @@ func buildAll(
 		binaries = make([]Binary, len(suite.Controllers))
 		for i := range suite.Controllers {
 			group.Go(func() (err error) {
-				binaries[i], err = buildController(groupCtx, suite, &suite.Controllers[i], options.Progress)
+				binaries[i], err = buildController(groupCtx, suite, &suite.Controllers[i], options.Portable,
+					options.Progress)
 				return err
 			})
 		}
@@ -113,7 +114,7 @@ func buildAll(
 
 // buildController builds a controller's executable; for a control plane component it builds nothing.
 func buildController(
-	ctx context.Context, suite *plan.Suite, c *plan.Controller, listener progress.Listener,
+	ctx context.Context, suite *plan.Suite, c *plan.Controller, portable bool, listener progress.Listener,
 ) (Binary, error) {
 	if c.Build == nil {
 		abs, err := filepath.Abs(plan.Beside(suite.File, c.Binary))
@@ -129,13 +130,28 @@ func buildController(
 	}
 	result, err := instrumentation.Build(ctx, instrumentation.BuildConfig{
 		Dir: plan.Beside(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
-		LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
+		LDFlags: c.Build.LDFlags, Env: environment(c.Build, portable), AnnotatedCalls: calls,
 		Progress: building(listener, c.Name),
 	})
 	if err != nil {
 		return Binary{}, fmt.Errorf("build controller %q: %w", c.Name, err)
 	}
 	return Binary{Path: result.Binary, Manifest: &result.Manifest}, nil
+}
+
+// environment is that in which a controller is built.
+func environment(b *plan.Build, portable bool) map[string]string {
+	const cgo = "CGO_ENABLED"
+	_, said := b.Env[cgo]
+	if _, here := os.LookupEnv(cgo); said || here || !portable {
+		return b.Env
+	}
+	env := maps.Clone(b.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	env[cgo] = "0"
+	return env
 }
 
 // Build is one of a suite's builds: the suite as the build has it, and its executables.
@@ -148,18 +164,21 @@ type Build struct {
 // Builds are the builds of a suite that sessions share. Each is made when it is needed for the first time.
 type Builds struct {
 	mu       sync.Mutex
+	portable bool // see Options
 	listener progress.Listener
 	known    map[string]*Build
 }
 
 // newBuilds returns the builds of a suite, of which its own, with the name "", is known.
-func newBuilds(suite *plan.Suite, own []Binary, listener progress.Listener) *Builds {
-	return &Builds{listener: listener, known: map[string]*Build{"": {Suite: suite, Binaries: own}}}
+func newBuilds(suite *plan.Suite, own []Binary, portable bool, listener progress.Listener) *Builds {
+	return &Builds{
+		portable: portable, listener: listener, known: map[string]*Build{"": {Suite: suite, Binaries: own}},
+	}
 }
 
 // KnownBuilds returns the builds of a suite that others have made.
 func KnownBuilds(suite *plan.Suite, own []Binary, others map[string]*Build) *Builds {
-	b := newBuilds(suite, own, progress.Nobody)
+	b := newBuilds(suite, own, false, progress.Nobody)
 	maps.Copy(b.known, others)
 	return b
 }
@@ -188,7 +207,7 @@ func (b *Builds) Get(ctx context.Context, name string) (*Build, error) {
 				continue // the same in all builds
 			}
 			group.Go(func() (err error) {
-				made.Binaries[i], err = buildController(ctx, suite, c, b.listener)
+				made.Binaries[i], err = buildController(ctx, suite, c, b.portable, b.listener)
 				return err
 			})
 		}

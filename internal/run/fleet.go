@@ -244,7 +244,7 @@ func (f *fleet) describePods(ctx context.Context, name string) string {
 		phase, _, _ := unstructured.NestedString(p.Object, "status", "phase")
 		message, _, _ := unstructured.NestedString(p.Object, "status", "message")
 		lines = append(lines, fmt.Sprintf("  %s/%s: %s %s", p.GetNamespace(), p.GetName(), phase,
-			cmp.Or(message, unscheduled(p))))
+			cmp.Or(message, whyWaiting(p))))
 	}
 	if len(lines) == 0 {
 		lines = append(lines, "  none"+cmp.Or(f.whyNoPods(ctx, name),
@@ -253,8 +253,9 @@ func (f *fleet) describePods(ctx context.Context, name string) string {
 	return strings.Join(lines, "\n")
 }
 
-// unscheduled says why a pod is on no node; empty: it is on one, or nobody has said so.
-func unscheduled(pod *unstructured.Unstructured) string {
+// whyWaiting says why a pod is on no node, or what its first container that waits is waiting for; empty: nobody has
+// said so.
+func whyWaiting(pod *unstructured.Unstructured) string {
 	var p corev1.Pod
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(pod.Object, &p) != nil {
 		return ""
@@ -262,6 +263,11 @@ func unscheduled(pod *unstructured.Unstructured) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			return c.Message
+		}
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil {
+			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 		}
 	}
 	return ""

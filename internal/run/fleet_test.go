@@ -70,6 +70,10 @@ func TestFleet(t *testing.T) {
 	waiting.SetName("db-1")
 	waiting.Object["status"] = map[string]any{"phase": "Pending", "conditions": []any{map[string]any{
 		"type": "PodScheduled", "status": "False", "message": "no processor is left"}}}
+	unstartable := pod.DeepCopy()
+	unstartable.SetName("db-2")
+	unstartable.Object["status"] = map[string]any{"phase": "Pending", "containerStatuses": []any{map[string]any{
+		"state": map[string]any{"waiting": map[string]any{"reason": "RunContainerError", "message": "no loader"}}}}}
 	refused := objectOf("ReplicaSet", "db-1")
 	refused.Object["spec"] = map[string]any{"template": map[string]any{"metadata": map[string]any{
 		"annotations": map[string]any{cluster.AnnotationController: "db"}}}}
@@ -104,6 +108,10 @@ func TestFleet(t *testing.T) {
 			pods: []*unstructured.Unstructured{objectOf("Pod", "other"), pod},
 			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +
 				"  /db-0: Pending no image"},
+		{name: "cannot be started", instrumented: true, sessions: never, took: 10 * time.Second,
+			pods: []*unstructured.Unstructured{unstartable},
+			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +
+				"  /db-2: Pending RunContainerError: no loader"},
 		{name: "one of two is on no node", instrumented: true, sessions: never, took: 10 * time.Second, replicas: 2,
 			processes: []cluster.Process{running}, pods: []*unstructured.Unstructured{waiting},
 			err: "controller \"db\": 1 of 2 processes have started within 10s (timeouts.ready); its Deployment's " +

@@ -43,6 +43,9 @@ type Options struct {
 	Builds *Builds
 	// ControlPlane is the path of the control plane's executable. If empty, Open builds it if it is needed.
 	ControlPlane string
+	// Portable builds controllers for machines that may lack this one's C library: without cgo, unless the suite's
+	// build or the environment says something of CGO_ENABLED.
+	Portable bool
 	// Trace records everything that can be observed of the API servers and the controllers, not only what a plan needs.
 	Trace bool
 	// Version of Trommel, for the record.
@@ -124,7 +127,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	}
 	s.controlPlane, s.builds = controlPlane, options.Builds
 	if s.builds == nil {
-		s.builds = newBuilds(suite, s.binaries, options.Progress)
+		s.builds = newBuilds(suite, s.binaries, options.Portable, options.Progress)
 	}
 	if kind.Join != nil {
 		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"syscall"
 )
@@ -36,14 +37,19 @@ done
 const envMark = "TROMMEL_CHILD_OF"
 
 type guard struct {
-	sh   *exec.Cmd
+	sh   *exec.Cmd // nil: none is needed
 	in   io.WriteCloser
 	mark string // for the environment of children
 }
 
 func newGuard() (*guard, error) {
 	mark := envMark + "=" + rand.Text()
-	g := &guard{sh: exec.Command("/bin/sh", "-c", guardScript, "trommel-guard", mark), mark: mark}
+	g := &guard{mark: mark}
+	if os.Getpid() == 1 {
+		// The first process of a container, which may have no shell. When it ends, the kernel kills all others.
+		return g, nil
+	}
+	g.sh = exec.Command("/bin/sh", "-c", guardScript, "trommel-guard", mark)
 	g.sh.Dir = "/"
 	g.sh.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var err error
@@ -58,11 +64,17 @@ func newGuard() (*guard, error) {
 
 // tell adds ("+") or removes ("-") a group. If someone has killed the guard, only the kernel's signal remains.
 func (g *guard) tell(op string, group int) {
+	if g.sh == nil {
+		return
+	}
 	_, _ = fmt.Fprintln(g.in, op, group)
 }
 
 // close ends the guard, which has no groups any more.
 func (g *guard) close() {
+	if g.sh == nil {
+		return
+	}
 	_, _ = fmt.Fprintln(g.in, "end")
 	_ = g.in.Close()
 	_ = g.sh.Wait()
