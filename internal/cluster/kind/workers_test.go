@@ -63,7 +63,8 @@ func TestWorkersInPods(t *testing.T) {
 	if err := clientcmd.WriteToFile(*cluster.Kubeconfig(c.Name(), config), kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t, 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, trommel, "test", "-c", "../../../examples/database-operator",
 		"--workload", "create", "--pattern", "intermediate", "--on", "kubernetes", "--kubeconfig", kubeconfig,
 		"--namespace", "workers", "--image", workersImage, "--listen", c.gateway+":0", "--parallel", "2",
@@ -74,6 +75,7 @@ func TestWorkersInPods(t *testing.T) {
 	killed := make(chan error, 1)
 	go func() { killed <- killWorker(ctx, client) }()
 	out, err := cmd.CombinedOutput()
+	cancel()
 	t.Logf("%s\n%s", time.Since(began).Round(time.Second), out)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
