@@ -136,8 +136,13 @@ func (f *filter) counting(key Key, o *Object) map[string]any {
 	if path := []string{"metadata", beingDeleted}; metadata.Marked(o.End) && !f.masked(key, path) {
 		all[join(path)] = true
 	}
-	if key.Type() == statefulSet && isRollingOut(o.End) {
-		all["status.currentRevision"] = rollingOut
+	if key.Type() == statefulSet {
+		if updatedByHand(o.End) {
+			delete(all, "status.currentReplicas")
+		}
+		if isRollingOut(o.End) {
+			all["status.currentRevision"] = rollingOut
+		}
 	}
 	f.seen[o] = all
 	return all
@@ -150,7 +155,24 @@ func isRollingOut(set map[string]any) bool {
 	status, _ := set["status"].(map[string]any)
 	current, _ := status["currentRevision"].(string)
 	update, _ := status["updateRevision"].(string)
-	return current != "" && update != "" && current != update
+	if current == "" || update == "" || current == update {
+		return false
+	}
+	if !updatedByHand(set) {
+		return true
+	}
+	updated, _ := status["updatedReplicas"].(float64)
+	replicas, _ := status["replicas"].(float64)
+	return updated < replicas
+}
+
+// updatedByHand reports whether the pods of a StatefulSet are updated when somebody deletes them. Then the StatefulSet
+// controller leaves status.currentRevision, and the replicas of that revision, at those before the first update, also
+// when all pods have been updated (completeRollingUpdate in Kubernetes' stateful_set_utils.go).
+func updatedByHand(set map[string]any) bool {
+	spec, _ := set["spec"].(map[string]any)
+	strategy, _ := spec["updateStrategy"].(map[string]any)
+	return strategy["type"] == "OnDelete"
 }
 
 // lagOf compares an observedGeneration with the object's generation; nil: they are no numbers.

@@ -182,6 +182,27 @@ func TestRevisionsOfStatefulSet(t *testing.T) {
 		`statefulset.apps/default/a: spec.template.metadata.annotations.other is "x"; without faults: absent`)
 }
 
+// With the update strategy OnDelete, the StatefulSet controller never says that all pods have the new revision but by
+// counting them.
+func TestRevisionsOfStatefulSetUpdatedByHand(t *testing.T) {
+	run := func(strategy, update string, current, updated int) *record.Run {
+		return story(t, fmt.Sprintf(`created statefulset.apps/default/a {"spec": {"updateStrategy": {"type": %q}}, `+
+			`"status": {"currentRevision": "a-1", "updateRevision": %q, "replicas": 2, "currentReplicas": %d, `+
+			`"updatedReplicas": %d}}`, strategy, update, current, updated))
+	}
+	ref := learn(t, run("OnDelete", "a-1", 2, 2), run("OnDelete", "a-1", 2, 2))
+	checkDifferences(t, ref, run("OnDelete", "a-2", 0, 2))
+	checkDifferences(t, ref, run("OnDelete", "a-2", 1, 1),
+		`statefulset.apps/default/a: status.currentRevision is "another one than status.updateRevision"; `+
+			"without faults: absent",
+		"statefulset.apps/default/a: status.updatedReplicas is 1; without faults: 2")
+	ref = learn(t, run("RollingUpdate", "a-1", 2, 2), run("RollingUpdate", "a-1", 2, 2))
+	checkDifferences(t, ref, run("RollingUpdate", "a-2", 0, 2),
+		"statefulset.apps/default/a: status.currentReplicas is 0; without faults: 2",
+		`statefulset.apps/default/a: status.currentRevision is "another one than status.updateRevision"; `+
+			"without faults: absent")
+}
+
 // A status that never catches up is about another spec.
 func TestObservedGeneration(t *testing.T) {
 	run := func(generation, observed, of int) *record.Run {
