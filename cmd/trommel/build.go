@@ -109,8 +109,8 @@ node it finds the pod's files, address and names, and faults of files, connectio
 	f.StringSliceVar(&config.Tags, "tags", nil, "build tags")
 	f.StringVar(&config.LDFlags, "ldflags", "", "flags for the linker, passed through")
 	f.BoolVar(&controlPlane, "control-plane", false, "build the control plane instead of a controller")
-	f.BoolVar(&kindNode, "kind-node", false, "make what clusters of type kind need, in the container engine and in the "+
-		"cache; prints the name of the node's image")
+	f.BoolVar(&kindNode, "kind-node", false, "make what clusters of type kind need, in the container engine and in "+
+		"the cache; prints the name of the node's image")
 	kubernetesVersionFlag(f, &kubernetes)
 	show.register(f)
 	fromSourceFlag(f)

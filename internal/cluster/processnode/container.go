@@ -278,7 +278,7 @@ func missingLoader(path string) error {
 	if err != nil {
 		return nil //nolint:nilerr // then something else is wrong with it
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_INTERP {
 			continue
