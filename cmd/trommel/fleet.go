@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -41,6 +43,10 @@ type fleetOptions struct {
 	suspend                        bool
 	queue                          string
 	cpu, memory                    string
+
+	attach, tokenFile string
+
+	server *fleet.Server // nil: none
 }
 
 // onKubernetes is the value of --on.
@@ -66,6 +72,10 @@ func (o *fleetOptions) register(c *cobra.Command) {
 	f.StringVar(&o.queue, "queue", "", "`name` of the Job's queue, for Kueue; the Job is created suspended")
 	f.StringVar(&o.cpu, "cpu", "", "`quantity` that a worker asks for (default: 1)")
 	f.StringVar(&o.memory, "memory", "", "`quantity` that a worker asks for; it may use twice as much (default: 2Gi)")
+	f.StringVar(&o.attach, "attach", "", "show what the campaign tells whose workers find it at this `URL`, from its "+
+		"beginning, and end as it does; Ctrl-C ends only this. Needs --token-file, the file workers/token in the "+
+		"campaign's directory")
+	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the campaign's token, for --attach")
 	f.StringVar(&o.dryRun, "dry-run", "", "client: print what --on kubernetes creates, and run nothing")
 	f.StringVarP(&o.output, "output", "o", "", "yaml: the format of --dry-run (default: yaml)")
 }
@@ -76,6 +86,8 @@ func (o *fleetOptions) used() bool { return o.listen != "" }
 // check finds what is wrong with the flags.
 func (o *fleetOptions) check(f *pflag.FlagSet, shrink time.Duration) error {
 	switch {
+	case o.attach != "" || o.tokenFile != "":
+		return o.checkAttach(f)
 	case o.used() && shrink > 0:
 		return errors.New("--shrink works on one machine only: leave it out, and use trommel shrink with a plan that " +
 			"was found")
@@ -99,20 +111,35 @@ func (o *fleetOptions) check(f *pflag.FlagSet, shrink time.Duration) error {
 	return nil
 }
 
+// checkAttach finds what is wrong with the flags of somebody who follows a campaign.
+func (o *fleetOptions) checkAttach(f *pflag.FlagSet) (err error) {
+	if o.attach == "" || o.tokenFile == "" {
+		return errors.New("--attach and --token-file need each other")
+	}
+	f.Visit(func(flag *pflag.Flag) {
+		switch {
+		case flag.Name == "attach", flag.Name == "token-file", slices.Contains(progressFlags, flag.Name), err != nil:
+		default:
+			err = fmt.Errorf("--attach only shows a campaign: leave --%s out", flag.Name)
+		}
+	})
+	return err
+}
+
 // workersDir is the directory of a campaign with what is between it and its workers.
 const workersDir = "workers"
 
 // serve returns runners that have their runs made by workers, and starts these if it is to. The caller calls end when
 // the campaign has ended; if ctx has not, the workers are told so.
 func (o *fleetOptions) serve(
-	ctx context.Context, console *console, source fleet.Source, dir string, parallel int,
+	ctx context.Context, console *console, title progress.Event, source fleet.Source, dir string, parallel int,
 ) (runners []run.Runner, end func(), err error) {
 	build, err := run.BuildName(version())
 	if err != nil {
 		return nil, nil, err
 	}
 	say := func(text string) {
-		console.Show(progress.Event{Time: time.Now(), Type: progress.Info, Text: text})
+		o.listener(console).Show(progress.Event{Time: time.Now(), Type: progress.Info, Text: text})
 	}
 	server, err := fleet.Serve(fleet.Config{
 		Address: o.listen, Dir: filepath.Join(dir, workersDir), Source: source, Trommel: build, Say: say,
@@ -120,8 +147,13 @@ func (o *fleetOptions) serve(
 	if err != nil {
 		return nil, nil, err
 	}
+	o.server = server
+	server.Show(title)
 	remove := func() {}
 	end = func() {
+		if ctx.Err() == nil {
+			server.Ended(fleet.End{Code: exitCannotRun}) // unless it has ended better
+		}
 		if err := server.Close(ctx.Err() == nil); err != nil {
 			say(err.Error())
 		}
@@ -147,6 +179,54 @@ func (o *fleetOptions) serve(
 		runners = append(runners, server.Runner(i+1))
 	}
 	return runners, end, nil
+}
+
+// listener is a listener of whom is also told, if there are workers, who follows the campaign from elsewhere.
+func (o *fleetOptions) listener(l progress.Listener) progress.Listener {
+	if o.server == nil {
+		return l
+	}
+	return progress.Func(func(e progress.Event) {
+		l.Show(e)
+		o.server.Show(e)
+	})
+}
+
+// ended tells who follows the campaign from elsewhere how it has ended.
+func (o *fleetOptions) ended(summary string, code int) {
+	if o.server != nil {
+		o.server.Ended(fleet.End{Summary: summary, Code: code})
+	}
+}
+
+// patience is how long a campaign may be away that somebody follows.
+const patience = 10 * time.Minute
+
+// follow shows what a campaign tells that runs elsewhere, and ends as it does. The error is an exitError.
+func (o *fleetOptions) follow(ctx context.Context, s streams, show *progressOptions) error {
+	token, err := os.ReadFile(o.tokenFile)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("--token-file: %w", err)}
+	}
+	console, s, err := show.open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	end, err := fleet.Attach(ctx, o.attach, string(token), patience, console, console.Info)
+	switch {
+	case ctx.Err() != nil:
+		return &exitError{exitInconclusive, errors.New("detached; the campaign goes on")}
+	case err != nil:
+		return &exitError{exitCannotRun, err}
+	}
+	if _, err := io.WriteString(s.out, end.Summary); err != nil {
+		return &exitError{exitCannotRun, err}
+	}
+	if end.Code != exitPass {
+		return &exitError{code: end.Code}
+	}
+	return nil
 }
 
 // kubeConfig describes the workers of a campaign that listens at an address.

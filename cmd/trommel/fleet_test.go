@@ -76,6 +76,12 @@ func TestFlagsOfWorkers(t *testing.T) {
 		{"test --on kubernetes --listen a:1 --image a --dry-run client", "--dry-run needs --dir", exitUsage},
 		{"test --on kubernetes --listen :1 --image a --dry-run client --dir " + t.TempDir(),
 			"pods cannot reach", exitUsage},
+		{"test --attach https://127.0.0.1:1", "--attach and --token-file need each other", exitUsage},
+		{"test --attach https://127.0.0.1:1 --token-file x --budget 1m", "leave --budget out", exitUsage},
+		{
+			"test --attach https://127.0.0.1:1 --token-file " + token, "this is not the token of a campaign",
+			exitCannotRun,
+		},
 		{"worker", "--server and --token-file are needed", exitUsage},
 		{
 			"worker --server https://127.0.0.1:1 --token-file " + token, "this is not the token of a campaign",

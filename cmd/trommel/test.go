@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -65,7 +66,8 @@ not run.`,
 		Example: `  trommel test
   trommel test -c database-operator --workload recreate --budget 10m
   trommel test --plans plans/
-  trommel test --resume trommel-runs/test-20260102-150405`,
+  trommel test --resume trommel-runs/test-20260102-150405
+  trommel test --attach https://10.0.0.5:7443 --token-file token`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("parallel") && o.parallel < 1 {
@@ -73,6 +75,9 @@ not run.`,
 			}
 			if err := o.fleet.check(c.Flags(), o.shrink); err != nil {
 				return &exitError{exitUsage, err}
+			}
+			if o.fleet.attach != "" {
+				return o.fleet.follow(c.Context(), s, &o.progress)
 			}
 			if o.resume != "" {
 				if err := o.goOn(c); err != nil {
@@ -412,7 +417,8 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 			err = fmt.Errorf("interrupted; `trommel test --resume %s` goes on", o.dir)
 			result.Stopped = "the campaign was interrupted"
 		}
-		err = errors.Join(err, result.Text(s.out))
+		var summary strings.Builder
+		err = errors.Join(err, result.Text(io.MultiWriter(s.out, &summary)))
 		if !o.progress.quiet {
 			fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
 		}
@@ -420,7 +426,9 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 		if err != nil {
 			return err
 		}
-		if code := exitCodeOf(result); code != exitPass {
+		code := exitCodeOf(result)
+		o.fleet.ended(summary.String(), code)
+		if code != exitPass {
 			return &exitError{code: code}
 		}
 		return nil
@@ -573,6 +581,7 @@ func (o *testOptions) inSession(
 	if o.dir == "" {
 		o.dir = filepath.Join(runsDir, title+"-"+time.Now().Format("20060102-150405"))
 	}
+	began := time.Now()
 	console.Title(title + " " + suite.File)
 	options := run.Options{Version: version(), Injector: injectorCommand(),
 		DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console),
@@ -614,7 +623,8 @@ func (o *testOptions) inSession(
 			}
 		}
 		var end func()
-		if runners, end, err = o.fleet.serve(ctx, console, source, o.dir, o.parallel); err != nil {
+		title := progress.Event{Time: began, Type: progress.Title, Text: title + " " + suite.File}
+		if runners, end, err = o.fleet.serve(ctx, console, title, source, o.dir, o.parallel); err != nil {
 			return err
 		}
 		defer end()
@@ -622,7 +632,7 @@ func (o *testOptions) inSession(
 	config := explore.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
 		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Builds: options.Builds,
-		Version: version(), Progress: console,
+		Version: version(), Progress: o.fleet.listener(console),
 	}
 	if o.shrink > 0 {
 		config.Shrink = o.smaller(suite)

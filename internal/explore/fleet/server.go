@@ -48,6 +48,7 @@ type Server struct {
 	listener    net.Listener
 	http        *http.Server
 	served      chan struct{}
+	told        *told
 
 	mu         sync.Mutex
 	references map[*reference.Reference]string // their digests
@@ -63,7 +64,7 @@ func Serve(config Config) (*Server, error) {
 	}
 	s := &Server{
 		config: config, queue: NewQueue(config.Lease), blobs: newBlobs(filepath.Join(config.Dir, "blobs")),
-		served: make(chan struct{}), references: map[*reference.Reference]string{},
+		served: make(chan struct{}), told: newTold(), references: map[*reference.Reference]string{},
 	}
 	b, err := config.Source.bundle(s.blobs)
 	if err != nil {
@@ -119,6 +120,7 @@ func (s *Server) listen() error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/campaign", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(s.campaign) })
 	mux.HandleFunc("GET /v1/blobs/{digest}", s.sendBlob)
+	mux.HandleFunc("GET /v1/told", s.sendTold)
 	mux.HandleFunc("POST /v1/workers/{worker}/take", s.take)
 	mux.HandleFunc("POST /v1/workers/{worker}/leave", func(w http.ResponseWriter, r *http.Request) {
 		s.queue.Leave(r.PathValue("worker"))
@@ -163,6 +165,7 @@ func (s *Server) Close(over bool) error {
 		ctx, cancel := context.WithTimeout(context.Background(), sayOver)
 		defer cancel()
 		_ = s.queue.awaitGone(ctx) // who is not here now finds nobody, and ends when it has no patience any more
+		s.told.awaitRead(ctx)
 	}
 	err := s.http.Close()
 	<-s.served

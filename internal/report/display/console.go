@@ -171,9 +171,10 @@ func (c *Console) print(text string) error {
 	return err
 }
 
-// line prints a line with the time; further lines of the text are indented more. The caller holds the lock.
-func (c *Console) line(text string) {
-	elapsed := fmt.Sprintf("%7.1fs  ", time.Since(c.start).Seconds())
+// line prints a line with the time at which it happened; further lines of the text are indented more. The caller holds
+// the lock.
+func (c *Console) line(at time.Time, text string) {
+	elapsed := fmt.Sprintf("%7.1fs  ", at.Sub(c.start).Seconds())
 	text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", len(elapsed)+4))
 	_ = c.print(c.paint.Dim(elapsed) + text + "\n")
 }
@@ -216,7 +217,7 @@ func (c *Console) Show(e progress.Event) {
 		if e.Aside && e.Plan == "" && c.now.plan(e.Run) != "" {
 			text = c.paint.Dim(c.now.plan(e.Run)+":") + " " + strings.TrimLeft(text, " ")
 		}
-		c.line(text)
+		c.line(e.Time, text)
 	}
 }
 
