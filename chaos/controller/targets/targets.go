@@ -147,6 +147,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	choice := choose(d, controller.Active(d, now), all, occupied)
+	if late, err := r.behind(ctx, d, choice.targets); late || err != nil {
+		return ctrl.Result{RequeueAfter: lookAgain / 5}, err
+	}
 	refused := ""
 	if choice.adds(d) { // there may be fewer pods or nodes because of the disruption itself
 		if refused, err = r.reserve(ctx, d, choice.targets); err != nil {
@@ -195,6 +198,44 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // lookAgain is when a disruption that has fewer targets than it should, because of the safety nets, looks again.
 const lookAgain = 5 * time.Second
+
+// behind reports whether the cache shows the past, since a target that would be given up is still as it must be: a
+// controller that is restarted at an API server that is late would end a fault, and begin it again when it has caught
+// up.
+func (r *Reconciler) behind(ctx context.Context, d *chaos.Disruption, kept []chaos.Target) (bool, error) {
+	if d.Spec.Level != chaos.LevelPod {
+		return false, nil
+	}
+	s, err := controller.Selector(&d.Spec)
+	if err != nil {
+		return false, err
+	}
+	for _, t := range d.Status.Targets {
+		if has(kept, t.UID) {
+			continue
+		}
+		cached, latest := &corev1.Pod{}, &corev1.Pod{}
+		key := client.ObjectKey{Namespace: d.Namespace, Name: t.Name}
+		suits := func(p *corev1.Pod) bool {
+			return p.UID == t.UID && PodRunning(p) && s.Matches(labels.Set(p.Labels))
+		}
+		err := r.Env.Client.Get(ctx, key, cached)
+		if client.IgnoreNotFound(err) != nil {
+			return false, err
+		}
+		if err == nil && suits(cached) {
+			continue // it is given up for another reason
+		}
+		err = r.Env.Reader.Get(ctx, key, latest)
+		if client.IgnoreNotFound(err) != nil {
+			return false, err
+		}
+		if err == nil && suits(latest) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
 
 // candidates are what a disruption can choose from.
 type candidates struct{ healthy, unhealthy []chaos.Target }

@@ -125,8 +125,8 @@ func withDefaults(c cluster.Config) (cluster.Config, error) {
 // startTimeout limits the start, beside the builds.
 const startTimeout = 5 * time.Minute
 
-// Prepare makes all that clusters with the given control plane need, as far as it is not there yet, and returns the name
-// of the node's image. The first time takes minutes and needs the network; a start does not need it any more.
+// Prepare makes all that clusters with the given control plane need, as far as it is not there yet, and returns the
+// name of the node's image. The first time takes minutes and needs the network; a start does not need it any more.
 func Prepare(ctx context.Context, controlPlane string, progress func(string)) (image string, err error) {
 	_, image, err = prepare(ctx, controlPlane, progress)
 	return image, err

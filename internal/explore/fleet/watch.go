@@ -178,7 +178,8 @@ func Attach(
 		}
 		process = resp.Header.Get(headerProcess)
 		if n, err = strconv.Atoi(resp.Header.Get(headerFrom)); err != nil {
-			return nil, fmt.Errorf("follow the campaign: it is of another version: %w", errors.Join(err, resp.Body.Close()))
+			err = errors.Join(err, resp.Body.Close())
+			return nil, fmt.Errorf("follow the campaign: it is of another version: %w", err)
 		}
 		for lines := json.NewDecoder(resp.Body); ; n++ {
 			var line Told

@@ -310,6 +310,13 @@ func TestNamesake(t *testing.T) {
 		change("op", wire.Create, "cache.example.org/default/c", record.Created, nil, spec(1)),
 		change("op", wire.Update, "cache.example.org/default/c", record.Updated, spec(1), spec(2)),
 	}
+	marked := maps.Clone(ready)
+	marked["metadata"] = object{"name": "db", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+	cleaned := maps.Clone(marked)
+	cleaned["status"] = object{"ready": 0.0}
+	changes = append(changes,
+		change("", "", database, record.Updated, ready, marked),
+		change("op", wire.Update, database, record.Updated, marked, cleaned))
 	all := Generate(suite(t), references(changes), "namesake")
 	const update = "onObjectUpdate database.example.org/default/db #1 "
 	want := []string{
@@ -317,6 +324,7 @@ func TestNamesake(t *testing.T) {
 			"delete at " + update + "afterAPIServerRecv <nil>→map[status:map[ready:2]]; " +
 			"apply at onObjectDeletion database.example.org/default/db #1 afterAPIServerRecv or 20s",
 		"dropped: nobody else has created the object",
+		"dropped: its users are deleting it, and do not create it again: nobody would wait for it",
 	}
 	if got := plans(all); !slices.Equal(got, want) {
 		t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -36,6 +36,10 @@ func (g *generator) namesake() {
 			g.drop(signature, why, "nobody else has created the object")
 			continue
 		}
+		if !g.wanted(i) {
+			g.drop(signature, why, "its users are deleting it, and do not create it again: nobody would wait for it")
+			continue
+		}
 		while, rule := g.whileAskedFor(i, manifest)
 		if rule != "" {
 			g.drop(signature, why, rule)
@@ -63,6 +67,14 @@ func (g *generator) namesake() {
 			build.Delete(scope).InCluster(in).When(took),
 			build.Apply(manifest).InCluster(in).When(build.Either(gone, build.Timeout(goneWithin).Named("late"))))
 	}
+}
+
+// wanted reports whether users want the object of the i-th change: they are not deleting it, or create it again later.
+func (g *generator) wanted(i int) bool {
+	return !metadata.Marked(g.ref.Changes[i].Cur) || slices.ContainsFunc(g.later(i), func(k int) bool {
+		c := &g.ref.Changes[k]
+		return c.Event == record.Created && c.By == ""
+	})
 }
 
 // whileAskedFor is the CEL condition that an object satisfies as long as its users ask for what they do at the i-th
