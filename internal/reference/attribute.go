@@ -180,14 +180,21 @@ func (a *attribution) made(o *record.Observation, since begun, answered time.Tim
 	case deletes:
 		return a.ending(o, since, answered, metadata.UID(answer), true)
 	}
+	// An update that removes the last finalizer of a marked object deletes it. Its answer has the version of the state
+	// before, which somebody else has written.
+	meta := metadata.Of(answer)
+	ends := metadata.Marked(answer) && meta["finalizers"] == nil &&
+		(meta["deletionGracePeriodSeconds"] == nil || meta["deletionGracePeriodSeconds"] == 0.0)
 	for _, i := range a.byVersion[metadata.ResourceVersion(o.Object)] {
-		if c := &a.changes[i]; c.names(o) && a.free(c, since) && couldHaveMade(o, since, c) {
+		c := &a.changes[i]
+		if before := ends && metadata.Of(c.Cur)["finalizers"] != nil; before {
+			continue
+		}
+		if c.names(o) && a.free(c, since) && couldHaveMade(o, since, c) {
 			return c
 		}
 	}
-	// An update that removes the last finalizer of a marked object deletes it. Its answer is the state before.
-	if meta := metadata.Of(answer); metadata.Marked(answer) && meta["finalizers"] == nil &&
-		(meta["deletionGracePeriodSeconds"] == nil || meta["deletionGracePeriodSeconds"] == 0.0) {
+	if ends {
 		return a.ending(o, since, answered, metadata.UID(answer), false)
 	}
 	return nil

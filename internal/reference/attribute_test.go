@@ -162,6 +162,25 @@ func TestLastFinalizer(t *testing.T) {
 	}
 }
 
+// The answer to the removal of the last finalizer has the version of the state before, which somebody else may have
+// written since the call began.
+func TestLastFinalizerWhileSomebodyElseWrites(t *testing.T) {
+	r := &tape{t: t}
+	r.happens(record.Created, finalizer)
+	o := record.Observation{Call: 1, Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Patch, Name: "web",
+		Patch: json.RawMessage(`[{"op": "remove", "path": "/metadata/finalizers"}]`)}
+	r.see(o)
+	r.happens(record.Updated, marked+finalizer)
+	o.Object = bytes.Replace(r.run.History[1].Object, []byte(finalizer), nil, 1)
+	r.happens(record.Deleted, marked)
+	o.Phase = wire.After
+	r.see(o)
+	all := r.changes()
+	if all[1].By != "" || all[2].By != "db" {
+		t.Errorf("marked by %q, deleted by %q", all[1].By, all[2].By)
+	}
+}
+
 // The deletion of a collection ends all objects that it selects, and no others.
 func TestDeletedCollection(t *testing.T) {
 	for query, want := range map[string]string{
