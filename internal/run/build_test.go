@@ -1,0 +1,43 @@
+package run
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// What runs on other machines is built without cgo, unless somebody has said how it is built.
+func TestEnvironmentOfBuilds(t *testing.T) {
+	own := map[string]string{"GOFLAGS": "-mod=mod"}
+	for _, tt := range []struct {
+		name     string
+		env      map[string]string
+		here     string // CGO_ENABLED of this process; empty: none
+		portable bool
+		want     map[string]string
+	}{
+		{"for this machine", own, "", false, own},
+		{"for others", own, "", true, map[string]string{"GOFLAGS": "-mod=mod", "CGO_ENABLED": "0"}},
+		{"for others, without variables", nil, "", true, map[string]string{"CGO_ENABLED": "0"}},
+		{"the suite says it", map[string]string{"CGO_ENABLED": "1"}, "", true, map[string]string{"CGO_ENABLED": "1"}},
+		{"the environment says it", own, "1", true, own},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("CGO_ENABLED", tt.here)
+			if tt.here == "" {
+				if err := os.Unsetenv("CGO_ENABLED"); err != nil { // Setenv puts it back
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(tt.want, environment(&plan.Build{Env: tt.env}, tt.portable)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if len(own) != 1 {
+		t.Errorf("the suite's own variables are changed: %v", own)
+	}
+}
