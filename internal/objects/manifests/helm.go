@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -202,7 +203,7 @@ func localChart(dir string, d *chart.Dependency) string {
 }
 
 // ChartDirs lists what a chart consists of: its own directory or file, and the directories of the charts beside it on
-// which it depends.
+// which it depends. One that is not there is left out: a chart that was published has it in its charts directory.
 func ChartDirs(at string) ([]string, error) {
 	dirs := []string{at}
 	for i := 0; i < len(dirs); i++ { // it grows
@@ -214,7 +215,8 @@ func ChartDirs(at string) ([]string, error) {
 			return nil, err
 		}
 		for _, d := range about.Dependencies {
-			if local := localChart(dirs[i], d); local != "" && !slices.Contains(dirs, local) {
+			local := localChart(dirs[i], d)
+			if _, err := os.Stat(local); err == nil && !slices.Contains(dirs, local) {
 				dirs = append(dirs, local)
 			}
 		}

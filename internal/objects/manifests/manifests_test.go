@@ -110,6 +110,16 @@ name: local
 version: 1.0.0
 dependencies:
 - {name: foo, version: ">=1.0.0", repository: "file://../foo"}
+-- published/Chart.yaml --
+apiVersion: v2
+name: published
+version: 1.0.0
+dependencies:
+- {name: sub, version: 1.0.0, repository: "file://../somewhere"}
+-- published/charts/sub/Chart.yaml --
+apiVersion: v2
+name: sub
+version: 1.0.0
 -- older/Chart.yaml --
 apiVersion: v2
 name: older
@@ -203,13 +213,19 @@ func TestChart(t *testing.T) {
 
 func TestChartDirs(t *testing.T) {
 	dir := unpack(t, charts)
-	dirs, err := ChartDirs(filepath.Join(dir, "local"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{filepath.Join(dir, "local"), filepath.Join(dir, "foo")}
-	if diff := cmp.Diff(want, dirs); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for chart, want := range map[string][]string{
+		"local": {"local", "foo"}, "circle": {"circle"}, "published": {"published"}, "none": {"none"},
+	} {
+		for i := range want {
+			want[i] = filepath.Join(dir, want[i])
+		}
+		got, err := ChartDirs(filepath.Join(dir, chart))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", chart, diff)
+		}
 	}
 }
 
