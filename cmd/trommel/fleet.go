@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -199,21 +198,18 @@ func (o *fleetOptions) ended(summary string, code int) {
 	}
 }
 
-// patience is how long a campaign may be away that somebody follows.
-const patience = 10 * time.Minute
-
 // follow shows what a campaign tells that runs elsewhere, and ends as it does. The error is an exitError.
 func (o *fleetOptions) follow(ctx context.Context, s streams, show *progressOptions) error {
-	token, err := os.ReadFile(o.tokenFile)
+	token, err := readToken(o.tokenFile)
 	if err != nil {
-		return &exitError{exitUsage, fmt.Errorf("--token-file: %w", err)}
+		return err
 	}
 	console, s, err := show.open(s)
 	if err != nil {
 		return err
 	}
 	defer console.Close()
-	end, err := fleet.Attach(ctx, o.attach, string(token), patience, console, console.Info)
+	end, err := fleet.Attach(ctx, o.attach, token, patience, console, console.Info)
 	switch {
 	case ctx.Err() != nil:
 		return &exitError{exitInconclusive, errors.New("detached; the campaign goes on")}

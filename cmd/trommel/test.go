@@ -581,8 +581,8 @@ func (o *testOptions) inSession(
 	if o.dir == "" {
 		o.dir = filepath.Join(runsDir, title+"-"+time.Now().Format("20060102-150405"))
 	}
-	began := time.Now()
-	console.Title(title + " " + suite.File)
+	heading := progress.Event{Time: time.Now(), Type: progress.Title, Text: title + " " + suite.File}
+	console.Show(heading)
 	options := run.Options{Version: version(), Injector: injectorCommand(),
 		DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console),
 		Portable: o.fleet.used()}
@@ -623,8 +623,7 @@ func (o *testOptions) inSession(
 			}
 		}
 		var end func()
-		title := progress.Event{Time: began, Type: progress.Title, Text: title + " " + suite.File}
-		if runners, end, err = o.fleet.serve(ctx, console, title, source, o.dir, o.parallel); err != nil {
+		if runners, end, err = o.fleet.serve(ctx, console, heading, source, o.dir, o.parallel); err != nil {
 			return err
 		}
 		defer end()

@@ -50,18 +50,30 @@ made here, 6 it is not the campaign's: its token, or its build, is wrong.`,
 	f.StringVar(&o.name, "name", "", "`name` in messages (default: that of the machine)")
 	f.StringVar(&o.cache, "cache", "", "`directory` for what campaigns need (default: in Trommel's cache)")
 	f.StringVar(&o.dir, "dir", "", "empty `directory` for files of this worker (default: a temporary one)")
-	f.DurationVar(&o.patience, "patience", 10*time.Minute, "`time` in which the campaign must answer again")
+	f.DurationVar(&o.patience, "patience", patience, "`time` in which the campaign must answer again")
 	o.progress.register(f)
 	return c
+}
+
+// patience is how long a campaign may be away for which somebody works, or which somebody follows.
+const patience = 10 * time.Minute
+
+// readToken reads the token of a campaign. The error is an exitError.
+func readToken(file string) (string, error) {
+	token, err := os.ReadFile(file)
+	if err != nil {
+		return "", &exitError{exitUsage, fmt.Errorf("--token-file: %w", err)}
+	}
+	return string(token), nil
 }
 
 func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 	if o.server == "" || o.tokenFile == "" {
 		return &exitError{exitUsage, errors.New("--server and --token-file are needed")}
 	}
-	token, err := os.ReadFile(o.tokenFile)
+	token, err := readToken(o.tokenFile)
 	if err != nil {
-		return &exitError{exitUsage, fmt.Errorf("--token-file: %w", err)}
+		return err
 	}
 	console, _, err := o.progress.open(s)
 	if err != nil {
@@ -96,12 +108,9 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	say := func(text string) {
-		console.Show(progress.Event{Time: time.Now(), Type: progress.Info, Text: text})
-	}
 	w := &fleet.Worker{
-		Server: o.server, Token: string(token), Name: o.name, Trommel: build, Cache: o.cache, Dir: o.dir,
-		Patience: o.patience, Say: say,
+		Server: o.server, Token: token, Name: o.name, Trommel: build, Cache: o.cache, Dir: o.dir,
+		Patience: o.patience, Say: console.Info,
 		Open: func(ctx context.Context, e fleet.Equipment) (fleet.Runner, error) {
 			console.Title("worker " + o.name)
 			return run.Open(ctx, e.Suite, run.Options{

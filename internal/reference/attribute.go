@@ -187,8 +187,8 @@ func (a *attribution) made(o *record.Observation, since begun, answered time.Tim
 		(meta["deletionGracePeriodSeconds"] == nil || meta["deletionGracePeriodSeconds"] == 0.0)
 	for _, i := range a.byVersion[metadata.ResourceVersion(o.Object)] {
 		c := &a.changes[i]
-		if before := ends && metadata.Of(c.Cur)["finalizers"] != nil; before {
-			continue
+		if ends && metadata.Of(c.Cur)["finalizers"] != nil {
+			continue // the state before
 		}
 		if c.names(o) && a.free(c, since) && couldHaveMade(o, since, c) {
 			return c

@@ -147,8 +147,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	choice := choose(d, controller.Active(d, now), all, occupied)
-	if late, err := r.behind(ctx, d, choice.targets); late || err != nil {
-		return ctrl.Result{RequeueAfter: lookAgain / 5}, err
+	if late, err := r.behind(ctx, d, choice.targets); err != nil {
+		return ctrl.Result{}, err
+	} else if late {
+		return ctrl.Result{RequeueAfter: catchUp}, nil
 	}
 	refused := ""
 	if choice.adds(d) { // there may be fewer pods or nodes because of the disruption itself
@@ -199,6 +201,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // lookAgain is when a disruption that has fewer targets than it should, because of the safety nets, looks again.
 const lookAgain = 5 * time.Second
 
+// catchUp is what a cache that shows the past is given until it is looked at again.
+const catchUp = time.Second
+
 // behind reports whether the cache shows the past, since a target that would be given up is still as it must be: a
 // controller that is restarted at an API server that is late would end a fault, and begin it again when it has caught
 // up.
@@ -210,28 +215,26 @@ func (r *Reconciler) behind(ctx context.Context, d *chaos.Disruption, kept []cha
 	if err != nil {
 		return false, err
 	}
+	suits := func(t chaos.Target, in client.Reader) (bool, error) {
+		p := &corev1.Pod{}
+		if err := in.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: t.Name}, p); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		return p.UID == t.UID && PodRunning(p) && s.Matches(labels.Set(p.Labels)), nil
+	}
 	for _, t := range d.Status.Targets {
 		if has(kept, t.UID) {
 			continue
 		}
-		cached, latest := &corev1.Pod{}, &corev1.Pod{}
-		key := client.ObjectKey{Namespace: d.Namespace, Name: t.Name}
-		suits := func(p *corev1.Pod) bool {
-			return p.UID == t.UID && PodRunning(p) && s.Matches(labels.Set(p.Labels))
-		}
-		err := r.Env.Client.Get(ctx, key, cached)
-		if client.IgnoreNotFound(err) != nil {
+		cached, err := suits(t, r.Env.Client)
+		if err != nil {
 			return false, err
 		}
-		if err == nil && suits(cached) {
+		if cached {
 			continue // it is given up for another reason
 		}
-		err = r.Env.Reader.Get(ctx, key, latest)
-		if client.IgnoreNotFound(err) != nil {
-			return false, err
-		}
-		if err == nil && suits(latest) {
-			return true, nil
+		if latest, err := suits(t, r.Env.Reader); latest || err != nil {
+			return latest, err
 		}
 	}
 	return false, nil

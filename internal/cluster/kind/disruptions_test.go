@@ -33,10 +33,13 @@ import (
 const probeImage = "registry.example/probe:1"
 
 // buildProbe builds the probe.
-func buildProbe(t *testing.T) (binary string) {
+func buildProbe(t *testing.T) (binary string) { return buildStatic(t, "./testdata/probe") }
+
+// buildStatic builds a program for images that have nothing else.
+func buildStatic(t *testing.T, pkg string) (binary string) {
 	t.Helper()
-	binary = filepath.Join(t.TempDir(), "probe")
-	cmd := exec.Command("go", "build", "-o", binary, "./testdata/probe")
+	binary = filepath.Join(t.TempDir(), filepath.Base(pkg))
+	cmd := exec.Command("go", "build", "-o", binary, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -24,12 +24,7 @@ const workersImage = "registry.example/trommel:1"
 // giveWorkers builds trommel, and makes the engine have the image of workers with it.
 func giveWorkers(t *testing.T) (trommel string) {
 	t.Helper()
-	trommel = filepath.Join(t.TempDir(), "trommel")
-	cmd := exec.Command("go", "build", "-o", trommel, "../../../cmd/trommel")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	trommel = buildStatic(t, "../../../cmd/trommel")
 	give(t, image{
 		names: []string{workersImage}, files: []imageFile{{path: "/trommel", local: trommel, mode: 0o755}},
 		entrypoint: []string{"/trommel"},

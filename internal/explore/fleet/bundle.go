@@ -286,15 +286,31 @@ func (g *gathering) tree(root string) error {
 			Path: path, Digest: g.blobs.add(data), Executable: info.Mode()&0o111 != 0,
 		})
 		switch d.Name() {
-		case "kustomization.yaml", "kustomization.yml", "Kustomization", "Chart.yaml":
-			return g.elsewhere(filepath.Dir(path), data)
+		case "kustomization.yaml", "kustomization.yml", "Kustomization":
+			return g.kustomization(filepath.Dir(path), data)
+		case "Chart.yaml":
+			return g.chart(filepath.Dir(path))
 		}
 		return nil
 	})
 }
 
-// elsewhere gathers what a kustomization or a chart names: whatever in it is the path of something that exists.
-func (g *gathering) elsewhere(dir string, data []byte) error {
+// chart gathers the charts beside one on which it depends.
+func (g *gathering) chart(dir string) error {
+	dirs, err := manifests.ChartDirs(dir)
+	if err != nil {
+		return nil //nolint:nilerr // who reads it says so
+	}
+	for _, beside := range dirs[1:] {
+		if err := g.tree(beside); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kustomization gathers what a kustomization names: whatever in it is the path of something that exists.
+func (g *gathering) kustomization(dir string, data []byte) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
 		return nil //nolint:nilerr // who reads it says so
@@ -302,7 +318,7 @@ func (g *gathering) elsewhere(dir string, data []byte) error {
 	var walk func(n *yaml.Node) error
 	walk = func(n *yaml.Node) error {
 		if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-			name := strings.TrimPrefix(n.Value, "file://") // of a chart's dependency
+			name := n.Value
 			if _, file, ok := strings.Cut(name, "="); ok { // key=file of a generator
 				name = file
 			}

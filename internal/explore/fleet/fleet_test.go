@@ -282,6 +282,38 @@ func TestBundleHasOnlyWhatIsNamed(t *testing.T) {
 	}
 }
 
+// The charts on which a chart depends travel with it, wherever they are, and what only has a name like theirs does not.
+func TestChartsBesideAChartTravel(t *testing.T) {
+	dir := t.TempDir()
+	write := writerIn(t, dir)
+	write("charts/op/Chart.yaml", "name: op\ndependencies: [{name: crds, repository: 'file://../crds'}]\n")
+	write("charts/op/templates/op.yaml", "")
+	write("charts/crds/Chart.yaml", "name: crds\ndependencies: [{name: op, repository: 'file://../op'}]\n")
+	write("charts/crds/crds/crd.yaml", "")
+	write("charts/other/Chart.yaml", "name: other\n")
+	write("charts/broken/Chart.yaml", "\t")
+	g := &gathering{blobs: newBlobs(t.TempDir()), seen: map[string]bool{}}
+	for _, chart := range []string{"op", "broken"} {
+		if err := g.tree(filepath.Join(dir, "charts", chart)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for _, f := range g.files {
+		rel, err := filepath.Rel(dir, f.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, filepath.ToSlash(rel))
+	}
+	slices.Sort(names)
+	want := []string{"charts/broken/Chart.yaml", "charts/crds/Chart.yaml", "charts/crds/crds/crd.yaml",
+		"charts/op/Chart.yaml", "charts/op/templates/op.yaml"}
+	if !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+}
+
 // quickly misses workers soon.
 func quickly(c *Config) { c.Lease = 3 * time.Second }
 

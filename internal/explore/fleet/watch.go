@@ -53,7 +53,7 @@ func (t *told) add(line Told) {
 	}
 	if len(t.lines) >= keptTold {
 		t.forgotten += keptTold / 2
-		t.lines = append([]Told(nil), t.lines[keptTold/2:]...)
+		t.lines = slices.Clone(t.lines[keptTold/2:])
 	}
 	t.lines = append(t.lines, line)
 	t.ended = line.End != nil
