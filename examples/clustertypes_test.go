@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,9 @@ import (
 // it.
 const envTypes = "TROMMEL_TEST_TYPES"
 
+// containerEngine is the command of the engine that clusters of type kind use.
+func containerEngine() string { return cmp.Or(os.Getenv("KIND_EXPERIMENTAL_PROVIDER"), "docker") }
+
 // databaseImage is what the pods of databases run. Containers of it do nothing.
 const databaseImage = "registry.example/database:1.0"
 
@@ -29,7 +33,7 @@ func TestClusterTypes(t *testing.T) {
 	}
 	trommel := buildTrommel(t)
 	suites := map[string]string{"embedded": "."}
-	if exec.Command("docker", "version").Run() == nil {
+	if exec.Command(containerEngine(), "version").Run() == nil {
 		makeImage(t, databaseImage)
 		suites["kind"] = withCluster(t, "cluster:\n  type: kind\n  images: ["+databaseImage+"]\n")
 	}
@@ -159,7 +163,7 @@ func makeImage(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	script := `CGO_ENABLED=0 go build -o wait main.go && tar c wait |
-		docker import --change 'ENTRYPOINT ["/wait"]' - ` + name
+		` + containerEngine() + ` import --change 'ENTRYPOINT ["/wait"]' - ` + name
 	cmd := exec.Command("sh", "-ec", script)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -188,22 +192,34 @@ actions:
 // TestDisruptionOnKind: a disruption on a real kubelet's pod begins at a moment of a plan. That its container is killed
 // is the plan's doing: the operator is blamed only for what it does not make up for.
 func TestDisruptionOnKind(t *testing.T) {
-	if os.Getenv(envTypes) == "" || exec.Command("docker", "version").Run() != nil {
+	if os.Getenv(envTypes) == "" || exec.Command(containerEngine(), "version").Run() != nil {
 		t.Skip("needs a container engine: set " + envTypes)
 	}
 	makeImage(t, databaseImage)
-	dir := t.TempDir()
-	script := `go run . --root ../.. -o "$0" trommel-injector && docker load -i "$0"/*.tar`
-	images := exec.Command("sh", "-ec", script, dir)
-	images.Dir = "../install/images"
-	if out, err := images.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	trommel := buildTrommel(t)
 	suites := withCluster(t, "cluster:\n  type: kind\n  apiServers: 1\n  images: ["+databaseImage+"]\n")
 	file := filepath.Join(suites, database, "plans", "killed-by-injector.yaml")
 	if err := os.WriteFile(file, []byte(killedByInjector), 0o644); err != nil {
 		t.Fatal(err)
+	}
+	const image = "ghcr.io/trommel-dev/trommel-injector:v0.1.0"
+	if exec.Command(containerEngine(), "image", "inspect", image).Run() == nil {
+		if out, err := exec.Command(containerEngine(), "image", "rm", image).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	t.Run("without the injector's image", func(t *testing.T) {
+		code, out := runTrommel(t, trommel, ".", 10*time.Minute, "-p", file)
+		if code != cannotRun || !strings.Contains(string(out), "disrupt needs the image of injectors") ||
+			strings.Contains(string(out), "Creating cluster") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+	})
+	script := `go run . --root ../.. -o "$0" trommel-injector && ` + containerEngine() + ` load -i "$0"/*.tar`
+	images := exec.Command("sh", "-ec", script, t.TempDir())
+	images.Dir = "../install/images"
+	if out, err := images.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, p := range []examplePlan{
 		{example: database, plan: "killed-by-injector", want: bug,

@@ -26,7 +26,7 @@ func init() {
 func checkKind(_ *Suite, spec *ClusterSpec, at *yamlfile.Place) {
 	for i, name := range spec.Images {
 		if name == "" {
-			at.Field("images").Item(i).Missing("name an image that the local Docker engine has")
+			at.Field("images").Item(i).Missing("name an image that the local container engine has")
 		}
 	}
 }

@@ -150,7 +150,7 @@ type ClusterSpec struct {
 	// Namespaces are the only ones of an existing cluster in which a run writes.
 	Namespaces []string `yaml:"namespaces"`
 
-	// Images are those that pods find on kind's node, from the local Docker engine: it pulls none for them.
+	// Images are those that pods find on kind's node, from the local container engine: it pulls none for them.
 	Images []string `yaml:"images"`
 }
 

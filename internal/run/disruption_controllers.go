@@ -70,7 +70,7 @@ func (r *runner) newDisruptionControllers(at *site, applyIn func(cluster string)
 			d.node = node
 		}
 		if loader, ok := c.(cluster.ImageLoader); ok {
-			d.loader, d.image = loader, cmp.Or(r.suite.Disruptions.Image, chaosconfig.InjectorImage)
+			d.loader, d.image = loader, injectorImage(r.suite)
 		}
 		all = append(all, d)
 	}
@@ -92,6 +92,29 @@ func disruptedClusters(p *plan.Plan, suite *plan.Suite) []string {
 	return names
 }
 
+// injectorImage is the image of chaos pods where they run in containers.
+func injectorImage(s *plan.Suite) string {
+	return cmp.Or(s.Disruptions.Image, chaosconfig.InjectorImage)
+}
+
+// findInjector refuses a plan with disruptions if it needs an image of injectors and there is none, before a cluster is
+// started for it.
+func (r *runner) findInjector(ctx context.Context) error {
+	kind, err := cluster.Lookup(string(r.suite.Cluster.Type))
+	if err != nil || kind.FindImages == nil || !disrupts(r.plan) {
+		return err
+	}
+	if err := kind.FindImages(ctx, []string{injectorImage(r.suite)}); err != nil {
+		return needsInjector(r.plan.File, err)
+	}
+	return nil
+}
+
+func needsInjector(planFile string, err error) error {
+	return &UserError{fmt.Errorf("%s: disrupt needs the image of injectors (disruptions.image in the suite): %w",
+		planFile, err)}
+}
+
 // disrupts reports whether the plan has disruptions.
 func disrupts(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Begins() != nil })
@@ -108,8 +131,7 @@ func (d *disruptionControllers) install(ctx context.Context) error {
 	}
 	if d.loader != nil {
 		if err := d.loader.LoadImage(ctx, d.image); err != nil {
-			return &UserError{fmt.Errorf("%s: disrupt needs the image of injectors (disruptions.image in the suite): "+
-				"%w", d.plan, err)}
+			return needsInjector(d.plan, err)
 		}
 	}
 	return d.apply.files(ctx, chaosconfig.Files, chaosconfig.Installed)

@@ -161,6 +161,9 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 	if r.realTime != "" && r.suite.Time != plan.RealTime {
 		r.journal.console.Info("time is real: " + r.realTime)
 	}
+	if err := r.findInjector(ctx); err != nil {
+		return nil, err
+	}
 	l, err := r.clusters.acquire(ctx, r.journal.console, r.realTime != "", r.plan.Build)
 	if err != nil {
 		return nil, err

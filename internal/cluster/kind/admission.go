@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path"
@@ -62,7 +61,7 @@ type loading struct {
 
 // open starts the webhook's server at the IP.
 func (a *admission) open(ip string, certificate tls.Certificate) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	listener, err := listen(ip)
 	if err != nil {
 		return err
 	}

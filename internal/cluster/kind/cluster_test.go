@@ -77,9 +77,9 @@ func leftovers(t *testing.T) string {
 	t.Helper()
 	var all []string
 	for _, args := range [][]string{
-		{"ps", "-aq"}, {"network", "ls", "-q", "--filter", "type=custom"}, {"volume", "ls", "-q"},
+		{"ps", "-aq"}, {"network", "ls", "-q"}, {"volume", "ls", "-q"},
 	} {
-		out, err := docker(context.Background(), nil, args...)
+		out, err := engine(context.Background(), nil, args...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func testOnto(t *testing.T, c *Cluster, client kubernetes.Interface) {
 		t.Error(err)
 	}
 	// Nothing of what was made for the node stays in the engine.
-	left, err := docker(ctx, nil, "images", "-q", "trommel.dev/program")
+	left, err := engine(ctx, nil, "images", "-q", "trommel.dev/program")
 	if err != nil || left != "" {
 		t.Errorf("images %q, %v", left, err)
 	}
@@ -302,10 +302,10 @@ func TestFailsWell(t *testing.T) {
 	}
 	t.Run("the name is taken", func(t *testing.T) {
 		needEngine(t)
-		if _, err := docker(t.Context(), nil, "network", "create", "taken"); err != nil {
+		if _, err := engine(t.Context(), nil, "network", "create", "taken"); err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _, _ = docker(context.Background(), nil, "network", "rm", "taken") }()
+		defer func() { _, _ = engine(context.Background(), nil, "network", "rm", "taken") }()
 		before := leftovers(t)
 		_, err := Start(t.Context(), cluster.Config{Name: "taken", Binary: result.Binary})
 		if want := `the network "taken" exists already`; err == nil || !strings.Contains(err.Error(), want) {
@@ -385,6 +385,9 @@ var removeRE = regexp.MustCompile(`what is left is removed with: (.*)`)
 // TestEngineDies: the end of a cluster whose engine has died says what is left, and how to remove it.
 func TestEngineDies(t *testing.T) {
 	needEngine(t)
+	if client() == podman {
+		t.Skip("Podman has no process that could die")
+	}
 	before := leftovers(t)
 	result, err := instrumentation.BuildControlPlane(t.Context(), instrumentation.ControlPlaneConfig{})
 	if err != nil {
@@ -414,14 +417,36 @@ func TestEngineDies(t *testing.T) {
 func TestWithoutEngine(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none.sock"))
 	err := CheckEngine(t.Context())
-	if err == nil || !strings.HasPrefix(err.Error(), "a cluster of type kind needs Docker, and ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "a cluster of type kind needs Docker, or Podman as root, and ") {
 		t.Errorf("got %v", err)
 	}
-	t.Setenv("PATH", t.TempDir())
-	err = CheckEngine(t.Context())
-	want := "a cluster of type kind needs Docker, and there is no command docker in PATH"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v", err)
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	command := func(name, script string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil { //nolint:gosec // it is run
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		make func()
+		want string
+	}{
+		{"nothing", func() {}, ", and there is no command docker in PATH"},
+		{"podman without root", func() { command("podman", "echo true") }, ", and this is Podman without root"},
+		{"podman", func() { command("podman", "echo false") }, ""},
+		{"podman-docker", func() { command("docker", `[ "$1" = -v ] && echo podman version 4.3.1`) },
+			"; the command docker is Podman here: set KIND_EXPERIMENTAL_PROVIDER=podman"},
+		{"podman is named", func() { t.Setenv(EnvEngine, "podman") }, ""},
+		{"another is named", func() { t.Setenv(EnvEngine, "nerdctl") },
+			`, and KIND_EXPERIMENTAL_PROVIDER says "nerdctl"`},
+	} {
+		tt.make()
+		err := CheckEngine(t.Context())
+		want := "a cluster of type kind needs Docker, or Podman as root" + tt.want
+		if (err == nil) != (tt.want == "") || err != nil && err.Error() != want {
+			t.Errorf("%s: %v", tt.name, err)
+		}
 	}
 }
 

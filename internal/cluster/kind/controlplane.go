@@ -191,7 +191,7 @@ func (c *Cluster) addAPIServers(ctx context.Context) error {
 	if c.config.APIServers == 1 {
 		return nil
 	}
-	first, err := docker(ctx, nil, "exec", c.node, "cat", manifestDir+"kube-apiserver.yaml")
+	first, err := engine(ctx, nil, "exec", c.node, "cat", manifestDir+"kube-apiserver.yaml")
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (c *Cluster) addAPIServers(ctx context.Context) error {
 		// The kubelet must not see half a file; it passes over names that begin with a dot.
 		script := fmt.Sprintf("cat > %[1]s.new && mv %[1]s.new %[1]s%[2]s.yaml", manifestDir, pod.Name)
 		in := strings.NewReader(string(data))
-		if _, err := docker(ctx, in, "exec", "-i", c.node, "sh", "-c", script); err != nil {
+		if _, err := engine(ctx, in, "exec", "-i", c.node, "sh", "-c", script); err != nil {
 			return err
 		}
 	}

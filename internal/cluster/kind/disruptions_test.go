@@ -54,7 +54,7 @@ func give(t *testing.T, i image) {
 	if err := i.write(archive); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := docker(t.Context(), nil, "load", "-i", archive); err != nil {
+	if _, err := engine(t.Context(), nil, "load", "-i", archive); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -72,7 +72,7 @@ func giveInjector(t *testing.T) {
 	if err != nil || len(archives) != 1 {
 		t.Fatalf("images %v, %v", archives, err)
 	}
-	if _, err := docker(t.Context(), nil, "load", "-i", archives[0]); err != nil {
+	if _, err := engine(t.Context(), nil, "load", "-i", archives[0]); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -333,7 +333,7 @@ func (d *disrupted) end(t *testing.T, name string) (after time.Duration) {
 	if err != nil || len(pods.Items) > 0 {
 		t.Errorf("%d chaos pods are left: %v", len(pods.Items), err)
 	}
-	left, err := docker(ctx, nil, "exec", d.node, "find", "/var/lib/trommel-chaos", "-type", "f", "-size", "+0")
+	left, err := engine(ctx, nil, "exec", d.node, "find", "/var/lib/trommel-chaos", "-type", "f", "-size", "+0")
 	if err != nil || strings.TrimSpace(left) != "" {
 		t.Errorf("the journal has %s, %v", left, err)
 	}

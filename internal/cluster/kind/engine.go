@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -14,10 +16,29 @@ import (
 // engineTimeout limits calls of the engine that only ask for something.
 const engineTimeout = 20 * time.Second
 
-// docker runs the engine's client and returns what it wrote. An error has the end of it.
-func docker(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+// EnvEngine names the engine to use, docker or podman, as it does for kind's own command.
+const EnvEngine = "KIND_EXPERIMENTAL_PROVIDER"
+
+const podman = "podman"
+
+// client returns the command of the container engine: the one that EnvEngine names, otherwise docker, or podman where
+// there is no docker.
+func client() string {
+	if name := os.Getenv(EnvEngine); name != "" {
+		return name
+	}
+	if _, err := exec.LookPath("docker"); err != nil {
+		if _, err := exec.LookPath(podman); err == nil {
+			return podman
+		}
+	}
+	return "docker"
+}
+
+// engine runs the engine's client and returns what it wrote. An error has the end of it.
+func engine(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "docker", args...)
+	cmd := exec.CommandContext(ctx, client(), args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
@@ -28,7 +49,7 @@ func docker(ctx context.Context, stdin io.Reader, args ...string) (string, error
 		if words == "" {
 			words = strings.TrimSpace(stdout.String())
 		}
-		return "", fmt.Errorf("docker %s: %w%s", args[0], err, indent(lastLines(words, 15)))
+		return "", fmt.Errorf("%s %s: %w%s", client(), args[0], err, indent(lastLines(words, 15)))
 	}
 	return stdout.String(), nil
 }
@@ -37,14 +58,34 @@ func docker(ctx context.Context, stdin io.Reader, args ...string) (string, error
 func CheckEngine(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, engineTimeout, fmt.Errorf("no answer within %s", engineTimeout))
 	defer cancel()
-	_, err := docker(ctx, nil, "version", "--format", "{{.Server.Version}} {{.Server.Os}}")
+	const needs = "a cluster of type kind needs Docker, or Podman as root"
+	ask := []string{"version", "--format", "{{.Server.Version}} {{.Server.Os}}"}
+	switch client() {
+	case "docker":
+	case podman:
+		ask = []string{"info", "--format", "{{.Host.Security.Rootless}}"}
+	default:
+		return fmt.Errorf("%s, and %s says %q", needs, EnvEngine, client())
+	}
+	out, err := engine(ctx, nil, ask...)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return errors.New("a cluster of type kind needs Docker, and there is no command docker in PATH")
+		return fmt.Errorf("%s, and there is no command %s in PATH", needs, client())
+	case err != nil && isPodman(ctx):
+		return fmt.Errorf("%s; the command docker is Podman here: set %s=podman", needs, EnvEngine)
 	case err != nil:
-		return fmt.Errorf("a cluster of type kind needs Docker, and its engine does not answer: %w", err)
+		return fmt.Errorf("%s, and %s does not answer: %w", needs, client(), err)
+	case client() == podman && strings.TrimSpace(out) == "true":
+		// The networks of its containers are in a namespace of their own, where we cannot listen.
+		return fmt.Errorf("%s, and this is Podman without root", needs)
 	}
 	return nil
+}
+
+// isPodman tells whether the command docker is Podman, as with Debian's podman-docker.
+func isPodman(ctx context.Context) bool {
+	out, err := engine(ctx, nil, "-v")
+	return err == nil && client() == "docker" && strings.Contains(strings.ToLower(out), podman)
 }
 
 // checkImages returns an error that names the images that the engine does not have. Trommel pulls none.
@@ -52,15 +93,29 @@ func checkImages(ctx context.Context, names []string) error {
 	var errs []error
 	for _, name := range names {
 		ctx, cancel := context.WithTimeoutCause(ctx, engineTimeout, fmt.Errorf("no answer within %s", engineTimeout))
-		_, err := docker(ctx, nil, "image", "inspect", "--format", "{{.Id}}", name)
+		_, err := engine(ctx, nil, "image", "inspect", "--format", "{{.Id}}", name)
 		cancel()
-		if err != nil && strings.Contains(err.Error(), "No such image") {
-			err = fmt.Errorf("the container engine has no image %s, and Trommel pulls none: build it, or "+
-				"`docker pull` it", name)
+		if err != nil && (strings.Contains(err.Error(), "No such image") ||
+			strings.Contains(err.Error(), "image not known")) {
+			err = fmt.Errorf("the container engine has no image %[1]s, and Trommel pulls none: build it, or "+
+				"`%[2]s pull` it", name, client())
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// saveImages writes images of the engine to an archive, in the place of what is there.
+func saveImages(ctx context.Context, archive string, names ...string) error {
+	if err := os.Remove(archive); err != nil && !errors.Is(err, fs.ErrNotExist) { // Podman would refuse
+		return err
+	}
+	args := []string{"save", "-o", archive}
+	if client() == podman && len(names) > 1 {
+		args = append(args, "--multi-image-archive")
+	}
+	_, err := engine(ctx, nil, append(args, names...)...)
+	return err
 }
 
 func lastLines(text string, n int) string {

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
@@ -45,9 +46,27 @@ func issueCertificate(ca *pki.Authority, ip string) (tls.Certificate, error) {
 	return tls.X509KeyPair(pair.Cert, pair.Key)
 }
 
+// freebind is Linux' IP_FREEBIND.
+const freebind = 15
+
+// listen listens at an address of this machine in the node's network.
+func listen(ip string) (net.Listener, error) {
+	var config net.ListenConfig
+	if client() == podman { // which gives this machine its address only when the first container starts
+		config.Control = func(_, _ string, c syscall.RawConn) error {
+			var set error
+			err := c.Control(func(fd uintptr) {
+				set = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_IP, freebind, 1) //nolint:gosec // it is small
+			})
+			return errors.Join(err, set)
+		}
+	}
+	return config.Listen(context.Background(), "tcp", net.JoinHostPort(ip, "0"))
+}
+
 // openGate listens. The caller sets processes before any process can know the token, and closes the gate.
 func openGate(ip string, certificate tls.Certificate, token, coordinator string, p *processes) (*gate, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	listener, err := listen(ip)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// Package kind runs clusters with kind: one node, a container of Docker, with a real kubelet, containers and a network,
+// Package kind runs clusters with kind: one node, a container of Docker or Podman, with a real kubelet, containers and a network,
 // and on it up to five API servers that have hooks.
 //
 // The node's image is Trommel's own, see NodeImage. Every program that Trommel must hold, kill or stop (the controllers
@@ -53,6 +53,7 @@ const firstPort = 6443
 func init() {
 	cluster.Register(Name, cluster.Kind{
 		ControlPlane: true,
+		FindImages:   checkImages,
 		Start: func(ctx context.Context, config cluster.Config) (cluster.Cluster, error) {
 			c, err := Start(ctx, config)
 			if err != nil {
@@ -187,7 +188,7 @@ func (c *Cluster) start(ctx context.Context, tools tools, image string) (err err
 	}
 	c.processes = newProcesses(c.nodeName(), filepath.Join(logDir, "pods"))
 	c.processes.first = apiServerName(0)
-	c.processes.listen = func() (net.Listener, error) { return net.Listen("tcp", net.JoinHostPort(c.gateway, "0")) }
+	c.processes.listen = func() (net.Listener, error) { return listen(c.gateway) }
 	c.processes.dial = c.dialAPIServer
 
 	if c.program, err = startProgram(tools.program, c.config.Progress); err != nil {
@@ -239,7 +240,7 @@ func (c *Cluster) complete(ctx context.Context) error {
 	if err := c.addAPIServers(ctx); err != nil {
 		return err
 	}
-	if _, err := docker(ctx, nil, "exec", c.node, "systemctl", "start", "kube-proxy"); err != nil {
+	if _, err := engine(ctx, nil, "exec", c.node, "systemctl", "start", "kube-proxy"); err != nil {
 		return err
 	}
 	if len(c.config.Images) > 0 {
@@ -296,7 +297,7 @@ func makeAlike(ctx context.Context, client *kubernetes.Clientset) error {
 func (c *Cluster) loadImages(ctx context.Context, names []string) error {
 	archive := c.file("images.tar")
 	defer os.Remove(archive)
-	if _, err := docker(ctx, nil, append([]string{"save", "-o", archive}, names...)...); err != nil {
+	if err := saveImages(ctx, archive, names...); err != nil {
 		return err
 	}
 	_, err := c.program.ask(ctx, request{Do: "load", Name: c.config.Name, Archive: archive})
@@ -510,8 +511,8 @@ func (c *Cluster) Close(ctx context.Context) error {
 	var err error
 	if c.program != nil {
 		if err = c.program.close(ctx); err != nil {
-			err = fmt.Errorf("%w\n\twhat is left is removed with: docker rm -f -v %s; docker network rm %s", err,
-				c.nodeName(), c.config.Name)
+			err = fmt.Errorf("%[1]w\n\twhat is left is removed with: %[2]s rm -f -v %[3]s; %[2]s network rm %[4]s",
+				err, client(), c.nodeName(), c.config.Name)
 		}
 		c.program = nil
 	}

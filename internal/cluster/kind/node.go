@@ -67,10 +67,10 @@ func nodeImage(ctx context.Context, controlPlane string, progress func(string)) 
 	base := baseName()
 	name := "trommel.dev/node:" + digest(binaries, base, string(nodeSource), moduleVersion(programSource, kindModule),
 		setupScript, cniConfig, proxyUnit)
-	if _, err := docker(ctx, nil, "image", "inspect", name); err == nil {
+	if _, err := engine(ctx, nil, "image", "inspect", name); err == nil {
 		return name, nil
 	}
-	if _, err := docker(ctx, nil, "image", "inspect", base); err != nil {
+	if _, err := engine(ctx, nil, "image", "inspect", base); err != nil {
 		if os.Getenv(EnvBase) != "" {
 			return "", fmt.Errorf("the engine has no image %q (%s)", base, EnvBase)
 		}
@@ -161,7 +161,7 @@ func importDir(ctx context.Context, dir, name string) error {
 	if err := pack.Start(); err != nil {
 		return err
 	}
-	_, err = docker(ctx, stream, "import", "-", name)
+	_, err = engine(ctx, stream, "import", "-", name)
 	return errors.Join(err, pack.Wait())
 }
 
@@ -305,7 +305,7 @@ func compose(ctx context.Context, base, name string, files []imageFile, images .
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	id := "trommel-node-" + cluster.RandomHex(4)
-	if _, err := docker(ctx, nil, "run", "-d", "--name", id, "--privileged", "--network", "none",
+	if _, err := engine(ctx, nil, "run", "-d", "--name", id, "--privileged", "--network", "none",
 		"--stop-signal", "SIGRTMIN+3", // which the image keeps, and systemd knows
 		"--entrypoint", "sleep", base, "infinity"); err != nil {
 		return err
@@ -313,22 +313,22 @@ func compose(ctx context.Context, base, name string, files []imageFile, images .
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		_, removed := docker(ctx, nil, "rm", "-f", "-v", id)
+		_, removed := engine(ctx, nil, "rm", "-f", "-v", id)
 		err = errors.Join(err, removed)
 	}()
 	stream, w := io.Pipe()
 	go func() { _ = w.CloseWithError(image{files: files}.writeLayer(w)) }()
-	if _, err := docker(ctx, stream, "cp", "-", id+":/"); err != nil {
+	if _, err := engine(ctx, stream, "cp", "-", id+":/"); err != nil {
 		return err
 	}
-	if _, err := docker(ctx, nil, "exec", id, "sh", "-c", setupScript); err != nil {
+	if _, err := engine(ctx, nil, "exec", id, "sh", "-c", setupScript); err != nil {
 		return err
 	}
-	if _, err := docker(ctx, nil, "exec", "-d", id, "containerd"); err != nil {
+	if _, err := engine(ctx, nil, "exec", "-d", id, "containerd"); err != nil {
 		return err
 	}
 	if err := poll(ctx, func(ctx context.Context) error {
-		_, err := docker(ctx, nil, "exec", id, "ctr", "version")
+		_, err := engine(ctx, nil, "exec", id, "ctr", "version")
 		return err
 	}); err != nil {
 		return fmt.Errorf("wait for containerd: %w", err)
@@ -342,16 +342,16 @@ func compose(ctx context.Context, base, name string, files []imageFile, images .
 		if err != nil {
 			return err
 		}
-		_, err = docker(ctx, f, "exec", "-i", id, "ctr", "--namespace=k8s.io", "images", "import", "--no-unpack",
+		_, err = engine(ctx, f, "exec", "-i", id, "ctr", "--namespace=k8s.io", "images", "import", "--no-unpack",
 			"-")
 		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 	}
-	if _, err := docker(ctx, nil, "exec", id, "pkill", "-x", "containerd"); err != nil {
+	if _, err := engine(ctx, nil, "exec", id, "pkill", "-x", "containerd"); err != nil {
 		return err
 	}
-	_, err = docker(ctx, nil, "commit", "--change", "ENV container=docker",
+	_, err = engine(ctx, nil, "commit", "--change", "ENV container=docker",
 		"--change", `ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]`, "--change", "CMD []", id, name)
 	return err
 }

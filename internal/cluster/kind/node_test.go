@@ -24,7 +24,7 @@ func TestNodeImage(t *testing.T) {
 	}); err != nil || again != name {
 		t.Errorf("the second time: %s, %v", again, err)
 	}
-	out, err := docker(t.Context(), nil, "run", "--rm", "--network", "none", "--entrypoint", "sh", name, "-c",
+	out, err := engine(t.Context(), nil, "run", "--rm", "--network", "none", "--entrypoint", "sh", name, "-c",
 		"kubelet --version; kubeadm version -o short; kubectl version --client=true; kube-proxy --version; "+
 			"containerd --version; runc --version; cat /kind/version; "+
 			"kubeadm config images list --kubernetes-version $(cat /kind/version); ls /opt/cni/bin/ptp")

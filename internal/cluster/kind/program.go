@@ -47,7 +47,7 @@ type answer struct {
 
 // startProgram starts trommel-kind. Progress receives what kind says.
 func startProgram(binary string, progress func(string)) (*program, error) {
-	p := &program{cmd: exec.Command(binary), answers: make(chan answer), progress: progress, stderr: &tail{}}
+	p := &program{cmd: exec.Command(binary, client()), answers: make(chan answer), progress: progress, stderr: &tail{}}
 	// A Ctrl-C in the terminal must not reach the programs that kind starts.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stderr = p.stderr

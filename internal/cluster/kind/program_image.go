@@ -48,7 +48,7 @@ func putAlone(ctx context.Context, binary, launcher, archive string) (programIn,
 // putOnto writes an archive of an image of the engine with the program and its launcher put onto it. What else is in
 // that image stays, as do its variables, its user and its directory. The engine keeps nothing of it.
 func putOnto(ctx context.Context, base, binary, launcher, archive string) (made programIn, err error) {
-	text, err := docker(ctx, nil, "image", "inspect", "--format", "{{json .Config}}", base)
+	text, err := engine(ctx, nil, "image", "inspect", "--format", "{{json .Config}}", base)
 	if err != nil {
 		return programIn{}, err
 	}
@@ -60,7 +60,7 @@ func putOnto(ctx context.Context, base, binary, launcher, archive string) (made 
 		return programIn{}, fmt.Errorf("configuration of the image %s: %w", base, err)
 	}
 	// The container is never started.
-	id, err := docker(ctx, nil, "create", "--entrypoint", launcherPath, base, "--")
+	id, err := engine(ctx, nil, "create", "--entrypoint", launcherPath, base, "--")
 	if err != nil {
 		return programIn{}, err
 	}
@@ -71,8 +71,8 @@ func putOnto(ctx context.Context, base, binary, launcher, archive string) (made 
 	}
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
-		_, _ = docker(ctx, nil, "rm", "-f", "-v", id)
-		_, _ = docker(ctx, nil, "image", "rm", made.name) // there is none after an error
+		_, _ = engine(ctx, nil, "rm", "-f", "-v", id)
+		_, _ = engine(ctx, nil, "image", "rm", made.name) // there is none after an error
 	}()
 	layer, err := os.Create(archive)
 	if err != nil {
@@ -89,13 +89,12 @@ func putOnto(ctx context.Context, base, binary, launcher, archive string) (made 
 	if _, err := layer.Seek(0, io.SeekStart); err != nil {
 		return programIn{}, err
 	}
-	if _, err := docker(ctx, layer, "cp", "-", id+":/"); err != nil {
+	if _, err := engine(ctx, layer, "cp", "-", id+":/"); err != nil {
 		return programIn{}, err
 	}
 	entrypoint := "ENTRYPOINT " + string(mustJSON([]string{launcherPath, "--", programPath}))
-	if _, err := docker(ctx, nil, "commit", "--change", entrypoint, id, made.name); err != nil {
+	if _, err := engine(ctx, nil, "commit", "--change", entrypoint, id, made.name); err != nil {
 		return programIn{}, err
 	}
-	_, err = docker(ctx, nil, "save", "-o", archive, made.name)
-	return made, err
+	return made, saveImages(ctx, archive, made.name)
 }

@@ -1,6 +1,6 @@
 // Command trommel-kind makes one cluster with kind and removes it when its standard input ends, however the process at
 // the other end has ended. It reads requests and writes answers, each a line of JSON, one after the other. kind is a
-// library in this module of its own, so that Trommel's is free of it.
+// library in this module of its own, so that Trommel's is free of it. Its argument is the engine: docker or podman.
 package main
 
 import (
@@ -50,9 +50,8 @@ func main() {
 	// The process that started us decides when we end: a Ctrl-C in the terminal is meant for it.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
 	out := &output{encoder: json.NewEncoder(os.Stdout)}
-	p := &program{
-		provider: cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(logger{out})),
-	}
+	p := &program{engine: engines[os.Args[1]]}
+	p.provider = cluster.NewProvider(p.engine.provider(), cluster.ProviderWithLogger(logger{out}))
 	ended := make(chan struct{})
 	for r := range requests(os.Stdin, ended) {
 		a, err := p.do(r, ended)
@@ -90,8 +89,29 @@ func requests(in io.Reader, ended chan<- struct{}) <-chan request {
 	return all
 }
 
+// engine is a container engine that kind knows.
+type engine struct {
+	command    string // its client
+	provider   func() cluster.ProviderOption
+	networkEnv string // the variable that tells kind the network
+	gateways   string // the template of a network's gateways
+}
+
+// engines are those that the program's argument names.
+var engines = map[string]engine{
+	"docker": {
+		command: "docker", provider: cluster.ProviderWithDocker, networkEnv: "KIND_EXPERIMENTAL_DOCKER_NETWORK",
+		gateways: "{{range .IPAM.Config}}{{.Gateway}}\n{{end}}",
+	},
+	"podman": {
+		command: "podman", provider: cluster.ProviderWithPodman, networkEnv: "KIND_EXPERIMENTAL_PODMAN_NETWORK",
+		gateways: "{{range .Subnets}}{{.Gateway}}\n{{end}}",
+	},
+}
+
 // program knows what it has made.
 type program struct {
+	engine     engine
 	provider   *cluster.Provider
 	clusters   []string
 	kubeconfig string // of the cluster
@@ -119,16 +139,16 @@ func (p *program) do(r request, ended <-chan struct{}) (answer, error) {
 
 // network creates the cluster's own network, and returns this machine's address in it.
 func (p *program) network(name string) (gateway string, err error) {
-	if err := docker("network", "inspect", name); err == nil {
+	if err := p.engine.run("network", "inspect", name); err == nil {
 		return "", fmt.Errorf("the network %q exists already", name)
 	}
-	err = docker("network", "create", "--driver", "bridge", "--label", "dev.trommel.cluster="+name, name)
+	err = p.engine.run("network", "create", "--driver", "bridge", "--label", "dev.trommel.cluster="+name, name)
 	if err != nil {
 		return "", err
 	}
 	p.networks = append(p.networks, name)
-	lines, err := kindexec.OutputLines(kindexec.Command("docker", "network", "inspect", "--format",
-		"{{range .IPAM.Config}}{{.Gateway}}\n{{end}}", name))
+	lines, err := kindexec.OutputLines(kindexec.Command(p.engine.command, "network", "inspect", "--format",
+		p.engine.gateways, name))
 	if err != nil {
 		return "", err
 	}
@@ -148,10 +168,10 @@ func (p *program) up(r request, ended <-chan struct{}) (answer, error) {
 	if slices.Contains(names, r.Name) {
 		return answer{}, fmt.Errorf("there is already a kind cluster %q", r.Name)
 	}
-	if err := docker("image", "inspect", r.Image); err != nil {
+	if err := p.engine.run("image", "inspect", r.Image); err != nil {
 		return answer{}, fmt.Errorf("the engine has no image %q", r.Image)
 	}
-	if err := os.Setenv("KIND_EXPERIMENTAL_DOCKER_NETWORK", r.Name); err != nil {
+	if err := os.Setenv(p.engine.networkEnv, r.Name); err != nil {
 		return answer{}, err
 	}
 	p.clusters, p.kubeconfig = append(p.clusters, r.Name), r.Kubeconfig
@@ -232,15 +252,15 @@ func (p *program) removeAll() error {
 		return left
 	}
 	p.clusters = left(p.clusters, func(name string) error { return p.provider.Delete(name, p.kubeconfig) })
-	p.networks = left(p.networks, func(name string) error { return docker("network", "rm", name) })
+	p.networks = left(p.networks, func(name string) error { return p.engine.run("network", "rm", name) })
 	return errors.Join(errs...)
 }
 
-// docker runs the engine's client; an error has what it wrote.
-func docker(args ...string) error {
-	text, err := exec.Command("docker", args...).CombinedOutput()
+// run runs the engine's client; an error has what it wrote.
+func (e engine) run(args ...string) error {
+	text, err := exec.Command(e.command, args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(text)))
+		return fmt.Errorf("%s %s: %w: %s", e.command, strings.Join(args, " "), err, strings.TrimSpace(string(text)))
 	}
 	return nil
 }
