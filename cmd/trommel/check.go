@@ -20,6 +20,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/explore"
 	"github.com/trommel-dev/trommel/internal/wording"
 )
@@ -222,9 +223,9 @@ func look(ctx context.Context, dir string) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.caches = []space{{"Trommel's cache", cache, free(cache)}}
+	m.caches = []space{{"Trommel's cache", cache, cluster.FreeSpace(cache)}}
 	if len(env) > 1 {
-		m.caches = append(m.caches, space{"go's cache", env[1], free(env[1])})
+		m.caches = append(m.caches, space{"go's cache", env[1], cluster.FreeSpace(env[1])})
 	}
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
@@ -263,22 +264,6 @@ func goEnv(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	return strings.Split(strings.TrimSpace(string(out)), "\n"), nil
-}
-
-// free is how much an ordinary user may still write to the file system of a directory, or of the nearest one above it
-// that exists; zero: unknown.
-func free(dir string) int64 {
-	for {
-		var fs syscall.Statfs_t
-		if err := syscall.Statfs(dir, &fs); err == nil {
-			return int64(fs.Bavail) * int64(fs.Bsize)
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return 0
-		}
-		dir = parent
-	}
 }
 
 func loadAverage() float64 {

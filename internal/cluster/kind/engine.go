@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
 // engineTimeout limits calls of the engine that only ask for something.
@@ -78,6 +80,30 @@ func CheckEngine(ctx context.Context) error {
 	case client() == podman && strings.TrimSpace(out) == "true":
 		// The networks of its containers are in a namespace of their own, where we cannot listen.
 		return fmt.Errorf("%s, and this is Podman without root", needs)
+	}
+	return nil
+}
+
+// nodeDisk is what the node of a cluster with a few objects needs on the engine's disk: 550 MB were used with three API
+// servers. With less, kubeadm waits for minutes and does not say for what.
+const nodeDisk = 700 << 20
+
+// checkDisk returns an error if the engine's disk has no room for a node.
+func checkDisk(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, engineTimeout, fmt.Errorf("no answer within %s", engineTimeout))
+	defer cancel()
+	field := "{{.DockerRootDir}}"
+	if client() == podman {
+		field = "{{.Store.GraphRoot}}"
+	}
+	out, err := engine(ctx, nil, "info", "--format", field)
+	if err != nil {
+		return err
+	}
+	dir := strings.TrimSpace(out)
+	if free := cluster.FreeSpace(dir); free > 0 && free < nodeDisk {
+		return fmt.Errorf("no space left for a node: %s has %d MB, and %d MB are needed; `%s system prune` removes what "+
+			"%[4]s does not use", dir, free>>20, nodeDisk>>20, client())
 	}
 	return nil
 }

@@ -161,6 +161,9 @@ func Start(ctx context.Context, config cluster.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkDisk(ctx); err != nil {
+		return nil, err
+	}
 	c := &Cluster{config: config}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not up after %s", startTimeout))
 	defer cancel()
@@ -194,7 +197,7 @@ func (c *Cluster) start(ctx context.Context, tools tools, image string) (err err
 	if c.program, err = startProgram(tools.program, c.config.Progress); err != nil {
 		return err
 	}
-	network, err := c.program.ask(ctx, request{Do: "network", Name: c.config.Name})
+	network, err := c.program.ask(ctx, request{Do: "network", Name: c.config.Name, Dir: c.dir})
 	if err != nil {
 		return err
 	}

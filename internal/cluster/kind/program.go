@@ -29,6 +29,7 @@ type program struct {
 type request struct {
 	Do         string `json:"do"`
 	Name       string `json:"name,omitempty"`
+	Dir        string `json:"dir,omitempty"`
 	Image      string `json:"image,omitempty"`
 	Config     string `json:"config,omitempty"`
 	Kubeconfig string `json:"kubeconfig,omitempty"`

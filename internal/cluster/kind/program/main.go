@@ -29,6 +29,7 @@ import (
 type request struct {
 	Do         string `json:"do"`                   // list, network, up, load, down
 	Name       string `json:"name,omitempty"`       // of the cluster, and of its network
+	Dir        string `json:"dir,omitempty"`        // network: the cluster's directory, which is removed with it
 	Image      string `json:"image,omitempty"`      // up: the nodes' image
 	Config     string `json:"config,omitempty"`     // up: kind's configuration, YAML
 	Kubeconfig string `json:"kubeconfig,omitempty"` // up: the file to write
@@ -116,6 +117,7 @@ type program struct {
 	clusters   []string
 	kubeconfig string // of the cluster
 	networks   []string
+	dir        string // of the cluster
 }
 
 // do carries out a request. What takes long fails soon after ended is closed.
@@ -125,6 +127,7 @@ func (p *program) do(r request, ended <-chan struct{}) (answer, error) {
 		names, err := p.provider.List()
 		return answer{Names: names}, err
 	case "network":
+		p.dir = r.Dir
 		gateway, err := p.network(r.Name)
 		return answer{Gateway: gateway}, err
 	case "up":
@@ -253,6 +256,9 @@ func (p *program) removeAll() error {
 	}
 	p.clusters = left(p.clusters, func(name string) error { return p.provider.Delete(name, p.kubeconfig) })
 	p.networks = left(p.networks, func(name string) error { return p.engine.run("network", "rm", name) })
+	if p.dir != "" {
+		_ = os.RemoveAll(p.dir) // so does the process at the other end, unless it was killed
+	}
 	return errors.Join(errs...)
 }
 
