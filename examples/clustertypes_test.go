@@ -210,7 +210,7 @@ func TestDisruptionOnKind(t *testing.T) {
 	}
 	t.Run("without the injector's image", func(t *testing.T) {
 		code, out := runTrommel(t, trommel, ".", 10*time.Minute, "-p", file)
-		if code != cannotRun || !strings.Contains(string(out), "disrupt needs the image of injectors") ||
+		if code != mistake || !strings.Contains(string(out), "disrupt needs the image of injectors") ||
 			strings.Contains(string(out), "Creating cluster") {
 			t.Errorf("exit code %d\n%s", code, out)
 		}

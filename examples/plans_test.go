@@ -20,6 +20,7 @@ import (
 const (
 	pass         = 0
 	bug          = 1
+	mistake      = 2 // of the user
 	inconclusive = 3
 	cannotRun    = 4
 )
