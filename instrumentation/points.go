@@ -193,12 +193,16 @@ func queuePoints() []point {
 }
 
 // idlePoints let a control plane rest in which nothing happens: each time that a timer fires, a run's clock stops. They
-// remove timers that only metrics or connections need that cannot break, and let others fire together.
+// remove timers that only metrics or connections need that cannot break, let others fire together, and watch no files.
 func idlePoints() []point {
 	// together is for a timer of a period: it fires at each multiple of it, as others do.
 	together := func(period string) insertion {
 		return insertion{do: period,
 			replaces: "time.Until(time.Now().Truncate(" + period + ").Add(" + period + "))"}
+	}
+	unwatched := func(file, receiver, function string) point {
+		return point{module: moduleAPIServer, file: "pkg/server/dynamiccertificates/" + file, receiver: receiver,
+			function: function, insert: insertion{enter: "if true { <-{{.Param 0}}; return nil }"}}
 	}
 	const watchable = "storage/mvcc/watchable_store.go"
 	return []point{
@@ -219,6 +223,11 @@ func idlePoints() []point {
 		{module: moduleAPIServer, file: "pkg/storage/cacher/compactor.go", receiver: "*compactor", function: "Run",
 			insert: insertion{do: "compactorPollPeriod",
 				replaces: "time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))"}},
+		// Nobody changes a cluster's certificates. A user has 128 inotify instances for all programs (the default of
+		// fs.inotify.max_user_instances); an API server would take five, and a controller that watches its own
+		// certificates would find none.
+		unwatched("dynamic_cafile_content.go", "*DynamicFileCAContent", "watchCAFile"),
+		unwatched("dynamic_serving_content.go", "*DynamicCertKeyPairContent", "watchCertKeyFile"),
 		// The servers' own documents are merged anew, whether they have changed or not.
 		{module: moduleAggregator, file: "pkg/controllers/openapiv3/controller.go",
 			receiver: "*AggregationController", function: "processNextWorkItem",

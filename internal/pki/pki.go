@@ -79,7 +79,7 @@ func (a *Authority) Sign(template x509.Certificate, public crypto.PublicKey) ([]
 func (a *Authority) sign(t, parent *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	now := time.Now()
 	// Clocks may be set back while certificates are in use.
-	t.NotBefore = now.Add(-time.Hour)
+	t.NotBefore = now.Add(-24 * time.Hour)
 	if t.NotAfter.IsZero() {
 		t.NotAfter = now.Add(Validity)
 	}
