@@ -229,7 +229,7 @@ func TestMachine(t *testing.T) {
 		},
 		{
 			name:    "a late timer of another action is ignored",
-			actions: []plan.Action{restart(trigger(t, "a|t", "a", "t@timeout")), restart(trigger(t, "b", "b"))},
+			actions: []plan.Action{restart(trigger(t, "a|t", "a", "t@timeout")), restart(trigger(t, "b|c", "b", "c"))},
 			start:   "timer 0.1",
 			events:  []record.Event{created("a"), timeout(0, 1), completed(0), timeout(0, 1), created("b")},
 			want:    []string{"fire 0, hold 1", "", "release 1", "", "fire 1, hold 5"},
@@ -485,7 +485,7 @@ func TestFireKnowsItsObject(t *testing.T) {
 	}
 	m.Start()
 	var fires []Fire
-	for _, e := range []record.Event{created("a"), created("b"), timeout(0, 2), completed(0)} {
+	for _, e := range []record.Event{created("a"), created("b"), created("other"), timeout(0, 2), completed(0)} {
 		for _, effect := range m.Step(e) {
 			if f, ok := effect.(Fire); ok {
 				fires = append(fires, f)
@@ -561,24 +561,30 @@ func TestNearestMissIsNotTheLatest(t *testing.T) {
 		repeat  int
 		cur     map[string]any
 		objects []string
+		count   int // of the misses that are as near as the nearest, but for the state
 		want    string
 	}{
 		{"a count before a state", 5, map[string]any{"n": 1},
-			[]string{`{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":2}`}, "matched 4 of 5 times"},
+			[]string{`{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":1}`, `{"n":2}`}, 4, " matched 4 of 5 times"},
+		{"a state, where none has matched", 5, map[string]any{"n": 1}, []string{`{"n":2}`}, 1, ": n is 2, not 1"},
+		{"a count after states", 5, map[string]any{"n": 1}, []string{`{"n":2}`, `{"n":2}`, `{"n":1}`}, 1,
+			" matched 1 of 5 times"},
 		{"a value of another type before another value", 1, map[string]any{"n": 2}, []string{`{"n":"2"}`, `{"n":3}`},
-			`n is "2", not 2`},
+			2, `: n is "2", not 2`},
 		{"one field before two", 1, map[string]any{"n": 2, "m": 3}, []string{`{"n":2,"m":4}`, `{"n":5,"m":4}`},
-			"m is 4, not 3"},
+			2, ": m is 4, not 3"},
 		{"the later of two equally near misses", 1, map[string]any{"n": 2}, []string{`{"n":3}`, `{"n":4}`},
-			"n is 4, not 2"},
+			2, ": n is 4, not 2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := of(test.repeat, test.cur)
 			for _, o := range test.objects {
 				update(m, o)
 			}
-			if got := m.Waiting(); len(got) != 1 || !strings.HasSuffix(got[0], test.want) {
-				t.Errorf("got %q, want ... %s", got, test.want)
+			want := fmt.Sprintf("; nearest miss of %d: update of pod/default/a (after apiServerRecv at apiserver-1)%s",
+				test.count, test.want)
+			if got := m.Waiting(); len(got) != 1 || !strings.HasSuffix(got[0], want) {
+				t.Errorf("got %q, want ... %s", got, want)
 			}
 		})
 	}
@@ -591,4 +597,192 @@ func mustGraph(t testing.TB, text string) *expr.Graph {
 		t.Fatal(err)
 	}
 	return e.Graph()
+}
+
+func TestNewMachineErrors(t *testing.T) {
+	with := func(change func(*plan.Definition)) plan.Action {
+		a := restart(trigger(t, "a", "a"))
+		change(&a.Trigger.Definitions[0])
+		return a
+	}
+	for _, tt := range []struct {
+		action plan.Action
+		want   string
+	}{
+		{restart(plan.Trigger{}), "action 2: the plan is not complete: its trigger has no graph"},
+		{with(func(d *plan.Definition) { d.Observe.Timing = "ControllerRead" }),
+			`action 2, trigger "a": unknown timing "ControllerRead"`},
+		{with(func(d *plan.Definition) { d.Observe.Timing = "afterwards" }),
+			`action 2, trigger "a": unknown timing "afterwards"`},
+		{with(func(d *plan.Definition) { d.Condition.CurState = 5 }),
+			`action 2, trigger "a": curState: a state must be a mapping, a part of the object`},
+	} {
+		p := &plan.Plan{Actions: []plan.Action{restart(trigger(t, "now", "now@none")), tt.action}}
+		if _, err := NewMachine(p, nil); err == nil || err.Error() != tt.want {
+			t.Errorf("%v, want %s", err, tt.want)
+		}
+	}
+}
+
+// A definition is satisfied only at its timing, by its observer.
+func TestWhenAndByWhom(t *testing.T) {
+	timings := []plan.Timing{
+		plan.BeforeAPIServerRecv, plan.AfterAPIServerRecv, plan.BeforeControllerRecv, plan.AfterControllerRecv,
+		plan.BeforeControllerRead, plan.AfterControllerRead, plan.BeforeControllerWrite, plan.AfterControllerWrite,
+		plan.BeforeReconcile, plan.AfterReconcile, plan.BeforeAnnotatedCall, plan.AfterAnnotatedCall,
+	}
+	at := func(timing plan.Timing) record.Observation {
+		o := record.Observation{By: "db", Op: wire.Update, Kind: "pod", GroupKnown: true, Namespace: "default", Name: "a",
+			Request: "default/a", CallName: "backup", Reconciler: "database", Object: json.RawMessage(`{}`)}
+		o.Phase = wire.After
+		name, before := strings.CutPrefix(string(timing), "before")
+		if before {
+			o.Phase = wire.Before
+		}
+		name = strings.TrimPrefix(name, "after")
+		o.Point = map[string]wire.Point{
+			"APIServerRecv": wire.APIServerRecv, "ControllerRecv": wire.ControllerRecv,
+			"ControllerRead": wire.ControllerRead, "ControllerWrite": wire.ControllerWrite,
+			"Reconcile": wire.Reconcile, "AnnotatedCall": wire.AnnotatedCall,
+		}[name]
+		return o
+	}
+	definition := func(timing plan.Timing) plan.Definition {
+		d := plan.Definition{Name: "it", Observe: plan.ObservationPoint{Timing: timing, ObserveBy: "db"},
+			Condition: plan.Condition{Type: plan.OnObjectUpdate,
+				ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}}}
+		switch timing {
+		case plan.BeforeReconcile, plan.AfterReconcile:
+			d.Condition.Type = plan.OnReconcile
+		case plan.BeforeAnnotatedCall, plan.AfterAnnotatedCall:
+			d.Condition = plan.Condition{Type: plan.OnAnnotatedCall, Call: "backup"}
+		}
+		return d
+	}
+	judge := func(d plan.Definition, o record.Observation) (fired bool, waiting string) {
+		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(plan.Trigger{Expression: "it",
+			Graph: mustGraph(t, "it"), Definitions: []plan.Definition{d}})}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Start()
+		m.Step(record.Event{Seq: 1, Observation: &o})
+		return m.Fired() == 1, strings.Join(m.Waiting(), "\n")
+	}
+	for _, want := range timings {
+		for _, is := range timings {
+			if fired, waiting := judge(definition(want), at(is)); fired != (want == is) {
+				t.Errorf("%s at %s: %t %s", want, is, fired, waiting)
+			}
+		}
+		o := at(want)
+		o.By = "web"
+		if fired, waiting := judge(definition(want), o); fired ||
+			!strings.HasSuffix(waiting, "; nothing like it was observed") {
+			t.Errorf("%s by another process: %t %s", want, fired, waiting)
+		}
+		d := definition(want)
+		d.Observe.Reconciler = "database"
+		if fired, waiting := judge(d, at(want)); !fired {
+			t.Errorf("%s of its reconciler: %s", want, waiting)
+		}
+		d.Observe.Reconciler = "backup"
+		if fired, waiting := judge(d, at(want)); fired ||
+			!strings.HasSuffix(waiting, ` came from reconciler "database" (), not "backup"`) {
+			t.Errorf("%s of another reconciler: %t %s", want, fired, waiting)
+		}
+	}
+	o := at(plan.BeforeReconcile)
+	o.Request = "default/b"
+	if fired, waiting := judge(definition(plan.BeforeReconcile), o); fired ||
+		!strings.HasSuffix(waiting, "before reconcile of default/b is another object") {
+		t.Errorf("another request: %t %s", fired, waiting)
+	}
+	o = at(plan.AfterAnnotatedCall)
+	o.CallName = "restore"
+	if fired, _ := judge(definition(plan.AfterAnnotatedCall), o); fired {
+		t.Error("another function's call fired the action")
+	}
+}
+
+// A plan that waits for a timeout, or for an action of its own, goes on although nothing is observed.
+func TestWaitsForTimer(t *testing.T) {
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
+		restart(trigger(t, "a;soon", "a", "soon@timeout")), async(restart(trigger(t, "b", "b"))),
+		restart(trigger(t, "c|d", "c", "d")),
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.WaitsForTimer() {
+		t.Error("before the start")
+	}
+	m.Start()
+	for i, step := range []struct {
+		e    record.Event
+		want bool
+		why  string
+	}{
+		{created("x"), false, "a is awaited"},
+		{created("a"), true, "the timeout is awaited"},
+		{timeout(0, 1), true, "action 1 is carried out"},
+		{completed(0), false, "b is awaited"},
+		{created("b"), true, "action 2 is carried out, beside the waiting for c or d"},
+		{completed(1), false, "c or d is awaited"},
+		{record.Event{End: true}, false, "the plan has ended"},
+	} {
+		step.e.Seq = i + 1
+		m.Step(step.e)
+		if got := m.WaitsForTimer(); got != step.want {
+			t.Errorf("%s: %t", step.why, got)
+		}
+	}
+}
+
+// What the user is told: what the plan waits for next, and, if it ends before that, what it still waits for.
+func TestWhatIsAwaited(t *testing.T) {
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
+		restart(trigger(t, "soon|a", "soon@timeout", "a")), restart(trigger(t, "b", "b")),
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const b = "onObjectCreation of pod/default/b, afterAPIServerRecv at apiserver-1"
+	check := func(when string, next int, text string, waiting ...string) {
+		t.Helper()
+		if i, got := m.Next(); i != next || got != text {
+			t.Errorf("%s: next is %d, %q, want %d, %q", when, i, got, next, text)
+		}
+		if diff := cmp.Diff(waiting, m.Waiting()); diff != "" {
+			t.Errorf("%s, waiting (-want +got):\n%s", when, diff)
+		}
+	}
+	if i, got := m.Next(); i != 0 || got != "" {
+		t.Errorf("before the start: next is %d, %q", i, got)
+	}
+	m.Start()
+	check("at the start", 0, "when: its timeout of 1s; or: onObjectCreation of pod/default/a, afterAPIServerRecv at "+
+		"apiserver-1",
+		`action 1 (restartController db): trigger "soon" still waits for its timeout of 1s`,
+		`action 1 (restartController db): trigger "a" still waits for onObjectCreation of pod/default/a, `+
+			"afterAPIServerRecv at apiserver-1; nothing like it was observed")
+	m.Step(record.Event{Seq: 1, Timeout: &record.Timeout{}})
+	check("while action 1 is carried out", 1, "after action 1 (restartController db)",
+		"action 2 (restartController db): its trigger was not enabled, because the action before it did not complete")
+	m.Step(record.Event{Seq: 2, Completed: new(0)})
+	check("when action 1 is complete", 1, "when: "+b,
+		`action 2 (restartController db): trigger "b" still waits for `+b+"; nothing like it was observed")
+	fired := created("b")
+	fired.Seq = 3
+	m.Step(fired)
+	check("when all have fired", -1, "")
+
+	if m, err = NewMachine(m.plan, nil); err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	m.Step(record.Event{Seq: 1, End: true})
+	if i, got := m.Next(); i != -1 || got != "" {
+		t.Errorf("at the end: next is %d, %q", i, got)
+	}
 }

@@ -351,13 +351,45 @@ func TestDistanceOfMisses(t *testing.T) {
 
 // Plans that are built in Go have Go's numbers in their states.
 func TestNumbersOfGo(t *testing.T) {
-	for _, number := range []any{2, int32(2), int64(2), 2.0} {
+	for _, number := range []any{1_000_000, int32(1_000_000), int64(1_000_000), 1e6} {
 		m, err := NewMatcher(&Condition{Type: OnObjectCreation, CurState: map[string]any{"a": number}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, miss, err := m.Match(Created, nil, []byte(`{"a":2}`)); !ok || err != nil {
+		if ok, miss, err := m.Match(Created, nil, []byte(`{"a":1000000}`)); !ok || err != nil {
 			t.Errorf("%T: %s, %v", number, miss.Text, err)
+		}
+		if _, miss, _ := m.Match(Created, nil, []byte(`{"a":2}`)); miss.Text != "a is 2, not 1000000" {
+			t.Errorf("%T: %s", number, miss.Text)
+		}
+	}
+}
+
+func TestStateOf(t *testing.T) {
+	type spec struct {
+		Replicas int `json:"replicas"`
+	}
+	for _, tt := range []struct {
+		v    any
+		want map[string]any
+		err  string
+	}{
+		{spec{2}, map[string]any{"replicas": int64(2)}, ""},
+		{map[string]any{"a": []float64{0.5, 2}}, map[string]any{"a": []any{0.5, int64(2)}}, ""},
+		{map[string]any{}, map[string]any{}, ""},
+		{map[string]any(nil), nil, ""},
+		{(*spec)(nil), nil, ""},
+		{[]int{1}, nil, "[1] is not a JSON object"},
+		{func() {}, nil, "json: unsupported type: func()"},
+		{json.RawMessage(`{"a":1,"a":2}`), nil, `duplicate field "a"`},
+	} {
+		got, err := StateOf(tt.v)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if !reflect.DeepEqual(got, tt.want) || text != tt.err {
+			t.Errorf("%v: %#v, error %q; want %#v, error %q", tt.v, got, text, tt.want, tt.err)
 		}
 	}
 }
