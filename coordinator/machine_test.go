@@ -89,6 +89,16 @@ func pauseWrites(tr plan.Trigger, scope string) plan.Action {
 
 func scoped(a plan.Action, scope string) plan.Action { a.PauseScope = scope; return a }
 
+func at(timing plan.Timing, a plan.Action) plan.Action { a.PauseAt = timing; return a }
+
+func in(cluster string, a plan.Action) plan.Action { a.Cluster = cluster; return a }
+
+func of(cluster string, e record.Event) record.Event { e.Observation.Cluster = cluster; return e }
+
+func waitingAfter(a plan.Action) plan.Action { a.WaitAfter = time.Second; return a }
+
+func by(name string, e record.Event) record.Event { e.Observation.By = name; return e }
+
 func waiting(a plan.Action) plan.Action { a.WaitBefore = time.Second; return a }
 
 func pauseReconciles(tr plan.Trigger, scope string) plan.Action {
@@ -291,6 +301,96 @@ func TestMachine(t *testing.T) {
 			done: true,
 		},
 		{
+			name:    "avoidOngoingRead waits neither for writes nor for another controller's reads",
+			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", true)},
+			events: []record.Event{writing(wire.Create, "x", wire.Before, 1), by("web", read("x", wire.Before, 2)),
+				created("a"), began(0)},
+			want: []string{"release 1", "release 2", "fire 0, hold 3", "pausing 0"},
+		},
+		{
+			name: "the next trigger is enabled although a pause waits for a running read",
+			actions: []plan.Action{async(waiting(pauseReads(trigger(t, "a", "a"), "", true))),
+				restart(trigger(t, "t", "t@timeout"))},
+			events: []record.Event{read("x", wire.Before, 1), created("a"), began(0), read("x", wire.After, 1)},
+			want:   []string{"release 1", "fire 0, release 2", "timer 1.0", "release 4, pausing 0"},
+		},
+		{
+			name:    "an asynchronous action that begins leaves what the next trigger has seen",
+			actions: []plan.Action{async(restart(trigger(t, "a", "a"))), restart(trigger(t, "b;c", "b", "c"))},
+			events:  []record.Event{created("a"), created("b"), began(0), created("c")},
+			want:    []string{"fire 0, release 1", "release 2", "", "fire 1, hold 4"},
+		},
+		{
+			name: "a resume at one point leaves pauses at others in force",
+			actions: []plan.Action{pauseReads(none(), "", false), pauseWrites(none(), ""), pauseReconciles(none(), ""),
+				at(plan.AfterControllerRead, pauseReads(none(), "", false)), resumeReads(trigger(t, "a", "a"))},
+			start: "fire 0",
+			events: []record.Event{began(0), completed(0), began(1), completed(1), began(2), completed(2), began(3),
+				completed(3), created("a"), began(4), completed(4), read("x", wire.Before, 1), read("x", wire.After, 1),
+				asked(writing(wire.Create, "x", wire.Before, 2)), reconciling("default/x", wire.Before)},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "fire 2", "pausing 2", "fire 3", "pausing 3", "",
+				"fire 4, hold 9", "pausing 4", "release 9", "release 12", "hold 13", "hold 14", "hold 15"},
+			done: true,
+		},
+		{
+			name: "a resume without a point ends the pauses at all points",
+			actions: []plan.Action{pauseReads(none(), "", false), pauseWrites(none(), ""),
+				at("", resumeReads(trigger(t, "a", "a")))},
+			start: "fire 0",
+			events: []record.Event{began(0), completed(0), began(1), completed(1), read("x", wire.Before, 1),
+				asked(writing(wire.Create, "x", wire.Before, 2)), created("a"), began(2), completed(2)},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "hold 6", "fire 2, hold 7", "pausing 2",
+				"release 5, release 6, release 7"},
+			done: true,
+		},
+		{
+			name: "a resume of one cluster leaves pauses of others in force",
+			actions: []plan.Action{in("west", pauseReads(none(), "", false)), in("east", pauseReads(none(), "", false)),
+				in("west", resumeReads(trigger(t, "a", "a")))},
+			start: "fire 0",
+			events: []record.Event{began(0), completed(0), began(1), completed(1), of("west", read("x", wire.Before, 1)),
+				of("east", read("x", wire.Before, 2)), created("a"), began(2), completed(2)},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "hold 6", "fire 2, hold 7", "pausing 2",
+				"release 5, release 7"},
+			done: true,
+		},
+		{
+			name:    "a resume of no cluster ends the pauses of all",
+			actions: []plan.Action{in("west", pauseReads(none(), "", false)), resumeReads(trigger(t, "a", "a"))},
+			start:   "fire 0",
+			events: []record.Event{began(0), completed(0), of("west", read("x", wire.Before, 1)), created("a"), began(1),
+				completed(1)},
+			want: []string{"pausing 0", "", "hold 3", "fire 1, hold 4", "pausing 1", "release 3, release 4"},
+			done: true,
+		},
+		{
+			name:    "a resume that waits afterwards holds what fired it until it is complete",
+			actions: []plan.Action{waitingAfter(resumeReads(trigger(t, "a", "a")))},
+			events:  []record.Event{created("a"), began(0), completed(0)},
+			want:    []string{"fire 0, hold 1", "note 0, pausing 0", "release 1"},
+			done:    true,
+		},
+		{
+			name:    "a pause of a controller leaves others running",
+			actions: []plan.Action{pauseReads(none(), "", false)},
+			start:   "fire 0",
+			events: []record.Event{began(0), completed(0), by("web", read("x", wire.Before, 1)),
+				read("x", wire.Before, 1)},
+			want: []string{"pausing 0", "", "release 3", "hold 4"},
+			done: true,
+		},
+		{
+			name: "a resume that waits afterwards releases at once",
+			actions: []plan.Action{pauseWrites(none(), "lease/*/*"), pauseReads(none(), "", false),
+				waitingAfter(resumeReads(trigger(t, "a", "a")))},
+			start: "fire 0",
+			events: []record.Event{began(0), completed(0), began(1), completed(1), read("x", wire.Before, 1),
+				lease("db", wire.Update, ""), created("a"), began(2), completed(2)},
+			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "hold 6", "fire 2, hold 7",
+				"release 5, pausing 2", "release 7"},
+			done: true,
+		},
+		{
 			name:    "the end of a session ends its holds and its reads",
 			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", true)},
 			events: []record.Event{
@@ -485,16 +585,86 @@ func TestFireKnowsItsObject(t *testing.T) {
 	}
 	m.Start()
 	var fires []Fire
-	for _, e := range []record.Event{created("a"), created("b"), created("other"), timeout(0, 2), completed(0)} {
+	for _, e := range []record.Event{created("a"), inGroup(created("b"), "example.com"), created("other"), timeout(0, 2),
+		completed(0)} {
 		for _, effect := range m.Step(e) {
 			if f, ok := effect.(Fire); ok {
 				fires = append(fires, f)
 			}
 		}
 	}
-	b := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "b"}
+	b := plan.ResourceKey{Type: "pod", Group: "example.com", Namespace: "default", Name: "b"}
 	if len(fires) != 2 || fires[0].About != b || !fires[1].About.IsZero() {
 		t.Errorf("fired %v, want the first about %s, and the second about nothing", fires, b)
+	}
+}
+
+// A list that satisfies the last part of a trigger names no object.
+func TestFireAfterAList(t *testing.T) {
+	looks := looks(t, "b")
+	tr := trigger(t, "a;looks", "a")
+	tr.Definitions = append(tr.Definitions, looks.Definitions...)
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(tr)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	m.Step(created("a"))
+	list := read("", wire.Before, 1)
+	list.Observation.Op = wire.List
+	want := Fire{About: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}}
+	if effects := m.Step(list); len(effects) == 0 || effects[0] != want {
+		t.Errorf("got %+v, want %+v", effects, want)
+	}
+}
+
+// An action is fired by the event that satisfied the last part of its trigger, also if other actions, with type none,
+// came between; by none at the start of the plan and when another action begins or completes.
+func TestFiredBy(t *testing.T) {
+	none := trigger(t, "now", "now@none")
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
+		restart(none), restart(none), async(waiting(restart(trigger(t, "a&b", "a", "b")))), restart(none),
+		async(restart(trigger(t, "soon", "soon@timeout"))), restart(none),
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	effects := m.Start()
+	for i, e := range []record.Event{completed(0), completed(1), created("b"), created("a"), began(2), completed(3),
+		timeout(4, 0)} {
+		e.Seq = i + 1
+		effects = append(effects, m.Step(e)...)
+	}
+	var got []string
+	for _, e := range effects {
+		if f, ok := e.(Fire); ok {
+			got = append(got, fmt.Sprintf("%d by %d", f.Action, f.FiredBy))
+		}
+	}
+	if diff := cmp.Diff([]string{"0 by 0", "1 by 0", "2 by 4", "3 by 0", "4 by 7", "5 by 7"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The user is told why a call is held.
+func TestWhyACallIsHeld(t *testing.T) {
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", false)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	var got []string
+	for i, e := range []record.Event{created("a"), began(0), read("x", wire.Before, 1)} {
+		e.Seq = i + 1
+		for _, effect := range m.Step(e) {
+			if h, ok := effect.(Hold); ok {
+				got = append(got, fmt.Sprintf("%d %s", h.Seq, h.Why))
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"1 until action 1 (pauseController db at beforeControllerRead) is complete",
+		"3 paused by action 1 (pauseController db at beforeControllerRead)"}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -784,5 +954,112 @@ func TestWhatIsAwaited(t *testing.T) {
 	m.Step(record.Event{Seq: 1, End: true})
 	if i, got := m.Next(); i != -1 || got != "" {
 		t.Errorf("at the end: next is %d, %q", i, got)
+	}
+}
+
+// What processes are asked to report for the plan itself.
+func TestRules(t *testing.T) {
+	resolve := func(k plan.ResourceKey) wire.Rule {
+		return wire.Rule{Kind: k.Type, Namespace: k.Namespace, Name: k.Name}
+	}
+	observes := func(typ plan.TriggerType, timing plan.Timing, key string) plan.Trigger {
+		tr := trigger(t, "it", "it")
+		c := &tr.Definitions[0].Condition
+		*c = plan.Condition{Type: typ}
+		if typ == plan.OnAnnotatedCall {
+			c.Call = key
+		} else {
+			var err error
+			if c.ResourceKey, err = plan.ParseResourceKey(key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tr.Definitions[0].Observe = plan.ObservationPoint{Timing: timing, ObserveBy: "db"}
+		return tr
+	}
+	pause := func(at plan.Timing, scope string) plan.Action {
+		return plan.Action{Type: plan.PauseController, Target: "web", Trigger: trigger(t, "soon", "soon@timeout"),
+			Pausing: plan.Pausing{PauseAt: at, PauseScope: scope}}
+	}
+	const collections = " of [list deleteCollection] with pod default/a"
+	for _, tt := range []struct {
+		name   string
+		action plan.Action
+		start  string
+		paused string // when it has begun, too
+	}{
+		{"received", restart(observes(plan.OnObjectUpdate, plan.AfterControllerRecv, "pod/default/a")),
+			"db: after controllerRecv pod default/a", ""},
+		{"read", restart(observes(plan.OnObjectUpdate, plan.BeforeControllerRead, "pod/default/a")),
+			"db: before controllerRead pod default/a; db: before controllerRead pod /" + collections, ""},
+		{"before a write", restart(observes(plan.OnObjectUpdate, plan.BeforeControllerWrite, "pod/default/a")),
+			"db: before controllerWrite pod default/a", ""},
+		{"after a write, which is looked up before",
+			restart(observes(plan.OnObjectUpdate, plan.AfterControllerWrite, "pod/default/a")),
+			"db: after controllerWrite pod default/a; db: before controllerWrite pod default/a", ""},
+		{"a deletion may be one of a collection",
+			restart(observes(plan.OnObjectDeletion, plan.AfterControllerWrite, "pod/default/a")),
+			"db: after controllerWrite pod default/a; db: after controllerWrite pod /" + collections +
+				"; db: before controllerWrite pod default/a; db: before controllerWrite pod /" + collections, ""},
+		{"a reconcile, whose request has no type",
+			restart(observes(plan.OnReconcile, plan.BeforeReconcile, "pod/default/a")),
+			"db: before reconcile any  /", ""},
+		{"a call of a function", restart(observes(plan.OnAnnotatedCall, plan.AfterAnnotatedCall, "backup")),
+			"db: after annotatedCall any  / call backup", ""},
+		{"a timeout", restart(trigger(t, "soon", "soon@timeout")), "", ""},
+		{"a pause of all reads", pause(plan.BeforeControllerRead, ""), "", "web: before controllerRead any  /"},
+		{"a pause of reads", pause(plan.BeforeControllerRead, "pod/default/a"), "",
+			"web: before controllerRead pod /" + collections + "; web: before controllerRead pod default/a"},
+		{"a pause of writes", pause(plan.AfterControllerWrite, "pod/default/a"), "",
+			"web: after controllerWrite pod /" + collections + "; web: after controllerWrite pod default/a"},
+		{"a pause of what is received", pause(plan.BeforeControllerRecv, "pod/default/a"), "",
+			"web: before controllerRecv pod default/a"},
+		{"a pause of reconciles", pause(plan.BeforeReconcile, "pod/default/a"), "",
+			"web: before reconcile any  default/a"},
+		{"a pause that waits for running reads", pauseReads(trigger(t, "soon", "soon@timeout"), "pod/default/a", true),
+			"db: before controllerRead any  /; db: after controllerRead any  /",
+			"db: before controllerRead pod /" + collections + "; db: before controllerRead pod default/a"},
+	} {
+		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{tt.action}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		show := func() string {
+			var all []string
+			for by, rules := range m.Rules(resolve) {
+				for _, r := range rules {
+					text := fmt.Sprintf("%s: %s %s ", by, r.Phase, r.Point)
+					if r.AnyGroup {
+						text += "any "
+					}
+					text += fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
+					if r.Call != "" {
+						text += " call " + r.Call
+					}
+					if r.Items {
+						text += fmt.Sprintf(" of %v with pod %s/%s", r.Operations, r.ItemNamespace, r.ItemName)
+					}
+					all = append(all, text)
+				}
+			}
+			return strings.Join(all, "; ")
+		}
+		m.Start()
+		if got := show(); got != tt.start {
+			t.Errorf("%s, from the start:\n%s, want\n%s", tt.name, got, tt.start)
+		}
+		m.Step(record.Event{Seq: 1, Timeout: &record.Timeout{}})
+		m.Step(record.Event{Seq: 2, Began: new(0)})
+		want := tt.start
+		if tt.paused != "" {
+			want = strings.TrimPrefix(tt.start+"; "+tt.paused, "; ")
+		}
+		if got := show(); got != want {
+			t.Errorf("%s, when it has begun:\n%s, want\n%s", tt.name, got, want)
+		}
+		m.Step(record.Event{Seq: 3, End: true})
+		if got := show(); got != "" {
+			t.Errorf("%s, at the end: %s", tt.name, got)
+		}
 	}
 }
