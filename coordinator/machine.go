@@ -3,7 +3,6 @@ package coordinator
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/trommel-dev/trommel/expr"
@@ -754,9 +753,6 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 		}
 		rule.Point, rule.Phase = p.point, p.phase
 		add(p.by, rule)
-	}
-	for _, list := range rules {
-		sort.SliceStable(list, func(i, j int) bool { return list[i].Point < list[j].Point })
 	}
 	return rules
 }

@@ -143,6 +143,17 @@ func inGroup(e record.Event, group string) record.Event {
 	return e
 }
 
+func typed(kind, resource string, e record.Event) record.Event {
+	e.Observation.Kind, e.Observation.Resource = kind, resource
+	return e
+}
+
+func list(kind, namespace string) record.Event {
+	e := typed(kind, kind+"s", read("", wire.Before, 1))
+	e.Observation.Op, e.Observation.Namespace = wire.List, namespace
+	return e
+}
+
 func timeout(action, node int) record.Event {
 	return record.Event{Timeout: &record.Timeout{Action: action, Node: node}}
 }
@@ -371,6 +382,41 @@ func TestMachine(t *testing.T) {
 			done:    true,
 		},
 		{
+			name:    "a pause of one object's reads holds lists that may contain it",
+			actions: []plan.Action{pauseReads(none(), "pod/default/db", false)},
+			start:   "fire 0",
+			events: []record.Event{began(0), completed(0), list("pod", "default"), list("pod", ""),
+				list("pod", "other"), list("service", "default"), {End: true}},
+			want: []string{"pausing 0", "", "hold 3", "hold 4", "release 5", "release 6", "release 3, release 4"},
+			done: true,
+		},
+		{
+			name:    "a pause of no cluster holds calls to all",
+			actions: []plan.Action{pauseReads(none(), "", false)},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), of("west", read("x", wire.Before, 1))},
+			want:    []string{"pausing 0", "", "hold 3"},
+			done:    true,
+		},
+		{
+			name:    "reconciles are in no cluster",
+			actions: []plan.Action{in("west", pauseReconciles(none(), ""))},
+			start:   "fire 0",
+			events:  []record.Event{began(0), completed(0), of("east", reconciling("default/db", wire.Before))},
+			want:    []string{"pausing 0", "", "hold 3"},
+			done:    true,
+		},
+		{
+			name:    "leases are known by their kind or their resource",
+			actions: []plan.Action{pauseWrites(none(), "")},
+			start:   "fire 0",
+			events: []record.Event{began(0), completed(0), typed("lease", "", lease("db", wire.Update, "")),
+				typed("", "leases", lease("db", wire.Update, "")),
+				typed("leasecandidate", "leasecandidates", lease("db", wire.Update, ""))},
+			want: []string{"pausing 0", "", "release 3", "release 4", "hold 5"},
+			done: true,
+		},
+		{
 			name:    "a pause of a controller leaves others running",
 			actions: []plan.Action{pauseReads(none(), "", false)},
 			start:   "fire 0",
@@ -398,6 +444,33 @@ func TestMachine(t *testing.T) {
 				{SessionEnd: &record.SessionEnd{By: "db", Session: 2}}, completed(0),
 			},
 			want: []string{"release 1", "fire 0, hold 2", "", "pausing 0", "release 2"},
+			done: true,
+		},
+		{
+			name:    "the end of another session does not end a read",
+			actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", true)},
+			events: []record.Event{
+				read("x", wire.Before, 1), created("a"), began(0),
+				{SessionEnd: &record.SessionEnd{By: "web", Session: 3}}, read("x", wire.After, 1),
+			},
+			want: []string{"release 1", "fire 0, hold 2", "", "", "release 5, pausing 0"},
+		},
+		{
+			name: "a held read that expires is running",
+			actions: []plan.Action{pauseReads(none(), "pod/default/x", false),
+				pauseReads(trigger(t, "a", "a"), "pod/default/y", true)},
+			start: "fire 0",
+			events: []record.Event{began(0), completed(0), read("x", wire.Before, 1), {Expired: new(3)}, created("a"),
+				began(1), read("x", wire.After, 1)},
+			want: []string{"pausing 0", "", "hold 3", "release 3", "fire 1, hold 5", "", "release 7, pausing 1"},
+		},
+		{
+			name:    "of two holds one expires",
+			actions: []plan.Action{pauseReads(none(), "", false)},
+			start:   "fire 0",
+			events: []record.Event{began(0), completed(0), read("x", wire.Before, 1), read("y", wire.Before, 2),
+				{Expired: new(4)}, {End: true}},
+			want: []string{"pausing 0", "", "hold 3", "hold 4", "release 4", "release 3"},
 			done: true,
 		},
 		{
@@ -648,13 +721,13 @@ func TestFiredBy(t *testing.T) {
 
 // The user is told why a call is held.
 func TestWhyACallIsHeld(t *testing.T) {
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseReads(trigger(t, "a", "a"), "", false)}}, nil)
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseReads(looks(t, "x"), "", false)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.Start()
 	var got []string
-	for i, e := range []record.Event{created("a"), began(0), read("x", wire.Before, 1)} {
+	for i, e := range []record.Event{read("x", wire.Before, 1), began(0), completed(0), read("y", wire.Before, 2)} {
 		e.Seq = i + 1
 		for _, effect := range m.Step(e) {
 			if h, ok := effect.(Hold); ok {
@@ -663,7 +736,8 @@ func TestWhyACallIsHeld(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"1 until action 1 (pauseController db at beforeControllerRead) is complete",
-		"3 paused by action 1 (pauseController db at beforeControllerRead)"}, got); diff != "" {
+		"1 paused by action 1 (pauseController db at beforeControllerRead)",
+		"4 paused by action 1 (pauseController db at beforeControllerRead)"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -912,22 +986,35 @@ func TestWaitsForTimer(t *testing.T) {
 // What the user is told: what the plan waits for next, and, if it ends before that, what it still waits for.
 func TestWhatIsAwaited(t *testing.T) {
 	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
-		restart(trigger(t, "soon|a", "soon@timeout", "a")), restart(trigger(t, "b", "b")),
+		restart(trigger(t, "soon|a", "soon@timeout", "a")), restart(trigger(t, "b;c", "b", "c")),
 	}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The text is made anew only when wants has changed.
+	told, said := m.wants, ""
+	next := func() (int, string) {
+		i, text := m.Next()
+		if now := fmt.Sprint(i, text); now != said {
+			if said != "" && m.wants == told {
+				t.Errorf("%s has become %s, and wants is still %d", said, now, told)
+			}
+			told, said = m.wants, now
+		}
+		return i, text
+	}
+	const c = "onObjectCreation of pod/default/c, afterAPIServerRecv at apiserver-1"
 	const b = "onObjectCreation of pod/default/b, afterAPIServerRecv at apiserver-1"
-	check := func(when string, next int, text string, waiting ...string) {
+	check := func(when string, index int, text string, waiting ...string) {
 		t.Helper()
-		if i, got := m.Next(); i != next || got != text {
-			t.Errorf("%s: next is %d, %q, want %d, %q", when, i, got, next, text)
+		if i, got := next(); i != index || got != text {
+			t.Errorf("%s: next is %d, %q, want %d, %q", when, i, got, index, text)
 		}
 		if diff := cmp.Diff(waiting, m.Waiting()); diff != "" {
 			t.Errorf("%s, waiting (-want +got):\n%s", when, diff)
 		}
 	}
-	if i, got := m.Next(); i != 0 || got != "" {
+	if i, got := next(); i != 0 || got != "" {
 		t.Errorf("before the start: next is %d, %q", i, got)
 	}
 	m.Start()
@@ -942,17 +1029,20 @@ func TestWhatIsAwaited(t *testing.T) {
 	m.Step(record.Event{Seq: 2, Completed: new(0)})
 	check("when action 1 is complete", 1, "when: "+b,
 		`action 2 (restartController db): trigger "b" still waits for `+b+"; nothing like it was observed")
-	fired := created("b")
-	fired.Seq = 3
-	m.Step(fired)
+	m.Step(created("b"))
+	check("when b was created", 1, "when: "+c,
+		`action 2 (restartController db): trigger "c" still waits for `+c+"; nothing like it was observed")
+	m.Step(created("c"))
 	check("when all have fired", -1, "")
 
 	if m, err = NewMachine(m.plan, nil); err != nil {
 		t.Fatal(err)
 	}
 	m.Start()
+	told, said = m.wants, ""
+	next()
 	m.Step(record.Event{Seq: 1, End: true})
-	if i, got := m.Next(); i != -1 || got != "" {
+	if i, got := next(); i != -1 || got != "" {
 		t.Errorf("at the end: next is %d, %q", i, got)
 	}
 }
