@@ -359,8 +359,9 @@ func TestMachine(t *testing.T) {
 			actions: []plan.Action{in("west", pauseReads(none(), "", false)), in("east", pauseReads(none(), "", false)),
 				in("west", resumeReads(trigger(t, "a", "a")))},
 			start: "fire 0",
-			events: []record.Event{began(0), completed(0), began(1), completed(1), of("west", read("x", wire.Before, 1)),
-				of("east", read("x", wire.Before, 2)), created("a"), began(2), completed(2)},
+			events: []record.Event{began(0), completed(0), began(1), completed(1),
+				of("west", read("x", wire.Before, 1)), of("east", read("x", wire.Before, 2)), created("a"), began(2),
+				completed(2)},
 			want: []string{"pausing 0", "fire 1", "pausing 1", "", "hold 5", "hold 6", "fire 2, hold 7", "pausing 2",
 				"release 5, release 7"},
 			done: true,
@@ -369,8 +370,8 @@ func TestMachine(t *testing.T) {
 			name:    "a resume of no cluster ends the pauses of all",
 			actions: []plan.Action{in("west", pauseReads(none(), "", false)), resumeReads(trigger(t, "a", "a"))},
 			start:   "fire 0",
-			events: []record.Event{began(0), completed(0), of("west", read("x", wire.Before, 1)), created("a"), began(1),
-				completed(1)},
+			events: []record.Event{began(0), completed(0), of("west", read("x", wire.Before, 1)), created("a"),
+				began(1), completed(1)},
 			want: []string{"pausing 0", "", "hold 3", "fire 1, hold 4", "pausing 1", "release 3, release 4"},
 			done: true,
 		},
@@ -658,8 +659,8 @@ func TestFireKnowsItsObject(t *testing.T) {
 	}
 	m.Start()
 	var fires []Fire
-	for _, e := range []record.Event{created("a"), inGroup(created("b"), "example.com"), created("other"), timeout(0, 2),
-		completed(0)} {
+	for _, e := range []record.Event{created("a"), inGroup(created("b"), "example.com"), created("other"),
+		timeout(0, 2), completed(0)} {
 		for _, effect := range m.Step(e) {
 			if f, ok := effect.(Fire); ok {
 				fires = append(fires, f)
@@ -876,8 +877,8 @@ func TestWhenAndByWhom(t *testing.T) {
 		plan.BeforeReconcile, plan.AfterReconcile, plan.BeforeAnnotatedCall, plan.AfterAnnotatedCall,
 	}
 	at := func(timing plan.Timing) record.Observation {
-		o := record.Observation{By: "db", Op: wire.Update, Kind: "pod", GroupKnown: true, Namespace: "default", Name: "a",
-			Request: "default/a", CallName: "backup", Reconciler: "database", Object: json.RawMessage(`{}`)}
+		o := record.Observation{By: "db", Op: wire.Update, Kind: "pod", GroupKnown: true, Namespace: "default",
+			Name: "a", Request: "default/a", CallName: "backup", Reconciler: "database", Object: json.RawMessage(`{}`)}
 		o.Phase = wire.After
 		name, before := strings.CutPrefix(string(timing), "before")
 		if before {
