@@ -943,6 +943,13 @@ func TestWhenAndByWhom(t *testing.T) {
 		!strings.HasSuffix(waiting, "before reconcile of default/b is another object") {
 		t.Errorf("another request: %t %s", fired, waiting)
 	}
+	o = at(plan.BeforeReconcile)
+	account, err := Account(&plan.Plan{Actions: []plan.Action{restart(plan.Trigger{Expression: "it",
+		Graph: mustGraph(t, "it"), Definitions: []plan.Definition{definition(plan.BeforeReconcile)}})}}, nil,
+		[]record.Event{{Seq: 1, Observation: &o}})
+	if err != nil || account.Triggers[0].Nodes[0].Missed != 0 {
+		t.Errorf("what satisfies a trigger counts as a miss of it: %+v, %v", account, err)
+	}
 	o = at(plan.AfterAnnotatedCall)
 	o.CallName = "restore"
 	if fired, _ := judge(definition(plan.AfterAnnotatedCall), o); fired {
