@@ -1088,6 +1088,8 @@ func TestRules(t *testing.T) {
 	}{
 		{"received", restart(observes(plan.OnObjectUpdate, plan.AfterControllerRecv, "pod/default/a")),
 			"db: after controllerRecv pod default/a", ""},
+		{"a received deletion", restart(observes(plan.OnObjectDeletion, plan.AfterControllerRecv, "pod/default/a")),
+			"db: after controllerRecv pod default/a", ""},
 		{"read", restart(observes(plan.OnObjectUpdate, plan.BeforeControllerRead, "pod/default/a")),
 			"db: before controllerRead pod default/a; db: before controllerRead pod /" + collections, ""},
 		{"before a write", restart(observes(plan.OnObjectUpdate, plan.BeforeControllerWrite, "pod/default/a")),

@@ -367,6 +367,36 @@ func TestSideRules(t *testing.T) {
 	}
 }
 
+// Of a controller that the plan pauses, reconciles are reported from the start, reads and writes while it is paused.
+func TestSideRulesOfPausedControllers(t *testing.T) {
+	soon := trigger(t, "soon", "soon@timeout")
+	later := plan.Action{Type: plan.PauseController, Target: "web", Trigger: soon,
+		Pausing: plan.Pausing{PauseAt: plan.BeforeReconcile}}
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseReads(soon, "", false), pauseWrites(soon, ""), later}},
+		nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := func(point wire.Point, phase wire.Phase) wire.Rule {
+		return wire.Rule{Point: point, Phase: phase, AnyGroup: true}
+	}
+	reconciles := []wire.Rule{rule(wire.Reconcile, wire.Before), rule(wire.Reconcile, wire.After)}
+	want := map[string][]wire.Rule{"db": reconciles, "web": reconciles}
+	if diff := cmp.Diff(want, m.SideRules(nil)); diff != "" {
+		t.Errorf("from the start (-want +got):\n%s", diff)
+	}
+	m.Start()
+	for i, e := range []record.Event{timeout(0, 0), began(0)} {
+		e.Seq = i + 1
+		m.Step(e)
+	}
+	want["db"] = append(slices.Clone(reconciles), rule(wire.ControllerRead, wire.Before),
+		rule(wire.ControllerWrite, wire.Before))
+	if diff := cmp.Diff(want, m.SideRules(nil)); diff != "" {
+		t.Errorf("while db is paused (-want +got):\n%s", diff)
+	}
+}
+
 func TestWhatThePlanDoesNotAskForSatisfiesNothing(t *testing.T) {
 	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}}, nil)
 	if err != nil {
