@@ -85,3 +85,23 @@ func TestAccount(t *testing.T) {
 		t.Error("no error although an event is missing")
 	}
 }
+
+func TestAccountOfRepeats(t *testing.T) {
+	p := &plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a*2"))}}
+	events := []record.Event{created("a"), created("a")}
+	for i := range events {
+		events[i].Seq = i + 1
+	}
+	got, err := Account(p, nil, events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := record.TriggerNode{
+		Name: "a", Waits: "onObjectCreation of pod/default/a, afterAPIServerRecv at apiserver-1, 2 times",
+		State: record.TriggerSatisfied, By: 2, Missed: 1, Misses: []record.Miss{{Event: 1,
+			Text: "create of pod/default/a (after apiServerRecv at apiserver-1) matched 1 of 2 times"}},
+	}
+	if diff := cmp.Diff(want, got.Triggers[0].Nodes[0]); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -55,6 +55,13 @@ func TestFailingCalls(t *testing.T) {
 			Failing: plan.Failing{CallScope: scope}, Trigger: trigger(t, "a", "a")}
 	}
 	create := func(name string) record.Event { return writing(wire.Create, name, wire.Before, 1) }
+	in := func(cluster string, e record.Event) record.Event { e.Observation.Cluster = cluster; return e }
+	of := func(call string, a plan.Action) plan.Action { a.Call = call; return a }
+	west := func(a plan.Action) plan.Action { a.Cluster = "west"; return a }
+	calling := func(name, request string) record.Event {
+		return record.Event{Observation: &record.Observation{By: "db", Session: 2, Call: 1, Point: wire.AnnotatedCall,
+			Phase: wire.Before, CallName: name, Request: request, Aside: true}}
+	}
 	for _, test := range []struct {
 		name    string
 		actions []plan.Action
@@ -93,6 +100,43 @@ func TestFailingCalls(t *testing.T) {
 				began(1), create("x"), completed(1)},
 			want: []string{"", "", "fail 3 (refused)", "fail 4 (refused)", "fire 1, hold 5", "fail 6 (refused)", "",
 				"release 8", "release 5"},
+		},
+		{
+			name: "one operation fails",
+			actions: []plan.Action{fail("", func(a *plan.Action) {
+				a.UntilRestored, a.CallOperations = true, []plan.Operation{"create"}
+			})},
+			start:  "fire 0",
+			events: []record.Event{began(0), completed(0), writing(wire.Delete, "x", wire.Before, 1), create("x")},
+			want:   []string{"", "", "release 3", "fail 4 (refused)"},
+		},
+		{
+			name:    "calls of a function fail, and no others",
+			actions: []plan.Action{of("backup", fail("database/default/db", until))},
+			start:   "fire 0",
+			events: []record.Event{began(0), completed(0), calling("backup", "default/db"),
+				calling("backup", "default/web"), calling("other", "default/db"), create("x")},
+			want: []string{"", "", "fail 3 (refused)", "release 4", "release 5", "release 6"},
+		},
+		{
+			name: "a restore of writes leaves calls of a function failing, and the other way round",
+			actions: []plan.Action{of("backup", fail("", until)), restore(""), fail("", until),
+				of("backup", restore(""))},
+			start: "fire 0",
+			events: []record.Event{began(0), completed(0), created("a"), began(1), completed(1),
+				calling("backup", "default/db"), began(2), completed(2), created("a"), began(3), completed(3),
+				calling("backup", "default/db"), create("x")},
+			want: []string{"", "", "fire 1, hold 3", "note 1", "fire 2, hold 3", "fail 6 (refused)", "", "release 3",
+				"fire 3, hold 9", "", "release 9", "release 12", "fail 13 (refused)"},
+		},
+		{
+			name:    "calls to one cluster fail until they are restored there",
+			actions: []plan.Action{west(fail("", until)), fail("", until), west(restore(""))},
+			start:   "fire 0",
+			events: []record.Event{began(0), in("east", create("x")), in("west", create("x")), completed(0), began(1),
+				completed(1), created("a"), began(2), completed(2), in("west", create("x"))},
+			want: []string{"", "release 2", "fail 3 (refused)", "fire 1", "", "", "fire 2, hold 7", "", "release 7",
+				"fail 10 (refused)"},
 		},
 		{
 			name: "a restore of a scope ends the failure of exactly that scope",
@@ -171,6 +215,11 @@ func TestStuckNamesCallsThatFail(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
 		{Type: plan.FailCall, Target: "db", Failing: plan.Failing{Answer: plan.Refused, UntilRestored: true},
 			Trigger: trigger(t, "now", "now@none")},
+		{Type: plan.FailCall, Target: "db", Failing: plan.Failing{Answer: plan.Refused, Times: 2},
+			Trigger: trigger(t, "now", "now@none")},
+		restart(trigger(t, "b", "b")),
+		{Type: plan.RestoreCalls, Target: "db", Failing: plan.Failing{CallScope: "pod/default/x"},
+			Trigger: trigger(t, "b", "b")},
 		{Type: plan.RestoreCalls, Target: "db", Trigger: trigger(t, "a", "a")},
 	}}
 	m, err := NewMachine(p, nil)
@@ -178,16 +227,53 @@ func TestStuckNamesCallsThatFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Start()
-	for i, e := range []record.Event{began(0), completed(0), writing(wire.Create, "x", wire.Before, 1)} {
+	for i, e := range []record.Event{began(0), completed(0), began(1), completed(1),
+		writing(wire.Create, "x", wire.Before, 1)} {
 		e.Seq = i + 1
 		m.Step(e)
 	}
 	got := m.Stuck(time.Time{}, func(string) bool { return true })
-	want := "the plan has made 1 calls of db fail by action 1 (failCall db), " +
-		"which action 2 (restoreCalls db) ends when: onObjectCreation of pod/default/a, " +
+	want := "the plan has made 1 calls of db fail by action 1 (failCall db), which action 5 (restoreCalls db) ends, " +
+		"after action 3 (restartController db), which comes when: onObjectCreation of pod/default/b, " +
 		"afterAPIServerRecv at apiserver-1"
-	if !strings.HasPrefix(got, want) {
-		t.Errorf("%s, want %s", got, want)
+	if !strings.HasPrefix(got, want) || strings.Contains(got, "action 2") {
+		t.Errorf("%s, want %s, and nothing about calls that will soon succeed", got, want)
+	}
+}
+
+// What processes report so that calls can fail: before and after they happen, from the start of the plan.
+func TestRulesOfFailingCalls(t *testing.T) {
+	resolve := func(k plan.ResourceKey) wire.Rule {
+		return wire.Rule{Kind: k.Type, Namespace: k.Namespace, Name: k.Name}
+	}
+	for _, tt := range []struct {
+		name string
+		what plan.Failing
+		want []wire.Rule // for both phases
+	}{
+		{"all writes", plan.Failing{}, []wire.Rule{{Point: wire.ControllerWrite, AnyGroup: true}}},
+		{"writes of objects", plan.Failing{CallScope: "pod/default/a"}, []wire.Rule{
+			{Point: wire.ControllerWrite, Kind: "pod", Namespace: "default", Name: "a"},
+			{Point: wire.ControllerWrite, Kind: "pod", Items: true, ItemNamespace: "default", ItemName: "a",
+				Operations: []wire.Operation{wire.List, wire.DeleteCollection}},
+		}},
+		{"calls of a function", plan.Failing{Call: "backup", CallScope: "database/default/db"},
+			[]wire.Rule{{Point: wire.AnnotatedCall, AnyGroup: true}}},
+	} {
+		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{{Type: plan.FailCall, Target: "db", Failing: tt.what,
+			Trigger: trigger(t, "a", "a")}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []wire.Rule
+		for _, r := range tt.want {
+			for _, r.Phase = range []wire.Phase{wire.Before, wire.After} {
+				want = append(want, r)
+			}
+		}
+		if diff := cmp.Diff(map[string][]wire.Rule{"db": want}, m.SideRules(resolve)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/trommel-dev/trommel/expr"
@@ -326,7 +325,7 @@ func (m *Machine) observe(e record.Event) []Effect {
 			}
 			effects = append(effects, m.satisfy(seq, hits)...)
 			// An action whose trigger is of type none counts as fired by the event that enabled it.
-			heldBy = m.firedNow(effects)
+			heldBy = m.blocking()
 		}
 	}
 	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pausedBy(o), origin: o, since: e.Time}
@@ -347,18 +346,12 @@ func (m *Machine) release(h heldObservation) Effect {
 	return Release{Seq: h.seq, Fail: m.fail(h.origin)}
 }
 
-// firedNow returns the synchronous action that these effects have fired and that must complete before the plan goes on;
-// -1: none.
-func (m *Machine) firedNow(effects []Effect) int {
+// blocking returns the synchronous action that must complete before the plan goes on; -1: none.
+func (m *Machine) blocking() int {
 	if m.blocked < 0 || m.plan.Actions[m.blocked].Async {
 		return -1
 	}
-	for _, e := range effects {
-		if f, ok := e.(Fire); ok && f.Action == m.blocked {
-			return m.blocked
-		}
-	}
-	return -1
+	return m.blocked
 }
 
 func (m *Machine) why(h heldObservation) string {
@@ -372,9 +365,6 @@ func (m *Machine) why(h heldObservation) string {
 func (m *Machine) matches(node int, l *look) bool {
 	o := l.Observation
 	w := m.watches[m.next][node]
-	if w.definition.Condition.Type == plan.OnTimeout || w.definition.Condition.Type == plan.OnNone {
-		return false
-	}
 	if o.Point != w.point || o.Phase != w.phase || o.By != w.definition.Observe.ObserveBy {
 		return false
 	}
@@ -397,7 +387,7 @@ func (m *Machine) matches(node int, l *look) bool {
 	default:
 		ok, why = w.judgeObject(l)
 	}
-	if repeat := w.definition.Condition.Repeat; ok && repeat > 1 && m.counts[node]+1 < repeat {
+	if repeat := w.definition.Condition.Repeat; ok && m.counts[node]+1 < repeat {
 		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1,
 			repeat)}
 	}
@@ -456,7 +446,7 @@ func (m *Machine) Next() (index int, text string) {
 	switch {
 	case m.ended || m.next >= len(m.plan.Actions):
 		return -1, ""
-	case m.trigger == nil && m.blocked >= 0:
+	case m.blocked >= 0:
 		return m.next, "after " + m.name(m.blocked)
 	case m.trigger == nil:
 		return m.next, ""
@@ -652,7 +642,7 @@ func (m *Machine) completed(i int) []Effect {
 		// An action with trigger type none happens at the same moment as the action before it: the observation that
 		// fired that action waits for this one too. Observations that a resume has released do not wait; between two
 		// pauses a process goes on.
-		next = m.firedNow(effects)
+		next = m.blocking()
 	}
 	for n := range m.held {
 		h := &m.held[n]
@@ -763,9 +753,6 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 		}
 		rule.Point, rule.Phase = p.point, p.phase
 		add(p.by, rule)
-	}
-	for _, list := range rules {
-		sort.SliceStable(list, func(i, j int) bool { return list[i].Point < list[j].Point })
 	}
 	return rules
 }

@@ -124,7 +124,7 @@ func (w *watch) judgeObject(l *look) (bool, miss) {
 		if ok {
 			return true, miss
 		}
-		if nearest.text == "" || miss.nearer(nearest) {
+		if miss.nearer(nearest) {
 			nearest = miss
 		}
 	}

@@ -43,7 +43,7 @@ func wirePoint(t plan.Timing) (wire.Point, wire.Phase) {
 // full name of the Reconcile method.
 func reconcilerMatches(want string, o *record.Observation) bool {
 	want = strings.TrimSuffix(want, ".Reconcile")
-	return want == o.Reconciler || (o.ReconcilerType != "" && strings.HasSuffix(o.ReconcilerType, want))
+	return want == o.Reconciler || strings.HasSuffix(o.ReconcilerType, want)
 }
 
 // requestMatches compares a resource key with the request of a reconcile. The request has no type, so only namespace

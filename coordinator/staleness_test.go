@@ -327,8 +327,8 @@ func TestSideRules(t *testing.T) {
 		{"of an object", "pod/default/a", "db after controllerRecv pod default/a []",
 			"db after controllerRecv pod default/a [], db after controllerRead pod default/a [], db after " +
 				"controllerRead pod / [list deleteCollection]"},
-		{"of everything", "", "db after controllerRecv  / []",
-			"db after controllerRecv  / [], db after controllerRead  / []"},
+		{"of everything", "", "db after controllerRecv any  / []",
+			"db after controllerRecv any  / [], db after controllerRead any  / []"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
@@ -342,8 +342,12 @@ func TestSideRules(t *testing.T) {
 				var all []string
 				for by, list := range m.SideRules(resolve) {
 					for _, r := range list {
+						kind := r.Kind
+						if r.AnyGroup {
+							kind = "any " + kind
+						}
 						all = append(all,
-							fmt.Sprintf("%s %s %s %s %s/%s %v", by, r.Phase, r.Point, r.Kind, r.Namespace, r.Name,
+							fmt.Sprintf("%s %s %s %s %s/%s %v", by, r.Phase, r.Point, kind, r.Namespace, r.Name,
 								r.Operations))
 					}
 				}
@@ -364,6 +368,36 @@ func TestSideRules(t *testing.T) {
 				t.Errorf("at the end: %s", got)
 			}
 		})
+	}
+}
+
+// Of a controller that the plan pauses, reconciles are reported from the start, reads and writes while it is paused.
+func TestSideRulesOfPausedControllers(t *testing.T) {
+	soon := trigger(t, "soon", "soon@timeout")
+	later := plan.Action{Type: plan.PauseController, Target: "web", Trigger: soon,
+		Pausing: plan.Pausing{PauseAt: plan.BeforeReconcile}}
+	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseReads(soon, "", false), pauseWrites(soon, ""), later}},
+		[]record.Controller{{Name: "db", Hooks: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := func(point wire.Point, phase wire.Phase) wire.Rule {
+		return wire.Rule{Point: point, Phase: phase, AnyGroup: true}
+	}
+	reconciles := []wire.Rule{rule(wire.Reconcile, wire.Before), rule(wire.Reconcile, wire.After)}
+	want := map[string][]wire.Rule{"db": reconciles, "web": reconciles}
+	if diff := cmp.Diff(want, m.SideRules(nil)); diff != "" {
+		t.Errorf("from the start (-want +got):\n%s", diff)
+	}
+	m.Start()
+	for i, e := range []record.Event{timeout(0, 0), began(0)} {
+		e.Seq = i + 1
+		m.Step(e)
+	}
+	want["db"] = append(slices.Clone(reconciles), rule(wire.ControllerRead, wire.Before),
+		rule(wire.ControllerWrite, wire.Before))
+	if diff := cmp.Diff(want, m.SideRules(nil)); diff != "" {
+		t.Errorf("while db is paused (-want +got):\n%s", diff)
 	}
 }
 

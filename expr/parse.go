@@ -116,7 +116,7 @@ func explain(all lexer.PeekingLexer, err error) *Error {
 			open = open[:len(open)-1]
 		}
 	}
-	wantName := before == "" || strings.Contains(";|&(", before)
+	wantName := strings.Contains(";|&(", before) // also if there is none
 	expected := `expected ";", "|", "&" or the end`
 	if wantName {
 		expected = `expected a name or "("`

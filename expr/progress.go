@@ -85,7 +85,7 @@ func (p *Progress) Satisfy(nodes ...int) (enabled, disabled []int) {
 	}
 	for _, n := range slices.Sorted(maps.Keys(before)) {
 		switch now := p.state(n); {
-		case before[n] == asleep && now == active:
+		case now == active:
 			enabled = append(enabled, n)
 		case before[n] == active && now == dropped:
 			if _, hit := slices.BinarySearch(hits, n); !hit {

@@ -76,13 +76,8 @@ var singular = func() map[string]string {
 // ParseResourceKey reads type[.group]/namespace/name. The namespace is empty for cluster scope; it may be "*", and the
 // name may contain "*".
 func ParseResourceKey(s string) (ResourceKey, error) {
-	var parts [3]string
-	var ok, more bool
-	parts[0], parts[1], _ = strings.Cut(s, "/")
-	if parts[1], parts[2], ok = strings.Cut(parts[1], "/"); ok {
-		_, _, more = strings.Cut(parts[2], "/")
-	}
-	if !ok || more {
+	parts := strings.Split(s, "/")
+	if len(parts) != 3 {
 		return ResourceKey{}, fmt.Errorf("%q is not a type/namespace/name such as pod/default/web-0 or node//n1", s)
 	}
 	k := ResourceKey{Namespace: parts[1], Name: parts[2]}

@@ -55,9 +55,15 @@ func TestMatch(t *testing.T) {
 		{"deletion", remove, "-", "-", Deleted, ``, `{}`, "", ""},
 		{"deletion, nothing known", remove, "{a: 1}", "-", Deleted, ``, ``, "",
 			"what is not known is assumed to match"},
+		{"deletion of an object without a field, nothing known", remove, "{a: $absent}", "-", Deleted, ``, ``, "",
+			"what is not known is assumed to match"},
+		{"deletion of what is not there", remove, "{a: 1}", "-", Deleted, `null`, ``,
+			"a was without a value, not 1", ""},
 		{"deletion, updated", remove, "-", "-", Updated, `{}`, `{}`, "it was updated, not deleted", ""},
 		{"update without states", change, "-", "-", Updated, `{"a":1}`, `{"a":1}`, "", "any update counts"},
 		{"creation with a state", create, "-", "{a: 1}", Created, ``, `{"a":2}`, "a is 2, not 1", ""},
+		{"creation without a field", create, "-", "{a: $absent}", Created, `null`, `{"b":1}`, "",
+			"the new object counts: nothing has to change"},
 		{"deletion with a state", remove, "{a: 1}", "-", Deleted, ``, `{"a":1}`, "", "the last state"},
 		{"deletion with another state", remove, "{a: 1}", "-", Deleted, ``, `{"a":2}`, "a was 2, not 1", ""},
 
@@ -118,6 +124,13 @@ func TestMatch(t *testing.T) {
 		{"order of fields does not matter", change, "{m: {}}", "-", Updated, `{"m":{"a":1,"b":2}}`,
 			`{"m":{"b":2.0,"a":1}}`, "m did not change: it is a mapping", ""},
 		{"empty states", change, "{}", "{}", Updated, `{"a":1}`, `{"a":1}`, "", "they name nothing"},
+		{"empty state in one", change, "-", "{}", Updated, `{"a":1}`, `{"a":1}`, "", "it names nothing"},
+		{"another field in a mapping, both null", change, "{m: {}}", "-", Updated, `{"m":{"a":null}}`,
+			`{"m":{"b":null}}`, "", "it names m, and m changed"},
+		{"siblings far down", change, "-", "{a: {b: {c: {d: 1, e: 2}}}}", Updated, `{}`,
+			`{"a":{"b":{"c":{"d":1,"e":2}}}}`, "", ""},
+		{"empty name", change, "-", `{data: {"": x}}`, Updated, `{}`, `{"data":{"":"y"}}`,
+			`data[""] is "y", not "x"`, ""},
 		{"a mapping is no text", change, "-", "{a: {b: 1}}", Updated, `{"a":"b"}`, `{"a":"c"}`,
 			"a.b is without a value, not 1", ""},
 		{"odd names", change, "-", "{metadata: {annotations: {example.com/a b: x}}}", Updated, `{}`,
@@ -146,6 +159,12 @@ func TestMatch(t *testing.T) {
 		{"fraction", change, "-", "{a: 0.5}", Updated, `{}`, `{"a":5e-1}`, "", ""},
 		{"large numbers are exact", change, "-", "{a: 9007199254740993}", Updated, `{}`, `{"a":9007199254740992}`,
 			"a is 9007199254740992, not 9007199254740993", ""},
+		{"large float and int", change, "-", "{a: 1e17}", Updated, `{}`, `{"a":100000000000000000}`, "", ""},
+		{"large float and another int", change, "-", "{a: 1e17}", Updated, `{}`, `{"a":200000000000000000}`,
+			"a is 200000000000000000, not 1e+17", ""},
+		{"large int and float", change, "-", "{a: 100000000000000000}", Updated, `{}`, `{"a":1e17}`, "", ""},
+		{"large int and another float", change, "-", "{a: 200000000000000000}", Updated, `{}`, `{"a":1e17}`,
+			"a is 1e+17, not 200000000000000000", ""},
 		{"number and text", change, "-", "{a: 2}", Updated, `{}`, `{"a":"2"}`, `a is "2", not 2`, ""},
 		{"text and number", change, "-", "{a: \"2\"}", Updated, `{}`, `{"a":2}`, `a is 2, not "2"`, ""},
 		{"quantities as written", change, "-", "{cpu: 1000m}", Updated, `{}`, `{"cpu":"1"}`,
@@ -161,6 +180,9 @@ func TestMatch(t *testing.T) {
 		{"unknown old", change, "{a: 1}", "{a: 2}", Updated, ``, `{"a":2}`, "", "it can be so"},
 		{"unknown old, no transition", change, "{a: 1}", "-", Updated, ``, `{"a":1}`, "a is still 1", ""},
 		{"unknown old, other value", change, "-", "{a: 2}", Updated, ``, `{"a":3}`, "a is 3, not 2", ""},
+		{"unknown old, only old", change, "{a: 1}", "-", Updated, ``, `{"a":2}`, "", "it can have been 1"},
+		{"unknown old, only new", change, "-", "{a: 2}", Updated, ``, `{"a":2}`, "", "it can have been another"},
+		{"unknown old, absent now", change, "-", "{a: $absent}", Updated, ``, `{}`, "", "it can have had a value"},
 
 		// Fields modified.
 		{"any", anyOf, "{a: 1, b: 2}", "-", Updated, `{"a":1,"b":2}`, `{"a":1,"b":3}`, "", ""},
@@ -190,12 +212,15 @@ func TestMatch(t *testing.T) {
 		{"about to be read", change, "-", "-", Looking, ``, ``, "", ""},
 		{"about to be read in a state", change, "-", "{a: 1}", Looking, ``, ``,
 			"it was about to be read, and its state is not known yet", ""},
+		{"about to be read after a state", change, "{a: 1}", "-", Looking, ``, ``,
+			"it was about to be read, and its state is not known yet", ""},
 		{"about to be read, deleted", remove, "-", "-", Looking, ``, ``,
 			"it was about to be read, and nothing is known about it yet", ""},
 		{"new state not known", change, "-", "-", Updated, `{"a":1}`, ``, "",
 			"any update counts, also one of which the outcome is not known"},
 		{"there was no object", change, "{a: 1}", "-", Updated, `null`, `{"a":2}`, "a was without a value, not 1", ""},
 		{"state not known", change, "-", "{a: 1}", Updated, `{}`, ``, "the object's state is unknown there", ""},
+		{"state not known, created", create, "-", "{a: 1}", Created, ``, ``, "the object's state is unknown there", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -215,6 +240,8 @@ func TestMatch(t *testing.T) {
 }
 
 func TestMatchWhere(t *testing.T) {
+	types := map[EventKind]TriggerType{Created: OnObjectCreation, Updated: OnObjectUpdate, Deleted: OnObjectDeletion,
+		Looking: OnObjectUpdate}
 	tests := []struct {
 		where    string
 		kind     EventKind
@@ -228,6 +255,9 @@ func TestMatchWhere(t *testing.T) {
 		{"object.spec.replicas > oldObject.spec.replicas", Updated, `{"spec":{"replicas":3}}`,
 			`{"spec":{"replicas":2}}`, "where is false"},
 		{"oldObject == null", Updated, ``, `{}`, ""},
+		{"oldObject == null", Created, `{"spec":{}}`, `{}`, ""}, // deleted and created since it was looked up
+		{"object.spec.replicas == 2", Deleted, ``, `{"spec":{"replicas":2}}`, ""},
+		{"object.spec.replicas == 2", Looking, ``, ``, "it was about to be read, and its state is not known yet"},
 		{"object.spec.replicas == 2", Updated, `{}`, `{}`, "where: no such key: spec"},
 		{"has(object.spec) && object.spec.replicas == 2", Updated, `{}`, `{}`, "where is false"},
 		{"object.?spec.?replicas.orValue(2) == 2", Updated, `{}`, `{}`, ""},
@@ -236,7 +266,7 @@ func TestMatchWhere(t *testing.T) {
 			`{"a":[` + strings.Repeat("-1,", 99) + `-1]}`, "where: operation cancelled: actual cost limit exceeded"},
 	}
 	for _, tt := range tests {
-		m, err := NewMatcher(&Condition{Type: OnObjectUpdate, Where: tt.where})
+		m, err := NewMatcher(&Condition{Type: types[tt.kind], Where: tt.where})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +287,12 @@ func TestNewMatcherErrors(t *testing.T) {
 		{Condition{Type: OnObjectUpdate, PrevState: 5}, "prevState: a state must be a mapping, a part of the object"},
 		{Condition{Type: OnObjectUpdate, CurState: map[string]any{"a": struct{}{}}},
 			"curState: a: a value of Go type struct {} has no JSON form"},
+		{Condition{Type: OnObjectUpdate, CurState: map[string]any{"a": []any{1, struct{}{}}}},
+			"curState: a[1]: a value of Go type struct {} has no JSON form"},
 		{Condition{Type: OnAnyFieldModified}, "onAnyFieldModified needs prevState with a field in it"},
+		{Condition{Type: OnAllFieldsModified}, "onAllFieldsModified needs prevState with a field in it"},
+		{Condition{Type: OnAllFieldsModified, PrevState: map[string]any{}},
+			"onAllFieldsModified needs prevState with a field in it"},
 		{Condition{Type: OnObjectUpdate, Where: "1 +"}, "where: CEL: Syntax error"},
 	} {
 		if _, err := NewMatcher(&tt.c); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
@@ -270,9 +305,98 @@ func TestNewMatcherErrors(t *testing.T) {
 	}
 	for _, bad := range []string{`{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{a:1}`, `{"a":1 "b":2}`, `{"a":"x`,
 		`{"b":[1,{`} {
-		if _, _, err := m.Match(Updated, nil, []byte(bad)); err == nil {
+		if ok, _, err := m.Match(Updated, nil, []byte(bad)); ok || err == nil {
 			t.Errorf("Match accepts %s", bad)
 		}
+		ok, _, err := m.Match(Updated, []byte(bad), []byte(`{"a":1,"z":1}`))
+		if ok || err == nil || !strings.HasPrefix(err.Error(), "old object: ") {
+			t.Errorf("Match accepts the old object %s, or does not say that it is the old one: %v", bad, err)
+		}
+	}
+}
+
+// Misses are ordered by their distance.
+func TestDistanceOfMisses(t *testing.T) {
+	both := &Condition{Type: OnObjectUpdate, PrevState: map[string]any{"a": 1}, CurState: map[string]any{"b": 2}}
+	lost := &Condition{Type: OnAllFieldsModified, PrevState: map[string]any{"a": 1, "b": 2}}
+	for _, tt := range []struct {
+		name     string
+		c        *Condition
+		kind     EventKind
+		old, new string
+		want     int
+	}{
+		{"another type", both, Updated, `{"a":1}`, `{"b":"2"}`, 1},
+		{"another value", both, Updated, `{"a":1}`, `{"b":3}`, 2},
+		{"another old value", both, Updated, `{"a":2}`, `{"b":2}`, 2},
+		{"another type and another value", both, Updated, `{"a":2}`, `{"b":"2"}`, 3},
+		{"unchanged", both, Updated, `{"a":1}`, `{"a":1,"b":2}`, 2},
+		{"still, as far as is known", both, Updated, ``, `{"a":1,"b":2}`, 2},
+		{"not lost", lost, Updated, `{"a":1,"b":2}`, `{"a":1}`, 2},
+		{"not lost, and was another", lost, Updated, `{"a":0,"b":2}`, `{"b":2}`, 4},
+		{"where", &Condition{Type: OnObjectUpdate, Where: "false"}, Updated, `{}`, `{}`, 2},
+		{"another kind of event", both, Created, ``, `{"a":1}`, 1 << 16},
+		{"nothing known", both, Updated, ``, ``, 1 << 16},
+	} {
+		m, err := NewMatcher(tt.c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, miss, err := m.Match(tt.kind, []byte(tt.old), []byte(tt.new)); ok || err != nil ||
+			miss.Distance != tt.want {
+			t.Errorf("%s: %v, %v, %q at distance %d, want %d", tt.name, ok, err, miss.Text, miss.Distance, tt.want)
+		}
+	}
+}
+
+// Plans that are built in Go have Go's numbers in their states.
+func TestNumbersOfGo(t *testing.T) {
+	for _, number := range []any{1_000_000, int32(1_000_000), int64(1_000_000), 1e6} {
+		m, err := NewMatcher(&Condition{Type: OnObjectCreation, CurState: map[string]any{"a": number}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, miss, err := m.Match(Created, nil, []byte(`{"a":1000000}`)); !ok || err != nil {
+			t.Errorf("%T: %s, %v", number, miss.Text, err)
+		}
+		if _, miss, _ := m.Match(Created, nil, []byte(`{"a":2}`)); miss.Text != "a is 2, not 1000000" {
+			t.Errorf("%T: %s", number, miss.Text)
+		}
+	}
+}
+
+func TestStateOf(t *testing.T) {
+	type spec struct {
+		Replicas int `json:"replicas"`
+	}
+	for _, tt := range []struct {
+		v    any
+		want map[string]any
+		err  string
+	}{
+		{spec{2}, map[string]any{"replicas": int64(2)}, ""},
+		{map[string]any{"a": []float64{0.5, 2}}, map[string]any{"a": []any{0.5, int64(2)}}, ""},
+		{map[string]any{}, map[string]any{}, ""},
+		{map[string]any(nil), nil, ""},
+		{(*spec)(nil), nil, ""},
+		{[]int{1}, nil, "[1] is not a JSON object"},
+		{func() {}, nil, "json: unsupported type: func()"},
+		{json.RawMessage(`{"a":1,"a":2}`), nil, `duplicate field "a"`},
+	} {
+		got, err := StateOf(tt.v)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if !reflect.DeepEqual(got, tt.want) || text != tt.err {
+			t.Errorf("%v: %#v, error %q; want %#v, error %q", tt.v, got, text, tt.want, tt.err)
+		}
+	}
+}
+
+func TestEmptyObjectIsUnknown(t *testing.T) {
+	if o := NewObject([]byte{}); o != nil {
+		t.Errorf("got %v, want nil", o)
 	}
 }
 

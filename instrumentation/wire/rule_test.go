@@ -19,6 +19,11 @@ func TestRuleTakes(t *testing.T) {
 		{name: "other kind", rule: Rule{Kind: "node", Resource: "nodes"}, o: pod},
 		{name: "resource decides where known", rule: Rule{Kind: "pod", Resource: "pods"},
 			o: with(func(o *Observation) { o.Kind, o.Resource = "eviction", "pods" }), want: true},
+		{name: "resource decides against the same kind", rule: Rule{Kind: "scale", Resource: "scales"},
+			o:      with(func(o *Observation) { o.Kind, o.Resource = "scale", "deployments" }),
+			reason: "a Scale is the body of an update of a Deployment"},
+		{name: "only a kind, of an object with both", rule: Rule{Kind: "pod"},
+			o: with(func(o *Observation) { o.Resource = "pods" }), want: true},
 		{name: "other group", rule: Rule{Kind: "pod", Group: "example.com"}, o: pod},
 		{name: "any group", rule: Rule{Kind: "pod", Group: "example.com", AnyGroup: true}, o: pod, want: true},
 		{name: "unknown group", rule: Rule{Kind: "pod", Group: "example.com"},
@@ -35,6 +40,7 @@ func TestRuleTakes(t *testing.T) {
 		{name: "operation", rule: Rule{Operations: []Operation{Create, Update}}, o: pod, want: true},
 		{name: "other operation", rule: Rule{Operations: []Operation{Delete}}, o: pod},
 		{name: "call", rule: Rule{Call: "x"}, o: pod},
+		{name: "any call", o: with(func(o *Observation) { o.CallName = "x" }), want: true},
 		{name: "same call", rule: Rule{Call: "x"}, o: with(func(o *Observation) { o.CallName = "x" }), want: true},
 
 		// Hook and coordinator once judged by rules of their own, and differed in these.

@@ -63,7 +63,7 @@ func ofWrite(o *record.Observation) (plan.EventKind, bool) {
 			return "", false
 		}
 		created := o.Phase == wire.After && (o.Code == http.StatusCreated || Absent(o.OldObject)) ||
-			o.Phase == wire.Before && o.Op == wire.Apply && Absent(o.OldObject)
+			o.Op == wire.Apply && Absent(o.OldObject)
 		if created && o.Subresource == "" {
 			return plan.Created, true
 		}

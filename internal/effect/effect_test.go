@@ -37,6 +37,7 @@ func TestOf(t *testing.T) {
 		{"apply that is answered with Created", answered(write(wire.Apply, ""), 201), plan.Created},
 		{"apply, where nothing was", toNothing(write(wire.Apply, ""), wire.After), plan.Created},
 		{"before an apply, where nothing is", toNothing(write(wire.Apply, ""), wire.Before), plan.Created},
+		{"before an apply, where something is", at(wire.ControllerWrite, wire.Before, wire.Apply, ""), plan.Updated},
 		{"before an update, where nothing is", toNothing(write(wire.Update, ""), wire.Before), plan.Updated},
 		{"update, where nothing was", toNothing(write(wire.Update, ""), wire.After), plan.Created},
 		{"apply of a subresource, where nothing was", toNothing(write(wire.Apply, "status"), wire.After), plan.Updated},
@@ -51,14 +52,31 @@ func TestOf(t *testing.T) {
 		{"get of status", at(wire.ControllerRead, wire.After, wire.Get, "status"), plan.Read},
 		{"before a list", at(wire.ControllerRead, wire.Before, wire.List, ""), plan.Looking},
 		{"get of scale", at(wire.ControllerRead, wire.After, wire.Get, "scale"), ""},
+		{"received something else", at(wire.ControllerRecv, wire.After, wire.Watch, ""), ""},
+		{"watch of the controller's own", at(wire.ControllerWrite, wire.After, wire.Watch, ""), ""},
 		{"watch", at(wire.ControllerRead, wire.After, wire.Watch, ""), ""},
 	} {
 		kind, ok := Of(&tt.o)
-		if !ok {
-			kind = ""
+		if ok != (tt.want != "") || ok && kind != tt.want {
+			t.Errorf("%s: %q, %t; want %q", tt.name, kind, ok, tt.want)
 		}
-		if kind != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, kind, tt.want)
+	}
+}
+
+func TestFoundNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		o    record.Observation
+		want bool
+	}{
+		{"answered with Not Found", record.Observation{Op: wire.Get, Error: "not found", Code: 404}, true},
+		{"not in the cache", record.Observation{Op: wire.Get}, true},
+		{"found", record.Observation{Op: wire.Get, Object: []byte("{}"), Code: 200}, false},
+		{"failed in another way", record.Observation{Op: wire.Get, Error: "connection refused"}, false},
+		{"list", record.Observation{Op: wire.List}, false},
+	} {
+		if got := FoundNothing(&tt.o); got != tt.want {
+			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (m *Matcher) Match(kind Event, old, new *Object) (ok bool, miss Miss, err e
 	if miss := m.kindMiss(kind, new != nil); miss != "" {
 		return false, Miss{miss, otherKind}, nil
 	}
-	if kind == Looking || m.prev == nil && m.cur == nil && m.where == nil {
+	if m.prev == nil && m.cur == nil && m.where == nil {
 		return true, Miss{}, nil
 	}
 	if kind == Deleted && old == nil {
