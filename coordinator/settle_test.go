@@ -37,6 +37,9 @@ func TestSettleWaitsUntilTheControllerDoesNothing(t *testing.T) {
 	var last time.Time
 	for range 5 {
 		r.observe(t, write("pod", "a"))
+		if !last.IsZero() && time.Since(last) >= quiet {
+			t.Skip("the machine is too slow: it stood still for the quiet time")
+		}
 		last = time.Now()
 		// The next one comes within the quiet time.
 		time.Sleep(quiet / 4)
