@@ -93,11 +93,13 @@ func (c *campaign) oneWay(name string, from, to *Learned, build string) (both []
 		c.say("%s: no plans of the pattern %s: the former build changes nothing", to.Reference.Workload, name)
 		return nil, nil
 	}
-	atRest := func(c pattern.Candidate) bool { return c.Without != nil && len(c.Without.Actions) == 0 }
 	for _, part := range []struct {
 		suffix  string
 		without func(pattern.Candidate) bool
-	}{{"", atRest}, {"-at-rest", func(c pattern.Candidate) bool { return !atRest(c) }}} {
+	}{
+		{"", func(c pattern.Candidate) bool { return c.AtRest() }},
+		{"-at-rest", func(c pattern.Candidate) bool { return !c.AtRest() }},
+	} {
 		l, err := apart(from, to, fmt.Sprintf("%s-%s%s", name, build, part.suffix))
 		if err != nil {
 			return nil, err

@@ -111,6 +111,9 @@ func TestWhatAFormerBuildLeavesIsFoundOnce(t *testing.T) {
 		}
 		if o.Status != Bug {
 			subjects = nil
+			if !strings.Contains(o.Reason, "after the same upgrade at rest") {
+				t.Errorf("%s is passed over: %s", how, o.Reason)
+			}
 		}
 		got[how] = string(o.Status) + " " + strings.Join(subjects, " ")
 	}
