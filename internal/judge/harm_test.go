@@ -134,10 +134,12 @@ func TestHeadlines(t *testing.T) {
 		},
 		{
 			// Regression: such a deletion counted as soon as it had come in two of ten runs.
-			"what its owner needs no more", []string{"1 created " + jobs, "2 op: created " + job, "4 op: updated " + failed},
-			[]string{"1 created " + jobs, "2 op: created " + job, "4 op: updated " + failed, "5 op: deleted " + job}, kills,
-			"job default/js-1 of the finished jobset default/js was deleted by op: deleted at the end; without faults: " +
-				"exists at the end", record.HarmReplaced, "jobset.x-k8s.io/default/js",
+			"what its owner needs no more",
+			[]string{"1 created " + jobs, "2 op: created " + job, "4 op: updated " + failed},
+			[]string{"1 created " + jobs, "2 op: created " + job, "4 op: updated " + failed, "5 op: deleted " + job},
+			kills,
+			"job default/js-1 of the finished jobset default/js was deleted by op: deleted at the end; without " +
+				"faults: exists at the end", record.HarmReplaced, "jobset.x-k8s.io/default/js",
 		},
 		{
 			"what its owner needs", []string{"1 created " + jobs, "2 op: created " + job},

@@ -141,8 +141,8 @@ func explainLimits(log string) string {
 	if !strings.Contains(strings.Join(lines[max(len(lines)-lastLines, 0):], "\n"), "too many open files") {
 		return ""
 	}
-	return "it says \"too many open files\": this machine has a limit of open files for each process (ulimit -n), and " +
-		"one of inotify instances for all processes of a user together. Raise them: " +
+	return "it says \"too many open files\": this machine has a limit of open files for each process (ulimit -n), " +
+		"and one of inotify instances for all processes of a user together. Raise them: " +
 		"sysctl fs.inotify.max_user_instances=1024"
 }
 

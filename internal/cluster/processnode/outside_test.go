@@ -9,7 +9,8 @@ import (
 func TestExplainLimits(t *testing.T) {
 	const refused = `ERROR	setup	problem running manager	{"error": "too many open files"}` + "\n"
 	for log, want := range map[string]bool{
-		refused: true, "starting\n" + refused + "exit\n": true, refused + strings.Repeat("working\n", 10): false, "": false,
+		refused: true, "starting\n" + refused + "exit\n": true,
+		refused + strings.Repeat("working\n", 10): false, "": false,
 	} {
 		if got := explainLimits(log); strings.Contains(got, "fs.inotify.max_user_instances") != want {
 			t.Errorf("%q: %q", log, got)
