@@ -490,7 +490,11 @@ func (c *campaign) quiet(t *task, r *record.Run) {
 	defer c.mu.Unlock()
 	w := t.learned.id()
 	c.quietly[w] = append(c.quietly[w], bugs(r.Findings)...)
-	c.widen(t, r, (*reference.Reference).Allow)
+	allow := (*reference.Reference).Allow
+	if t.without != nil && t.without.Upgrades() {
+		allow = (*reference.Reference).AllowUpgraded
+	}
+	c.widen(t, r, allow)
 }
 
 // widen adds what a run shows to the reference that the next runs are compared with. c.mu is held.

@@ -66,6 +66,7 @@ func Learn(ctx context.Context, config Config) ([]Learned, error) {
 // learn returns what is known of the workloads, in order. Those for whose learning the budget is too short are left
 // out. The error is that of ctx.
 func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
+	c.build()
 	workloads := c.workloads()
 	all := make([]Learned, len(workloads))
 	why, errs := make([]string, len(workloads)), make([]error, len(workloads))

@@ -18,6 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/reference/findings"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -102,7 +103,9 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 					plans++
 				}
 			}
-			c.say("%s: %d plans", l.id(), plans)
+			if l.scope != "" || !c.onlyUpgrades() {
+				c.say("%s: %s", l.id(), wording.Count(plans, "plan"))
+			}
 		}
 		if l.build == "" || l.scope != "" || c.Plans != nil { // the others only say what upgrades begin with
 			all = append(all, l)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/plan"
@@ -18,6 +19,36 @@ func upgradeIn(steps []plan.Step) bool {
 func (c *campaign) upgrades(name string) bool {
 	return c.Plans == nil && len(c.Suite.Builds) > 0 && c.Builds != nil &&
 		c.chosen(name)
+}
+
+// onlyUpgrades reports whether no other plans are made.
+func (c *campaign) onlyUpgrades() bool {
+	return len(c.Patterns) > 0 && !slices.ContainsFunc(c.Patterns, func(name string) bool {
+		return name != pattern.Upgrade && name != pattern.Rollback
+	})
+}
+
+// build makes the suite's builds that the campaign needs. The budget does not pay for that. What cannot be built is
+// said where it is needed.
+func (c *campaign) build() {
+	if c.Builds == nil {
+		return
+	}
+	began := time.Now()
+	get := func(name string) {
+		if name != "" && c.life.Err() == nil {
+			_, _ = c.Builds.Get(c.life, name)
+		}
+	}
+	for _, w := range c.workloads() {
+		get(w.build)
+	}
+	for _, p := range c.Plans {
+		for _, name := range p.Builds(slices.Concat(p.Steps, c.Suite.Workloads[WorkloadOf(p)].Steps)) {
+			get(name)
+		}
+	}
+	c.began = c.began.Add(time.Since(began))
 }
 
 // between makes the plans that upgrade from one build to another one. What they are compared with is the reference of
@@ -62,11 +93,13 @@ func (c *campaign) oneWay(name string, from, to *Learned, build string) (both []
 		c.say("%s: no plans of the pattern %s: the former build changes nothing", to.Reference.Workload, name)
 		return nil, nil
 	}
-	atRest := func(c pattern.Candidate) bool { return c.Without != nil && len(c.Without.Actions) == 0 }
 	for _, part := range []struct {
 		suffix  string
 		without func(pattern.Candidate) bool
-	}{{"", atRest}, {"-at-rest", func(c pattern.Candidate) bool { return !atRest(c) }}} {
+	}{
+		{"", func(c pattern.Candidate) bool { return c.AtRest() }},
+		{"-at-rest", func(c pattern.Candidate) bool { return !c.AtRest() }},
+	} {
 		l, err := apart(from, to, fmt.Sprintf("%s-%s%s", name, build, part.suffix))
 		if err != nil {
 			return nil, err

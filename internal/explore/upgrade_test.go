@@ -6,24 +6,32 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// sameBuilds are builds that have the suite's own source.
-type sameBuilds struct{ config *Config }
+// sameBuilds are builds that have the suite's own source. The first time, it takes a while to make them.
+type sameBuilds struct {
+	config *Config
+	takes  time.Duration
+	made   bool
+}
 
-func (b sameBuilds) Get(context.Context, string) (*run.Build, error) {
+func (b *sameBuilds) Get(context.Context, string) (*run.Build, error) {
+	if !b.made {
+		time.Sleep(b.takes)
+		b.made = true
+	}
 	return &run.Build{Suite: b.config.Suite, Binaries: b.config.Binaries}, nil
 }
 
-// What a former build leaves for good is a finding of the upgrade at rest. Other plans of upgrades have it, too: only
-// what they find besides counts. And it excuses nothing in plans without an upgrade.
-func TestWhatAFormerBuildLeavesIsFoundOnce(t *testing.T) {
-	f := &fake{}
-	c := config(t, f, "w")
+// addBuild adds a build with the name old, which takes that long to make.
+func addBuild(t *testing.T, c *Config, takes time.Duration) {
+	t.Helper()
 	text, err := os.ReadFile(c.Suite.File)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +42,32 @@ func TestWhatAFormerBuildLeavesIsFoundOnce(t *testing.T) {
 	if c.Suite, err = plan.LoadSuite(c.Suite.File); err != nil {
 		t.Fatal(err)
 	}
-	c.Builds = sameBuilds{&c}
+	c.Builds = &sameBuilds{config: c, takes: takes}
+}
+
+// The budget begins when all builds are made, also those to upgrade from.
+func TestTheBudgetDoesNotPayForOtherBuilds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, lasting(2*time.Second, 2*time.Second), "w")
+		addBuild(t, &c, 5*time.Minute)
+		c.Patterns, c.Budget = []string{"upgrade"}, time.Minute
+		result := mustRun(t, c)
+		said := c.Progress.(*heard).String()
+		if len(result.Outcomes) == 0 || !strings.Contains(said, "of which learning took 16 s") {
+			t.Errorf("%v\n%s", statuses(result), said)
+		}
+		if strings.Contains(said, ": 0 plans") || !strings.Contains(said, "w-upgrade-old-at-rest: 1 plan\n") {
+			t.Errorf("plans:\n%s", said)
+		}
+	})
+}
+
+// What a former build leaves for good is a finding of the upgrade at rest. Other plans of upgrades have it, too: only
+// what they find besides counts. And it excuses nothing in plans without an upgrade.
+func TestWhatAFormerBuildLeavesIsFoundOnce(t *testing.T) {
+	f := &fake{}
+	c := config(t, f, "w")
+	addBuild(t, &c, 0)
 	c.Patterns = []string{"upgrade", "intermediate"}
 	f.answer = func(
 		p *plan.Plan, _ int, meta *record.Meta, found *[]record.Finding, history *[]string,
@@ -78,6 +111,9 @@ func TestWhatAFormerBuildLeavesIsFoundOnce(t *testing.T) {
 		}
 		if o.Status != Bug {
 			subjects = nil
+			if !strings.Contains(o.Reason, "after the same upgrade at rest") {
+				t.Errorf("%s is passed over: %s", how, o.Reason)
+			}
 		}
 		got[how] = string(o.Status) + " " + strings.Join(subjects, " ")
 	}

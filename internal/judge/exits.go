@@ -146,7 +146,7 @@ func inspect(p record.Process, end int64) []record.Finding {
 	}
 	if p.MetMachine != "" {
 		f.Severity, f.Judge = record.SeverityInconclusive, record.JudgeEnvironment
-		f.Title = fmt.Sprintf("controller %s exited because it does not run in its pod: %s", name,
+		f.Title = fmt.Sprintf("controller %s exited because of what it has met on this machine: %s", name,
 			describeCode(p.ExitCode))
 		f.Detail = p.MetMachine + "\n" + f.Detail
 	}

@@ -89,13 +89,13 @@ func TestExits(t *testing.T) {
 			"without hooks, and the port is taken",
 			[]record.Process{outside(process(write("port", "listen tcp :8080: bind: address already in use\n"), 1),
 				"port :8080 is taken here")},
-			[]string{"environment: controller op exited because it does not run in its pod: exit code 1"},
+			[]string{"environment: controller op exited because of what it has met on this machine: exit code 1"},
 			"port :8080 is taken here\nlisten tcp",
 		},
 		{
 			"without hooks, in a panic",
 			[]record.Process{outside(process(write("port panic", nilPanic), 2), "port :8080 is taken here")},
-			[]string{"environment: controller op exited because it does not run in its pod: exit code 2"},
+			[]string{"environment: controller op exited because of what it has met on this machine: exit code 2"},
 			"port :8080 is taken here",
 		},
 		{

@@ -24,6 +24,15 @@ var deletesService = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject,
 	ResourceKey: plan.ResourceKey{Type: "service", Namespace: "default", Name: "db"},
 }}}}
 
+// Of a JobSet, one of whose Jobs fails at the same time as another one.
+const (
+	jobs   = `jobset.x-k8s.io/default/js {"kind": "JobSet", "metadata": {"uid": "j"}}`
+	failed = `jobset.x-k8s.io/default/js {"kind": "JobSet", "metadata": {"uid": "j"}, ` +
+		`"status": {"conditions": [{"type": "Failed", "status": "True"}]}}`
+	job = `job.batch/default/js-1 {"kind": "Job", "metadata": {"uid": "k", "ownerReferences": [` +
+		`{"apiVersion": "x-k8s.io/v1", "kind": "JobSet", "name": "js", "uid": "j", "controller": true}]}}`
+)
+
 const second = `cluster.db.example/default/db {"metadata": {"uid": "d"}}`
 
 // setOf is a StatefulSet that belongs to the cluster with the UID.
@@ -122,6 +131,21 @@ func TestHeadlines(t *testing.T) {
 			"service default/db is still there although cluster default/db is gone: exists at the end; without " +
 				"faults: " +
 				"deleted at the end", record.HarmLeft, "cluster.db.example/default/db",
+		},
+		{
+			// Regression: such a deletion counted as soon as it had come in two of ten runs.
+			"what its owner needs no more",
+			[]string{"1 created " + jobs, "2 op: created " + job, "4 op: updated " + failed},
+			[]string{"1 created " + jobs, "2 op: created " + job, "4 op: updated " + failed, "5 op: deleted " + job},
+			kills,
+			"job default/js-1 of the finished jobset default/js was deleted by op: deleted at the end; without " +
+				"faults: exists at the end", record.HarmReplaced, "jobset.x-k8s.io/default/js",
+		},
+		{
+			"what its owner needs", []string{"1 created " + jobs, "2 op: created " + job},
+			[]string{"1 created " + jobs, "2 op: created " + job, "5 op: deleted " + job}, kills,
+			"job default/js-1 of the living jobset default/js was deleted by op: deleted at the end; without faults: " +
+				"exists at the end", record.HarmMissing, "jobset.x-k8s.io/default/js",
 		},
 		{
 			"what is not replaced", []string{

@@ -34,6 +34,16 @@ type Alternative struct {
 // Each object is compared for itself, and may be as in another run than the next one: who is faster may be another one
 // for each of them. But an object that is there in place of another one is so only together with that; see instead.
 func (ref *Reference) Allow(r *record.Run) error {
+	return ref.allow(r, "in another run without faults")
+}
+
+// AllowUpgraded is Allow for a run in which an upgrade at rest is all that is done: other plans that upgrade have in
+// common with it what the former build leaves.
+func (ref *Reference) AllowUpgraded(r *record.Run) error {
+	return ref.allow(r, "after the same upgrade at rest")
+}
+
+func (ref *Reference) allow(r *record.Run, how string) error {
 	run, err := Follow(r)
 	if err != nil {
 		return err
@@ -42,7 +52,7 @@ func (ref *Reference) Allow(r *record.Run) error {
 	objects := f.matched(run.Objects())
 	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.unchanged && ref.Objects[key] == nil })
 	f.returned(objects, run.Changes())
-	ref.add(Alternative{How: "in another run without faults", Objects: f.otherwise(objects)})
+	ref.add(Alternative{How: how, Objects: f.otherwise(objects)})
 	return nil
 }
 

@@ -26,8 +26,12 @@ type events struct {
 	mu        sync.Mutex
 	completed []record.Action           // in order of completion
 	kept      []record.Event            // writes and reconciles of the controllers
+	updates   map[call]string           // updates under way: the resource versions from which they begin
 	types     map[plan.ResourceKey]bool // so far: with findTypes those of reference.Types, otherwise what is written
 }
+
+// call is one that a process has observed.
+type call struct{ session, call uint64 }
 
 // Event implements coordinator.Recorder.
 func (e *events) Event(event record.Event) error {
@@ -79,7 +83,7 @@ func (e *events) keep(event record.Event) {
 	o := event.Observation
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.findTypes || o != nil && o.Point == wire.ControllerWrite && o.Phase == wire.After && o.Error == "" {
+	if e.findTypes || e.wrote(o) {
 		if key, ok := reference.TypeOf(o); ok {
 			if e.types == nil {
 				e.types = map[plan.ResourceKey]bool{}
@@ -90,6 +94,40 @@ func (e *events) keep(event record.Event) {
 	if o != nil && (o.Point == wire.ControllerWrite || o.Point == wire.Reconcile) {
 		e.kept = append(e.kept, event)
 	}
+}
+
+// wrote reports whether an observation, which may be nil, is that a controller has written an object: an update that
+// leaves it as it was writes nothing. It expects all observations in order.
+func (e *events) wrote(o *record.Observation) bool {
+	if o == nil || o.Point != wire.ControllerWrite {
+		return false
+	}
+	id := call{o.Session, o.Call}
+	if o.Phase == wire.Before {
+		if version := resourceVersion(o.Object); o.Op == wire.Update && version != "" {
+			if e.updates == nil {
+				e.updates = map[call]string{}
+			}
+			e.updates[id] = version
+		}
+		return false
+	}
+	from, update := e.updates[id]
+	delete(e.updates, id)
+	return o.Error == "" && !(update && from == resourceVersion(o.Object))
+}
+
+// resourceVersion is that of an object in JSON; empty: there is none.
+func resourceVersion(object json.RawMessage) string {
+	var o struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(object, &o) != nil {
+		return ""
+	}
+	return o.Metadata.ResourceVersion
 }
 
 // ofControllers lists the writes and reconciles of the controllers so far.

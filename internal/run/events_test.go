@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -63,6 +64,9 @@ func TestTypesOfWrites(t *testing.T) {
 		{Point: wire.ControllerWrite, Phase: wire.Before, Resource: "secrets"},
 		{Point: wire.ControllerWrite, Phase: wire.After, Resource: "pods", Error: "not found"},
 		{Point: wire.ControllerRead, Phase: wire.After, Kind: "configmap"},
+		// Operators that keep the certificates of their webhooks do this at each start.
+		updateFrom(1, wire.Before, "7"), updateFrom(2, wire.Before, "8"),
+		updateFrom(1, wire.After, "7"),
 	} {
 		if err := e.Event(record.Event{Observation: &o}); err != nil {
 			t.Fatal(err)
@@ -70,6 +74,21 @@ func TestTypesOfWrites(t *testing.T) {
 	}
 	if got := e.typesSeen(); len(got) != 1 || got[0].Type != "persistentvolumeclaims" {
 		t.Errorf("types %v", got)
+	}
+	changed := updateFrom(2, wire.After, "9")
+	if err := e.Event(record.Event{Observation: &changed}); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.typesSeen(); len(got) != 2 || len(e.updates) != 0 {
+		t.Errorf("types %v, updates under way %v", got, e.updates)
+	}
+}
+
+// updateFrom is an update of a webhook configuration: before, and after it.
+func updateFrom(call uint64, phase wire.Phase, version string) record.Observation {
+	return record.Observation{
+		Call: call, Point: wire.ControllerWrite, Phase: phase, Op: wire.Update, Kind: "validatingwebhookconfiguration",
+		Object: fmt.Appendf(nil, `{"metadata":{"name":"a","resourceVersion":%q}}`, version),
 	}
 }
 

@@ -222,6 +222,7 @@ type placed struct {
 	// again is how many plans before it do the same at the same moment, in this workload or another one.
 	again     int
 	namesake  bool // see Order
+	atRest    bool // see Candidate.AtRest
 	nth       int  // of its signature, among those that are not the same
 	round     int  // its number among the plans of its kind
 	foremost  bool
@@ -240,7 +241,8 @@ type placed struct {
 // most come first, and among these the plans with most at stake: see findings.Stake. What a controller may do once more
 // that is shown the past counts like what it is shown, and makes another kind of it. Before all else a controller is
 // shown the mark for deletion of a namesake of what holds data, once at each kind of its writes: it may delete what is
-// in use.
+// in use. An upgrade at rest comes first in each round, of one workload after the other: it shows what all upgrades of
+// the workload have in common.
 func Order(workloads ...[]Candidate) []Place {
 	var all []*placed
 	for w, candidates := range workloads {
@@ -274,7 +276,7 @@ func Order(workloads ...[]Candidate) []Place {
 	})
 	class := func(a, b *placed) int {
 		return cmp.Or(cmp.Compare(a.again, b.again), first(a.namesake, b.namesake), cmp.Compare(a.round, b.round),
-			first(a.foremost, b.foremost), cmp.Compare(b.at.stake, a.at.stake))
+			first(a.atRest, b.atRest), first(a.foremost, b.foremost), cmp.Compare(b.at.stake, a.at.stake))
 	}
 	slices.SortStableFunc(all, func(a, b *placed) int { return cmp.Or(class(a, b), cmp.Compare(b.worth, a.worth)) })
 	number(all, func(p *placed) string {
@@ -302,8 +304,11 @@ func newPlaced(workload, index int, c *Candidate) *placed {
 		p.at.stake = c.again.stake
 		p.kind += " " + c.again.String()
 	}
+	if p.atRest = c.AtRest(); p.atRest {
+		p.kind, p.key = p.kind+" at rest", fmt.Sprint("after workload ", workload, " ")
+	}
 	// Times differ between workloads.
-	p.key = c.Pattern + " " + c.Signature
+	p.key += c.Pattern + " " + c.Signature
 	for i := range c.Plan.Actions {
 		a := &c.Plan.Actions[i]
 		p.key += fmt.Sprintf(" %s %s", a.Type, record.In(a.Cluster, a.ResourceKey.String()))

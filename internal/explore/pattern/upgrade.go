@@ -66,6 +66,12 @@ func Upgrades(suite *plan.Suite, name string, from, to string, former *reference
 	return g.ordered()
 }
 
+// AtRest reports whether the candidate's plan upgrades when the former build has done the whole workload, and kills it
+// for that: what comes then, the other upgrades of the workload have in common.
+func (c *Candidate) AtRest() bool {
+	return (c.Pattern == Upgrade || c.Pattern == Rollback) && c.Without != nil && len(c.Without.Actions) == 0
+}
+
 // naming names a build in sentences.
 func naming(name string) string { return (&plan.Upgrading{To: name}).Name() }
 

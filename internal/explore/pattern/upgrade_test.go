@@ -79,6 +79,17 @@ func TestUpgrades(t *testing.T) {
 			}
 		})
 	}
+	// What all upgrades of a workload have in common is tried first, of one workload after the other.
+	both := [][]Candidate{Upgrades(s, Upgrade, "old", "", former), Upgrades(s, Upgrade, "old", "", former)}
+	first := map[int]int{}
+	for i, p := range Order(both...) {
+		if both[p.Workload][p.Index].AtRest() {
+			first[p.Workload] = i
+		}
+	}
+	if first[0] != 0 || first[1] == 0 || first[1] > 5 {
+		t.Errorf("upgrades at rest come at %v of %d plans", first, len(both[0])+len(both[1]))
+	}
 	if all := Upgrades(s, Upgrade, "old", "", references(former.Changes[:1])); all != nil {
 		t.Errorf("a build that does nothing: %+v", all)
 	}

@@ -210,10 +210,19 @@ func (r *Run) ofWhole(d reference.Difference) record.Harm {
 		return record.HarmLeft
 	case reference.HoldsData(d.Key.Type()) && got.Deleted > want.Deleted && r.taken(d) != nil:
 		return record.HarmLost
-	case d.Count:
+	case d.Count, !reference.HoldsData(d.Key.Type()) && r.finished(r.owner(d)):
 		return record.HarmReplaced
 	}
 	return record.HarmMissing
+}
+
+// finished reports whether an owner has done what it is there for, in the run and without faults: what belongs to it is
+// not needed any more. Whether it is deleted may be decided by who is faster, as of two Jobs of a JobSet that fail at
+// the same time.
+func (r *Run) finished(owner reference.Key) bool {
+	got, want := r.Objects[owner], r.Reference.Objects[owner]
+	return got != nil && got.End != nil && reference.Finished(got.End) &&
+		want != nil && want.End != nil && reference.Finished(want.End)
 }
 
 // deletion is a change by which an object was taken away from its living owner.
@@ -301,7 +310,11 @@ func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) string 
 		}
 	case taken != nil && got.Deleted > want.Deleted:
 		if taken.owner != "" {
-			name += " of the living " + Name(string(taken.owner))
+			how := "living"
+			if r.finished(taken.owner) {
+				how = "finished"
+			}
+			name += " of the " + how + " " + Name(string(taken.owner))
 		}
 		text = name + " was " + strings.Replace(taken.String(), "marked for deletion", "deleted", 1)
 		switch {
