@@ -597,6 +597,9 @@ func (o *testOptions) inSession(
 			err = &exitError{codeOf(err), err}
 		}
 	}()
+	if err = o.fleet.begin(ctx, console.Info); err != nil {
+		return err
+	}
 	here := o.parallel
 	if o.fleet.used() {
 		here = 1 // it only builds
