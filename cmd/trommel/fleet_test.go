@@ -70,6 +70,14 @@ func TestFlagsOfWorkers(t *testing.T) {
 	}{
 		{"test --on moon", `--on "moon": the only value is kubernetes`, exitUsage},
 		{"test --on kubernetes --image a", "--on kubernetes needs --listen", exitUsage},
+		{"test --on kubernetes --listen a:1", "needs --listen, where workers find this campaign, and --push or --image",
+			exitUsage},
+		{"test --on kubernetes --listen a:1 --image a --push b", "leave --image out", exitUsage},
+		{"test --on kubernetes --listen a:1 --push b/c", "--push: \"b/c\" must begin with a registry", exitUsage},
+		{"test --on kubernetes --listen a:1 --push localhost/c:1", "has a tag or a digest: leave it out", exitUsage},
+		{"test --on kubernetes --listen a:1 --push localhost/c --dry-run client",
+			"--dry-run builds nothing: create the Job with --suspend", exitUsage},
+		{"test --listen 127.0.0.1:0 --push localhost/c", "--push is for --on kubernetes", exitUsage},
 		{"test --listen 127.0.0.1:0 --shrink 1m", "--shrink works on one machine only", exitUsage},
 		{"test --listen 127.0.0.1:0 --image a", "--image is for --on kubernetes", exitUsage},
 		{"test --on kubernetes --listen a:1 --image a --dry-run server", "the only value is client", exitUsage},
@@ -82,6 +90,8 @@ func TestFlagsOfWorkers(t *testing.T) {
 			"test --attach https://127.0.0.1:1 --token-file " + token, "this is not the token of a campaign",
 			exitCannotRun,
 		},
+		{"worker --server https://127.0.0.1:1 --token-file " + token + " --files nowhere",
+			"--files: nowhere is not a directory", exitUsage},
 		{"worker", "--server and --token-file are needed", exitUsage},
 		{
 			"worker --server https://127.0.0.1:1 --token-file " + token, "this is not the token of a campaign",
