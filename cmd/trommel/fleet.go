@@ -92,13 +92,10 @@ func (o *fleetOptions) register(c *cobra.Command) {
 func (o *fleetOptions) used() bool { return o.listen != "" }
 
 // check finds what is wrong with the flags.
-func (o *fleetOptions) check(f *pflag.FlagSet, shrink time.Duration) error {
+func (o *fleetOptions) check(f *pflag.FlagSet) error {
 	switch {
 	case o.attach != "" || o.tokenFile != "":
 		return o.checkAttach(f)
-	case o.used() && shrink > 0:
-		return errors.New("--shrink works on one machine only: leave it out, and use trommel shrink with a plan that " +
-			"was found")
 	case o.on != "" && o.on != onKubernetes:
 		return fmt.Errorf("--on %q: the only value is kubernetes", o.on)
 	case o.on != "" && (o.listen == "" || o.image == "" && o.push == ""):

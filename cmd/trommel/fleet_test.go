@@ -78,7 +78,6 @@ func TestFlagsOfWorkers(t *testing.T) {
 		{"test --on kubernetes --listen a:1 --push localhost/c --dry-run client",
 			"--dry-run builds nothing: create the Job with --suspend", exitUsage},
 		{"test --listen 127.0.0.1:0 --push localhost/c", "--push is for --on kubernetes", exitUsage},
-		{"test --listen 127.0.0.1:0 --shrink 1m", "--shrink works on one machine only", exitUsage},
 		{"test --listen 127.0.0.1:0 --image a", "--image is for --on kubernetes", exitUsage},
 		{"test --on kubernetes --listen a:1 --image a --dry-run server", "the only value is client", exitUsage},
 		{"test --on kubernetes --listen a:1 --image a --dry-run client", "--dry-run needs --dir", exitUsage},

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/explore/shrink"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/builds"
@@ -104,6 +105,9 @@ func (f *fakeRunner) RunWith(
 	case "wrong":
 		return nil, &run.UserError{Err: errors.Join(errors.New("this plan is wrong"), w.Close())}
 	case "bug":
+		if len(p.Actions) == 0 {
+			break
+		}
 		meta.Verdict = record.Bug
 		found = []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: "found it"}}
 	}
@@ -375,6 +379,30 @@ func TestFilesOfTheImage(t *testing.T) {
 	got := fetched()
 	if len(got) != 3 || !slices.Contains(got, broken) || !slices.Contains(got, s.bundleIs) {
 		t.Errorf("%q were fetched, want the list, the broken file and the reference", got)
+	}
+}
+
+// The runs by which a plan is made smaller are handed out like any others.
+func TestShrinkByWorkers(t *testing.T) {
+	s := serve(t, nil)
+	process(t, s, "one")
+	action := func() *build.Action { return build.RestartController("op").When(build.AtOnce()) }
+	large, err := build.Plan("bug-large").Workload("create").Then(action(), action(), action()).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	large.Complete(s.config.Source.Suite)
+	result, err := shrink.Shrink(t.Context(), shrink.Config{
+		Runner: s.Runner(1), Suite: s.config.Source.Suite, Plan: large, Dir: t.TempDir(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.After.Actions != 1 || !result.Minimal || result.Finding.Title != "found it" {
+		t.Errorf("%+v", result)
+	}
+	if n := s.Counts().Done; n != result.Runs {
+		t.Errorf("workers made %d of %d runs", n, result.Runs)
 	}
 }
 
