@@ -34,8 +34,8 @@ func newWorkerCommand(s streams) *cobra.Command {
 		Use:   "worker --server URL --token-file FILE",
 		Short: "Make runs for a campaign on another machine",
 		Long: `Worker makes runs for a campaign that was started with "trommel test --listen", on a cluster of its own,
-until the campaign is over. It fetches what the runs need: the controllers, the control plane, the suite with its
-files. It must be the same build of Trommel. See docs/scale.md.
+until the campaign is over. It fetches what the runs need, unless --files has it: the controllers, the control plane,
+the suite with its files. It must be the same build of Trommel. See docs/scale.md.
 
 If it is interrupted, it gives its run back, and another worker makes it.
 

@@ -82,8 +82,11 @@ func New(ctx context.Context, name string) (*Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of docker login: %w", err)
 	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	client := &auth.Client{
-		Client: retry.DefaultClient, Cache: auth.NewCache(), Credential: credentials.Credential(store),
+		Client: &http.Client{Transport: retry.NewTransport(transport)},
+		Cache:  auth.NewCache(), Credential: credentials.Credential(store),
 	}
 	client.SetUserAgent("trommel")
 	i := &Image{to: &remote.Repository{Client: client, Reference: ref}}
@@ -93,6 +96,9 @@ func New(ctx context.Context, name string) (*Image, error) {
 	}
 	return i, nil
 }
+
+// dialTimeout is how long a registry may take to be reached. It is tried six times.
+const dialTimeout = 5 * time.Second
 
 // here reports whether a registry is on this machine.
 func here(hostport string) bool {
