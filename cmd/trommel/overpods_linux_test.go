@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,6 +104,7 @@ type overPods struct {
 	pods    int
 	plans   []string       // names, sorted
 	killed  map[string]int // pods, by index
+	judged  atomic.Int32   // plans
 	out     bytes.Buffer   // of the campaign's processes
 }
 
@@ -275,17 +277,21 @@ func (c *overPods) apply(t *testing.T, host *embedded.Cluster, manifests string)
 	}
 }
 
-// killEvery is how often a pod is killed.
-const killEvery = 10 * time.Second
-
-// killPods deletes pods at random, without grace. The Job makes each of its pods again five times at most.
+// killPods deletes pods at random, without grace, while the campaign goes on: about two for each that there are. They
+// are spread over the plans, because a run is given up that loses two workers. The Job makes each of its pods again five
+// times at most.
 func (c *overPods) killPods(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it is no secret
+	step := max(1, len(c.plans)/(2*c.pods))
+	next := step / 2
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(killEvery):
+		case <-time.After(time.Second):
+		}
+		if int(c.judged.Load()) < next {
+			continue
 		}
 		pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		if ctx.Err() != nil {
@@ -300,6 +306,7 @@ func (c *overPods) killPods(ctx context.Context, t *testing.T, client kubernetes
 		if len(few) == 0 {
 			continue
 		}
+		next += step
 		p := few[random.IntN(len(few))]
 		c.killed[p.Labels[index]]++
 		err = client.CoreV1().Pods("default").Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
@@ -337,11 +344,12 @@ func (c *overPods) untilKilled(t *testing.T, plans int, args []string) (code str
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := 0
+		n := int(c.judged.Load())
 		for _, m := range judged.FindAllSubmatch(text, -1) {
 			number, _ := strconv.Atoi(string(m[1]))
 			n = max(n, number)
 		}
+		c.judged.Store(int32(n)) //nolint:gosec // it is small
 		if code == "" && n >= plans {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
