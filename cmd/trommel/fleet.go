@@ -69,9 +69,10 @@ func (o *fleetOptions) register(c *cobra.Command) {
 	f.StringVar(&o.on, "on", "", "kubernetes: start the workers as a Job of Kubernetes; needs --listen, and --push or "+
 		"--image")
 	f.StringVar(&o.image, "image", "", "`name` of the workers' image, with this build of trommel")
-	f.StringVar(&o.push, "push", "", "make the workers' image, with this trommel and what the campaign has built, and push "+
-		"it to this `repository`, with the credentials of docker login; nodes pull it from there")
-	f.StringVar(&o.pullSecret, "pull-secret", "", "`name` of the secret with which nodes pull the image (default: none)")
+	f.StringVar(&o.push, "push", "", "make the workers' image, with this trommel and what the campaign has built, and "+
+		"push it to this `repository`, with the credentials of docker login; nodes pull it from there")
+	f.StringVar(&o.pullSecret, "pull-secret", "",
+		"`name` of the secret with which nodes pull the image (default: none)")
 	f.StringVar(&o.advertise, "advertise", "", "`URL` at which workers reach the campaign (default: that of --listen)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of --on kubernetes (default: as kubectl)")
 	f.StringVar(&o.context, "context", "", "`name` of a context of the kubeconfig (default: its current one)")
@@ -103,8 +104,8 @@ func (o *fleetOptions) check(f *pflag.FlagSet) error {
 	case o.push != "" && o.image != "":
 		return errors.New("--push makes the workers' image: leave --image out")
 	case o.push != "" && o.dryRun != "":
-		return errors.New("--push pushes what a campaign has built, and --dry-run builds nothing: create the Job with " +
-			"--suspend, for whoever admits it")
+		return errors.New("--push pushes what a campaign has built, and --dry-run builds nothing: create the Job " +
+			"with --suspend, for whoever admits it")
 	case o.dryRun != "" && o.dryRun != "client":
 		return fmt.Errorf("--dry-run=%s: the only value is client", o.dryRun)
 	case o.output != "" && (o.output != "yaml" || o.dryRun == ""):

@@ -202,8 +202,8 @@ func (c *overPods) overPods(t *testing.T) *explore.Result {
 		t.Fatal(err)
 	}
 	dir, pods, file := c.path("over"), strconv.Itoa(c.pods), c.path("over.json")
-	manifests := c.run(t, "0", "test", "--on", "kubernetes", "--listen", address, "--image", "trommel", "--parallel", pods,
-		"--dir", dir, "--cpu", "10m", "--namespace", "default", "--dry-run=client", "-o", "yaml")
+	manifests := c.run(t, "0", "test", "--on", "kubernetes", "--listen", address, "--image", "trommel",
+		"--parallel", pods, "--dir", dir, "--cpu", "10m", "--namespace", "default", "--dry-run=client", "-o", "yaml")
 	c.apply(t, host, manifests)
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -278,8 +278,8 @@ func (c *overPods) apply(t *testing.T, host *embedded.Cluster, manifests string)
 }
 
 // killPods deletes pods at random, without grace, while the campaign goes on: about two for each that there are. They
-// are spread over the plans, because a run is given up that loses two workers. The Job makes each of its pods again five
-// times at most.
+// are spread over the plans, because a run is given up that loses two workers. The Job makes each of its pods again
+// five times at most.
 func (c *overPods) killPods(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it is no secret
 	step := max(1, len(c.plans)/(2*c.pods))
@@ -293,7 +293,8 @@ func (c *overPods) killPods(ctx context.Context, t *testing.T, client kubernetes
 		if int(c.judged.Load()) < next {
 			continue
 		}
-		pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		pods, err := client.CoreV1().Pods("default").List(ctx,
+			metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		if ctx.Err() != nil {
 			return
 		}

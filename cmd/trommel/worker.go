@@ -50,8 +50,8 @@ made here, 6 it is not the campaign's: its token, or its build, is wrong.`,
 	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the campaign's token")
 	f.StringVar(&o.name, "name", "", "`name` in messages (default: that of the machine)")
 	f.StringVar(&o.cache, "cache", "", "`directory` for what campaigns need (default: in Trommel's cache)")
-	f.StringVar(&o.files, "files", "", "`directory` with what the campaign needs, each file by its SHA-256 digest, which "+
-		"nobody changes; what is there is not fetched (default: none)")
+	f.StringVar(&o.files, "files", "", "`directory` with what the campaign needs, each file by its SHA-256 digest, "+
+		"which nobody changes; what is there is not fetched (default: none)")
 	f.StringVar(&o.dir, "dir", "", "empty `directory` for files of this worker (default: a temporary one)")
 	f.DurationVar(&o.patience, "patience", patience, "`time` in which the campaign must answer again")
 	o.progress.register(f)
