@@ -41,6 +41,8 @@ var flagCompleters = map[string]completer{
 	"reference":          completeDirectories,
 	"dir":                completeDirectories,
 	"log-dir":            completeDirectories,
+	"cache":              completeDirectories,
+	"files":              completeDirectories,
 }
 
 // argumentCompleters are those of arguments, by command.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/explore/fleet"
+	"github.com/trommel-dev/trommel/internal/explore/fleet/image"
 	"github.com/trommel-dev/trommel/internal/explore/fleet/kube"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -35,6 +37,7 @@ type fleetOptions struct {
 	on        string // kubernetes, or empty: somebody else starts the workers
 	advertise string
 	image     string
+	push      string // the repository that the image is pushed to; empty: image is there
 	dryRun    string
 	output    string
 
@@ -42,10 +45,12 @@ type fleetOptions struct {
 	suspend                        bool
 	queue                          string
 	cpu, memory                    string
+	pullSecret                     string
 
 	attach, tokenFile string
 
 	server *fleet.Server // nil: none
+	making *image.Image  // the image that is pushed; nil: none
 }
 
 // onKubernetes is the value of --on.
@@ -53,16 +58,21 @@ const onKubernetes = "kubernetes"
 
 // fleetFlags are the names of the flags.
 var fleetFlags = []string{
-	"listen", "on", "advertise", "image", "dry-run", "output", "kubeconfig", "context", "namespace", "suspend", "queue",
-	"cpu", "memory",
+	"listen", "on", "advertise", "image", "push", "pull-secret", "dry-run", "output", "kubeconfig", "context",
+	"namespace", "suspend", "queue", "cpu", "memory",
 }
 
 func (o *fleetOptions) register(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.listen, "listen", "", "have the runs made by workers (trommel worker), which find the campaign at "+
 		"this `address` of this machine, such as 10.0.0.5:7443; --parallel says how many at most")
-	f.StringVar(&o.on, "on", "", "kubernetes: start the workers as a Job of Kubernetes; needs --listen and --image")
+	f.StringVar(&o.on, "on", "", "kubernetes: start the workers as a Job of Kubernetes; needs --listen, and --push or "+
+		"--image")
 	f.StringVar(&o.image, "image", "", "`name` of the workers' image, with this build of trommel")
+	f.StringVar(&o.push, "push", "", "make the workers' image, with this trommel and what the campaign has built, and "+
+		"push it to this `repository`, with the credentials of docker login; nodes pull it from there")
+	f.StringVar(&o.pullSecret, "pull-secret", "",
+		"`name` of the secret with which nodes pull the image (default: none)")
 	f.StringVar(&o.advertise, "advertise", "", "`URL` at which workers reach the campaign (default: that of --listen)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of --on kubernetes (default: as kubectl)")
 	f.StringVar(&o.context, "context", "", "`name` of a context of the kubeconfig (default: its current one)")
@@ -83,23 +93,31 @@ func (o *fleetOptions) register(c *cobra.Command) {
 func (o *fleetOptions) used() bool { return o.listen != "" }
 
 // check finds what is wrong with the flags.
-func (o *fleetOptions) check(f *pflag.FlagSet, shrink time.Duration) error {
+func (o *fleetOptions) check(f *pflag.FlagSet) error {
 	switch {
 	case o.attach != "" || o.tokenFile != "":
 		return o.checkAttach(f)
-	case o.used() && shrink > 0:
-		return errors.New("--shrink works on one machine only: leave it out, and use trommel shrink with a plan that " +
-			"was found")
 	case o.on != "" && o.on != onKubernetes:
 		return fmt.Errorf("--on %q: the only value is kubernetes", o.on)
-	case o.on != "" && (o.listen == "" || o.image == ""):
-		return errors.New("--on kubernetes needs --listen, where workers find this campaign, and --image")
+	case o.on != "" && (o.listen == "" || o.image == "" && o.push == ""):
+		return errors.New("--on kubernetes needs --listen, where workers find this campaign, and --push or --image")
+	case o.push != "" && o.image != "":
+		return errors.New("--push makes the workers' image: leave --image out")
+	case o.push != "" && o.dryRun != "":
+		return errors.New("--push pushes what a campaign has built, and --dry-run builds nothing: create the Job " +
+			"with --suspend, for whoever admits it")
 	case o.dryRun != "" && o.dryRun != "client":
 		return fmt.Errorf("--dry-run=%s: the only value is client", o.dryRun)
 	case o.output != "" && (o.output != "yaml" || o.dryRun == ""):
 		return errors.New("--output yaml is the only format, and only for --dry-run")
 	}
 	if o.on != "" {
+		if o.push == "" {
+			return nil
+		}
+		if err := image.Check(o.push); err != nil {
+			return fmt.Errorf("--push: %w", err)
+		}
 		return nil
 	}
 	for _, name := range fleetFlags {
@@ -168,7 +186,9 @@ func (o *fleetOptions) serve(
 		say(fmt.Sprintf("waiting for workers: trommel worker --server https://%s --token-file %s", server.Address(),
 			file))
 	} else if err == nil {
-		remove, err = o.start(ctx, say, dir, server.Address(), token, parallel)
+		if err = o.complete(ctx, say); err == nil {
+			remove, err = o.start(ctx, say, dir, server.Address(), token, parallel)
+		}
 	}
 	if err != nil {
 		end()
@@ -178,6 +198,46 @@ func (o *fleetOptions) serve(
 		runners = append(runners, server.Runner(i+1))
 	}
 	return runners, end, nil
+}
+
+// begin pushes of the image that --push asks for what is there before anything is built. So a registry that takes
+// nothing is found soon.
+func (o *fleetOptions) begin(ctx context.Context, say func(string)) (err error) {
+	if o.push == "" {
+		return nil
+	}
+	say("pushing trommel to " + o.push)
+	if o.making, err = image.New(ctx, o.push); err != nil {
+		return err
+	}
+	return o.making.AddExecutable(ctx)
+}
+
+// complete pushes the rest of the image, if --push asks for one. What changes least comes first.
+func (o *fleetOptions) complete(ctx context.Context, say func(string)) error {
+	if o.making == nil {
+		return nil
+	}
+	controlPlane, controllers, rest := o.server.Contents()
+	for _, c := range controllers {
+		if err := image.Static(c.File); err != nil {
+			return fmt.Errorf("the controller %s cannot be in an image: %w; build it with CGO_ENABLED=0", c.File, err)
+		}
+	}
+	for _, contents := range [][]fleet.Content{controlPlane, controllers, rest} {
+		var files []image.File
+		for _, c := range contents {
+			files = append(files, image.File{Path: path.Join(image.FilesDir, c.Digest), Local: c.File, Data: c.Data})
+		}
+		if err := o.making.Add(ctx, files...); err != nil {
+			return err
+		}
+	}
+	var err error
+	if o.image, err = o.making.Name(ctx); err == nil {
+		say(fmt.Sprintf("pushed %s: %s", o.image, o.making.Sent()))
+	}
+	return err
 }
 
 // listener is a listener of whom is also told, if there are workers, who follows the campaign from elsewhere.
@@ -229,7 +289,10 @@ func (o *fleetOptions) follow(ctx context.Context, s streams, show *progressOpti
 func (o *fleetOptions) kubeConfig(dir, address, token string, workers int) (c kube.Config, err error) {
 	c = kube.Config{
 		Name: kube.Name(filepath.Base(dir)), Image: o.image, Server: o.advertise, Token: token, Workers: workers,
-		Suspend: o.suspend || o.queue != "", CPU: o.cpu, Memory: o.memory,
+		Suspend: o.suspend || o.queue != "", CPU: o.cpu, Memory: o.memory, PullSecret: o.pullSecret,
+	}
+	if o.making != nil {
+		c.Files, c.Arch = image.FilesDir, image.Arch
 	}
 	if o.queue != "" {
 		c.Labels = map[string]string{kube.QueueLabel: o.queue}

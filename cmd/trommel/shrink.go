@@ -225,7 +225,7 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 		return &exitError{codeOf(err), errors.Join(err, session.Close(context.WithoutCancel(ctx)))}
 	}
 	result, err := shrink.Shrink(ctx, shrink.Config{
-		Session: session, Suite: suite, Plan: l.plan, Written: o.written, Finding: finding,
+		Runner: session, Suite: suite, Plan: l.plan, Written: o.written, Finding: finding,
 		Dir: o.dir, Runs: o.runs, Budget: o.budget,
 		Reference: how.Reference, History: how.History, Took: o.took,
 		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },

@@ -73,7 +73,7 @@ not run.`,
 			if c.Flags().Changed("parallel") && o.parallel < 1 {
 				return &exitError{exitUsage, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel)}
 			}
-			if err := o.fleet.check(c.Flags(), o.shrink); err != nil {
+			if err := o.fleet.check(c.Flags()); err != nil {
 				return &exitError{exitUsage, err}
 			}
 			if o.fleet.attach != "" {
@@ -597,6 +597,9 @@ func (o *testOptions) inSession(
 			err = &exitError{codeOf(err), err}
 		}
 	}()
+	if err = o.fleet.begin(ctx, console.Info); err != nil {
+		return err
+	}
 	here := o.parallel
 	if o.fleet.used() {
 		here = 1 // it only builds
@@ -648,7 +651,7 @@ func (o *testOptions) smaller(
 			return false, err
 		}
 		result, err := shrink.Shrink(ctx, shrink.Config{
-			Session: r.(*run.Session), Suite: suite, Plan: s.Plan, Finding: s.Finding,
+			Runner: r, Suite: suite, Plan: s.Plan, Finding: s.Finding,
 			Reference: s.Options.Reference, History: s.Options.History, Dir: s.Dir, Budget: o.shrink,
 		})
 		if err != nil {

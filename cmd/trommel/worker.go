@@ -22,6 +22,7 @@ type workerOptions struct {
 	tokenFile string
 	name      string
 	cache     string
+	files     string
 	dir       string
 	patience  time.Duration
 	progress  progressOptions
@@ -33,8 +34,8 @@ func newWorkerCommand(s streams) *cobra.Command {
 		Use:   "worker --server URL --token-file FILE",
 		Short: "Make runs for a campaign on another machine",
 		Long: `Worker makes runs for a campaign that was started with "trommel test --listen", on a cluster of its own,
-until the campaign is over. It fetches what the runs need: the controllers, the control plane, the suite with its
-files. It must be the same build of Trommel. See docs/scale.md.
+until the campaign is over. It fetches what the runs need, unless --files has it: the controllers, the control plane,
+the suite with its files. It must be the same build of Trommel. See docs/scale.md.
 
 If it is interrupted, it gives its run back, and another worker makes it.
 
@@ -49,6 +50,8 @@ made here, 6 it is not the campaign's: its token, or its build, is wrong.`,
 	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the campaign's token")
 	f.StringVar(&o.name, "name", "", "`name` in messages (default: that of the machine)")
 	f.StringVar(&o.cache, "cache", "", "`directory` for what campaigns need (default: in Trommel's cache)")
+	f.StringVar(&o.files, "files", "", "`directory` with what the campaign needs, each file by its SHA-256 digest, "+
+		"which nobody changes; what is there is not fetched (default: none)")
 	f.StringVar(&o.dir, "dir", "", "empty `directory` for files of this worker (default: a temporary one)")
 	f.DurationVar(&o.patience, "patience", patience, "`time` in which the campaign must answer again")
 	o.progress.register(f)
@@ -74,6 +77,9 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 	token, err := readToken(o.tokenFile)
 	if err != nil {
 		return err
+	}
+	if info, err := os.Stat(o.files); o.files != "" && (err != nil || !info.IsDir()) {
+		return &exitError{exitUsage, fmt.Errorf("--files: %s is not a directory", o.files)}
 	}
 	console, _, err := o.progress.open(s)
 	if err != nil {
@@ -110,7 +116,7 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 	}
 	w := &fleet.Worker{
 		Server: o.server, Token: token, Name: o.name, Trommel: build, Cache: o.cache, Dir: o.dir,
-		Patience: o.patience, Say: console.Info,
+		Files: o.files, Patience: o.patience, Say: console.Info,
 		Open: func(ctx context.Context, e fleet.Equipment) (fleet.Runner, error) {
 			console.Title("worker " + o.name)
 			return run.Open(ctx, e.Suite, run.Options{

@@ -18,8 +18,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/internal/cluster/dynamic"
 )
 
 // Paths in the images of programs.
@@ -210,8 +211,8 @@ func sharedLibraries(ctx context.Context, binary string) ([]string, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
-		return nil, nil
+	if loader, err := dynamic.LoaderOf(f); err != nil || loader == "" {
+		return nil, err
 	}
 	text, err := exec.CommandContext(ctx, "ldd", binary).Output()
 	if err != nil {

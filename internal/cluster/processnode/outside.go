@@ -3,7 +3,6 @@ package processnode
 import (
 	"bufio"
 	"bytes"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,8 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/trommel-dev/trommel/internal/cluster/dynamic"
 )
 
 var (
@@ -216,24 +217,12 @@ func explainMachine(log string, mounts []mount) string {
 
 // missingLoader returns an error if a program is linked with libraries of a machine unlike this one.
 func missingLoader(path string) error {
-	f, err := elf.Open(path)
-	if err != nil {
+	loader, err := dynamic.Loader(path)
+	if err != nil || loader == "" {
 		return nil //nolint:nilerr // then something else is wrong with it
 	}
-	defer func() { _ = f.Close() }()
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_INTERP {
-			continue
-		}
-		name, err := io.ReadAll(p.Open())
-		if err != nil {
-			return nil //nolint:nilerr // as above
-		}
-		loader := strings.TrimRight(string(name), "\x00")
-		if _, err := os.Stat(loader); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("it is linked dynamically, and this machine has no %s: build it with CGO_ENABLED=0",
-				loader)
-		}
+	if _, err := os.Stat(loader); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("it is linked dynamically, and this machine has no %s: build it with CGO_ENABLED=0", loader)
 	}
 	return nil
 }

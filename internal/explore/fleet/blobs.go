@@ -60,6 +60,20 @@ func (b *blobs) addFile(digest, file string) {
 	}
 }
 
+// Content is what workers need: data, or a file.
+type Content struct {
+	Digest string
+	Data   []byte
+	File   string // empty: it is Data
+}
+
+// content returns a blob that there is.
+func (b *blobs) content(digest string) Content {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Content{Digest: digest, Data: b.known[digest].data, File: b.known[digest].file}
+}
+
 // compressed returns the file with a compressed blob, and makes it when it is first asked for. The error is
 // os.ErrNotExist if there is no such blob.
 func (b *blobs) compressed(digest string) (string, error) {
@@ -143,4 +157,44 @@ func (c cache) get(ctx context.Context, digest string, fetch func(context.Contex
 		return "", err
 	}
 	return path, os.Rename(out.Name(), path)
+}
+
+// store is where a worker has blobs from.
+type store struct {
+	cache cache
+	files string // a directory that nobody changes, with blobs by digest; empty: none
+	fetch func(ctx context.Context, digest string, to io.Writer) error
+	say   func(text string)
+}
+
+// get returns the path of a blob. Lasting: it is in files.
+func (s *store) get(ctx context.Context, digest string) (path string, lasting bool, err error) {
+	if s.files != "" && validDigest.MatchString(digest) {
+		path = filepath.Join(s.files, digest)
+		switch is, err := digestOfFile(path); {
+		case err == nil && is == digest:
+			return path, true, nil
+		case err == nil:
+			s.say(fmt.Sprintf("%s has the digest %s: it is not used", path, is))
+		case !errors.Is(err, os.ErrNotExist):
+			return "", false, err
+		}
+	}
+	path, err = s.cache.get(ctx, digest, func(ctx context.Context, to io.Writer) error {
+		return s.fetch(ctx, digest, to)
+	})
+	return path, false, err
+}
+
+func digestOfFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }

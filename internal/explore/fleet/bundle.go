@@ -2,12 +2,9 @@ package fleet
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -343,18 +340,36 @@ func (g *gathering) kustomization(dir string, data []byte) error {
 
 // executable lets workers fetch an executable, and returns its digest.
 func (g *gathering) executable(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
+	digest, err := digestOfFile(path)
+	if err == nil {
+		g.blobs.addFile(digest, path)
 	}
-	defer func() { _ = f.Close() }()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, f); err != nil {
-		return "", err
+	return digest, err
+}
+
+// contents returns what workers need: the control plane, the controllers' executables, and everything else. Nothing is
+// there twice.
+func (b *Bundle) contents(blobs *blobs) (controlPlane, controllers, rest []Content) {
+	seen := map[string]bool{}
+	add := func(to *[]Content, digest string) {
+		if !seen[digest] {
+			seen[digest] = true
+			*to = append(*to, blobs.content(digest))
+		}
 	}
-	digest := hex.EncodeToString(hash.Sum(nil))
-	g.blobs.addFile(digest, path)
-	return digest, nil
+	add(&controlPlane, b.ControlPlane)
+	for _, e := range b.Controllers {
+		add(&controllers, e.Digest)
+	}
+	for _, other := range b.Builds {
+		for _, e := range other.Controllers {
+			add(&controllers, e.Digest)
+		}
+	}
+	for _, f := range b.Files {
+		add(&rest, f.Digest)
+	}
+	return controlPlane, controllers, rest
 }
 
 // encode returns the bundle as a blob.
@@ -372,16 +387,14 @@ type unpacked struct {
 
 // unpack lays a bundle's files out below dir as they are where the campaign was started. The caller's working directory
 // must become workDir before runs begin.
-func (b *Bundle) unpack(
-	ctx context.Context, dir string, blob func(ctx context.Context, digest string) (string, error),
-) (*unpacked, error) {
+func (b *Bundle) unpack(ctx context.Context, dir string, from *store) (*unpacked, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	below := func(path string) string { return filepath.Join(dir, "tree", filepath.Clean("/"+path)) }
 	for _, f := range b.Files {
-		if err := place(ctx, below(f.Path), f.Digest, f.Executable, blob); err != nil {
+		if err := place(ctx, below(f.Path), f.Digest, f.Executable, from); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}
@@ -390,7 +403,7 @@ func (b *Bundle) unpack(
 		return nil, err
 	}
 	u.controlPlane = filepath.Join(dir, "bin", "controlplane", "trommel-controlplane")
-	if err := place(ctx, u.controlPlane, b.ControlPlane, true, blob); err != nil {
+	if err := place(ctx, u.controlPlane, b.ControlPlane, true, from); err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
 	executables := func(dir string, all []Executable) (binaries []run.Binary, err error) {
@@ -399,7 +412,7 @@ func (b *Bundle) unpack(
 			if e.Component != "" {
 				path = filepath.Join(filepath.Dir(u.controlPlane), filepath.Base(e.Component))
 			}
-			if err := place(ctx, path, e.Digest, true, blob); err != nil {
+			if err := place(ctx, path, e.Digest, true, from); err != nil {
 				return nil, fmt.Errorf("controller %d: %w", i+1, err)
 			}
 			binaries = append(binaries, run.Binary{Path: path, Manifest: e.Manifest})
@@ -453,11 +466,8 @@ func (b *Bundle) unpack(
 }
 
 // place makes a file of a blob.
-func place(
-	ctx context.Context, path, digest string, executable bool,
-	blob func(ctx context.Context, digest string) (string, error),
-) error {
-	from, err := blob(ctx, digest)
+func place(ctx context.Context, path, digest string, executable bool, from *store) error {
+	blob, lasting, err := from.get(ctx, digest)
 	if err != nil {
 		return err
 	}
@@ -467,10 +477,16 @@ func place(
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if executable && os.Link(from, path) == nil {
-		return nil // the cache has it executable
+	if executable {
+		link := os.Link // the cache may be cleaned
+		if lasting {
+			link = os.Symlink // another file system; so pods of a node share it in memory, too
+		}
+		if link(blob, path) == nil {
+			return nil // it is executable
+		}
 	}
-	data, err := os.ReadFile(from)
+	data, err := os.ReadFile(blob)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/explore/shrink"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/builds"
@@ -46,7 +47,8 @@ func TestMain(m *testing.M) {
 	}
 	w := &Worker{
 		Server: os.Getenv("TEST_SERVER"), Token: os.Getenv("TEST_TOKEN"), Name: os.Getenv("TEST_WORKER"),
-		Trommel: "v1", Cache: os.Getenv("TEST_CACHE"), Dir: os.Getenv("TEST_DIR"), Patience: 30 * time.Second,
+		Trommel: "v1", Cache: os.Getenv("TEST_CACHE"), Dir: os.Getenv("TEST_DIR"),
+		Files: os.Getenv("TEST_FILES"), Patience: 30 * time.Second,
 		Open: func(_ context.Context, e Equipment) (Runner, error) {
 			return &fakeRunner{suite: e.Suite, binaries: e.Binaries, controlPlane: e.ControlPlane}, nil
 		},
@@ -103,6 +105,9 @@ func (f *fakeRunner) RunWith(
 	case "wrong":
 		return nil, &run.UserError{Err: errors.Join(errors.New("this plan is wrong"), w.Close())}
 	case "bug":
+		if len(p.Actions) == 0 {
+			break
+		}
 		meta.Verdict = record.Bug
 		found = []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeInvariant, Title: "found it"}}
 	}
@@ -172,7 +177,7 @@ func serve(t testing.TB, change func(*Config)) *Server {
 }
 
 // process starts a worker as a process. It ends with the test.
-func process(t *testing.T, s *Server, name string) *exec.Cmd {
+func process(t *testing.T, s *Server, name string, env ...string) *exec.Cmd {
 	t.Helper()
 	token, err := s.Token()
 	if err != nil {
@@ -181,6 +186,7 @@ func process(t *testing.T, s *Server, name string) *exec.Cmd {
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), "TEST_WORKER="+name, "TEST_TOKEN="+token, "TEST_SERVER=https://"+s.Address(),
 		"TEST_CACHE="+t.TempDir(), "TEST_DIR="+t.TempDir())
+	c.Env = append(c.Env, env...)
 	c.Stdout, c.Stderr = t.Output(), t.Output()
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -311,6 +317,92 @@ func TestChartsBesideAChartTravel(t *testing.T) {
 		"charts/op/Chart.yaml", "charts/op/templates/op.yaml"}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
+	}
+}
+
+// A worker fetches nothing from the campaign that its image has, but for a file with another content.
+func TestFilesOfTheImage(t *testing.T) {
+	s := serve(t, nil)
+	controlPlane, controllers, rest := s.Contents()
+	if len(controlPlane) != 1 || len(controllers) != 1 || len(rest) != 6 { // five files, and their list
+		t.Fatalf("%d, %d, %d", len(controlPlane), len(controllers), len(rest))
+	}
+	var names []string
+	dir := t.TempDir()
+	for _, c := range slices.Concat(controlPlane, controllers, rest) {
+		data := c.Data
+		if c.File != "" {
+			var err error
+			if data, err = os.ReadFile(c.File); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if digestOf(data) != c.Digest {
+			t.Errorf("%s has another content", c.Digest)
+		}
+		if err := os.WriteFile(filepath.Join(dir, c.Digest), data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, c.Digest)
+	}
+	if slices.Sort(names); len(slices.Compact(names)) != 8 {
+		t.Errorf("some are there twice: %q", names)
+	}
+	fetched := func() (all []string) {
+		found, err := filepath.Glob(filepath.Join(s.blobs.dir, "*.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			all = append(all, strings.TrimSuffix(filepath.Base(file), ".gz"))
+		}
+		return all
+	}
+	process(t, s, "one", "TEST_FILES="+dir)
+	if r, err := runPlan(t, s, "bug-one", run.RunOptions{}); err != nil || r.Meta.Verdict != record.Bug {
+		t.Fatal(err)
+	}
+	if got := fetched(); len(got) > 0 {
+		t.Errorf("%q were fetched", got)
+	}
+	// What is learned later is not in the image, and a file that is broken is not used.
+	broken := controllers[0].Digest
+	if err := os.WriteFile(filepath.Join(dir, broken), []byte("#!/bin/other"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s = serve(t, nil)
+	process(t, s, "two", "TEST_FILES="+dir)
+	ref := &reference.Reference{Workload: "create", Tried: []string{"slow"}}
+	if _, err := runPlan(t, s, "fine-two", run.RunOptions{Reference: ref}); err != nil {
+		t.Fatal(err)
+	}
+	got := fetched()
+	if len(got) != 3 || !slices.Contains(got, broken) || !slices.Contains(got, s.bundleIs) {
+		t.Errorf("%q were fetched, want the list, the broken file and the reference", got)
+	}
+}
+
+// The runs by which a plan is made smaller are handed out like any others.
+func TestShrinkByWorkers(t *testing.T) {
+	s := serve(t, nil)
+	process(t, s, "one")
+	action := func() *build.Action { return build.RestartController("op").When(build.AtOnce()) }
+	large, err := build.Plan("bug-large").Workload("create").Then(action(), action(), action()).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	large.Complete(s.config.Source.Suite)
+	result, err := shrink.Shrink(t.Context(), shrink.Config{
+		Runner: s.Runner(1), Suite: s.config.Source.Suite, Plan: large, Dir: t.TempDir(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.After.Actions != 1 || !result.Minimal || result.Finding.Title != "found it" {
+		t.Errorf("%+v", result)
+	}
+	if n := s.Counts().Done; n != result.Runs {
+		t.Errorf("workers made %d of %d runs", n, result.Runs)
 	}
 }
 

@@ -44,6 +44,8 @@ type Server struct {
 	queue       *Queue
 	blobs       *blobs
 	credentials *Credentials
+	bundle      *Bundle
+	bundleIs    string // its digest
 	campaign    []byte // what a worker is told first
 	listener    net.Listener
 	http        *http.Server
@@ -66,16 +68,17 @@ func Serve(config Config) (*Server, error) {
 		config: config, queue: NewQueue(config.Lease), blobs: newBlobs(filepath.Join(config.Dir, "blobs")),
 		served: make(chan struct{}), told: newTold(), references: map[*reference.Reference]string{},
 	}
-	b, err := config.Source.bundle(s.blobs)
+	var err error
+	if s.bundle, err = config.Source.bundle(s.blobs); err != nil {
+		return nil, err
+	}
+	data, err := s.bundle.encode()
 	if err != nil {
 		return nil, err
 	}
-	data, err := b.encode()
-	if err != nil {
-		return nil, err
-	}
+	s.bundleIs = s.blobs.add(data)
 	s.campaign, err = json.Marshal(Campaign{
-		Protocol: protocol, Trommel: config.Trommel, Lease: config.Lease, Bundle: s.blobs.add(data),
+		Protocol: protocol, Trommel: config.Trommel, Lease: config.Lease, Bundle: s.bundleIs,
 	})
 	if err != nil {
 		return nil, err
@@ -153,6 +156,13 @@ func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // Token is what a worker needs to be let in.
 func (s *Server) Token() (string, error) { return s.credentials.Token() }
+
+// Contents returns what all workers need, so that they can have it from elsewhere: the control plane, the controllers'
+// executables, and everything else. References, which are learned later, and plans are not there.
+func (s *Server) Contents() (controlPlane, controllers, rest []Content) {
+	controlPlane, controllers, rest = s.bundle.contents(s.blobs)
+	return controlPlane, controllers, append(rest, s.blobs.content(s.bundleIs))
+}
 
 // Counts returns what the campaign's queue has seen.
 func (s *Server) Counts() Counts { return s.queue.Counts() }

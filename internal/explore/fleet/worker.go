@@ -20,14 +20,17 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Worker makes runs for a campaign on another machine. All fields but Say are required.
+// Worker makes runs for a campaign on another machine. All fields but Files and Say are required.
 type Worker struct {
 	Server  string // https://HOST:PORT
 	Token   string
 	Name    string // for messages; the campaign tells workers of the same name apart
 	Trommel string // its build, see Build
 	Cache   string // directory of what campaigns need, by digest; workers may share it
-	Dir     string // an empty directory of the worker's own, for the campaign's files and records
+	// Files is a directory that nobody changes, with what campaigns need, each file by its digest: it is looked there
+	// first. Empty: there is none.
+	Files string
+	Dir   string // an empty directory of the worker's own, for the campaign's files and records
 	// Patience is how long the worker tries to reach a campaign that does not answer.
 	Patience time.Duration
 	// Open prepares what makes the runs. The caller closes it.
@@ -75,7 +78,10 @@ func (w *Worker) Work(ctx context.Context) (err error) {
 		return refusedError{err}
 	}
 	defer c.http.CloseIdleConnections()
-	for _, dir := range []*string{&w.Cache, &w.Dir} {
+	for _, dir := range []*string{&w.Cache, &w.Dir, &w.Files} {
+		if *dir == "" {
+			continue
+		}
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return err
 		}
@@ -91,7 +97,8 @@ func (w *Worker) Work(ctx context.Context) (err error) {
 		return refusedError{fmt.Errorf("the campaign runs with trommel %s, and this is %s: both must be the same",
 			campaign.Trommel, w.Trommel)}
 	}
-	u, err := w.equip(ctx, c, campaign.Bundle)
+	from := &store{cache{w.Cache}, w.Files, c.fetch, w.Say}
+	u, err := w.equip(ctx, from, campaign.Bundle)
 	if err != nil {
 		return err
 	}
@@ -102,18 +109,13 @@ func (w *Worker) Work(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, runner.Close(context.WithoutCancel(ctx))) }()
-	at := &work{Worker: w, client: c, equipment: u, runner: runner, lease: campaign.Lease}
+	at := &work{Worker: w, client: c, from: from, equipment: u, runner: runner, lease: campaign.Lease}
 	return at.loop(ctx)
 }
 
 // equip fetches the bundle.
-func (w *Worker) equip(ctx context.Context, c *client, digest string) (*unpacked, error) {
-	blob := func(ctx context.Context, digest string) (string, error) {
-		return cache{w.Cache}.get(ctx, digest, func(ctx context.Context, to io.Writer) error {
-			return c.fetch(ctx, digest, to)
-		})
-	}
-	file, err := blob(ctx, digest)
+func (w *Worker) equip(ctx context.Context, from *store, digest string) (*unpacked, error) {
+	file, _, err := from.get(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -125,13 +127,14 @@ func (w *Worker) equip(ctx context.Context, c *client, digest string) (*unpacked
 	if err := json.Unmarshal(data, &b); err != nil {
 		return nil, fmt.Errorf("the bundle: %w", err)
 	}
-	return b.unpack(ctx, filepath.Join(w.Dir, "campaign"), blob)
+	return b.unpack(ctx, filepath.Join(w.Dir, "campaign"), from)
 }
 
 // work is a worker that has what it needs.
 type work struct {
 	*Worker
 	client    *client
+	from      *store
 	equipment *unpacked
 	runner    Runner
 	lease     time.Duration
@@ -265,9 +268,7 @@ func (w *work) referenceOf(ctx context.Context, digest string) (*reference.Refer
 	if w.referenceDigest == digest {
 		return w.reference, nil
 	}
-	file, err := cache{w.Cache}.get(ctx, digest, func(ctx context.Context, to io.Writer) error {
-		return w.client.fetch(ctx, digest, to)
-	})
+	file, _, err := w.from.get(ctx, digest)
 	if err != nil {
 		return nil, err
 	}

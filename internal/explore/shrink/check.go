@@ -59,7 +59,7 @@ func newChecker(config Config) *checker {
 		c.Progress = func(string, ...any) {}
 	}
 	if c.once == nil {
-		c.once = c.inSession
+		c.once = c.byRunner
 	}
 	return c
 }
@@ -74,10 +74,10 @@ func (c *checker) fromReference() bool {
 	return true
 }
 
-// inSession runs a plan and reads its record.
-func (c *checker) inSession(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
+// byRunner runs a plan and reads its record.
+func (c *checker) byRunner(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
 	dir := filepath.Join(c.Dir, fmt.Sprintf("%04d-%s", c.runs, p.TestName))
-	if _, err := c.Session.RunWith(ctx, p, dir, o); err != nil {
+	if _, err := c.Runner.RunWith(ctx, p, dir, o); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.TestName, err)
 	}
 	return record.Open(dir)

@@ -14,11 +14,11 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Config says what to shrink. Session, Suite, Plan and Dir are required.
+// Config says what to shrink. Runner, Suite, Plan and Dir are required.
 type Config struct {
-	Session *run.Session
-	Suite   *plan.Suite // as the session has it, with the variant
-	Plan    *plan.Plan  // complete and valid; it is not changed
+	Runner run.Runner  // a session, or workers elsewhere
+	Suite  *plan.Suite // as the runner has it, with the variant
+	Plan   *plan.Plan  // complete and valid; it is not changed
 	// Written is the plan as its author has written it, if Plan was read from a copy; nil: Plan is that.
 	Written *plan.Plan
 	// Finding must come in every run of the result. Zero: the first bug that the plan's first run finds.
@@ -39,7 +39,7 @@ type Config struct {
 	// Progress is told a line for people about each try; default: nobody.
 	Progress func(format string, args ...any)
 
-	once func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) // for tests; nil: the session
+	once func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) // for tests; nil: the runner
 }
 
 // Result is the smallest plan that was found.

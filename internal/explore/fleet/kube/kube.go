@@ -35,6 +35,9 @@ type Config struct {
 	Server    string // https://HOST:PORT, as pods reach the campaign
 	Token     string
 	Workers   int // pods, each with a cluster
+	// Files is the image's directory with what workers need, each file by its digest; empty: none. Arch is the image's
+	// architecture, if it has only one. PullSecret is the name of the secret with which nodes pull it; empty: none.
+	Files, Arch, PullSecret string
 	// Suspend creates the Job suspended, for whoever admits it, such as Kueue; Labels are those of the Job.
 	Suspend bool
 	Labels  map[string]string
@@ -215,7 +218,12 @@ func (c *Config) job() (*batchv1.Job, error) {
 
 // pod has no rights on the cluster, and none on the node.
 func (c *Config) pod(cpu, memory, limit resource.Quantity) corev1.PodSpec {
-	return corev1.PodSpec{
+	args := []string{"worker", "--server", c.Server, "--token-file", tokenDir + "/" + tokenKey,
+		"--name", "$(POD_NAME)", "--dir", workDir + "/run", "--cache", workDir + "/cache"}
+	if c.Files != "" {
+		args = append(args, "--files", c.Files)
+	}
+	spec := corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool),
 		EnableServiceLinks:            new(bool),
 		TerminationGracePeriodSeconds: ptr(int64(30)), // to give the run back
@@ -226,8 +234,7 @@ func (c *Config) pod(cpu, memory, limit resource.Quantity) corev1.PodSpec {
 		},
 		Containers: []corev1.Container{{
 			Name: container, Image: c.Image,
-			Args: []string{"worker", "--server", c.Server, "--token-file", tokenDir + "/" + tokenKey,
-				"--name", "$(POD_NAME)", "--dir", workDir + "/run", "--cache", workDir + "/cache"},
+			Args: args,
 			Env: []corev1.EnvVar{
 				{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
 					FieldPath: "metadata.name"}}},
@@ -256,6 +263,13 @@ func (c *Config) pod(cpu, memory, limit resource.Quantity) corev1.PodSpec {
 			{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		},
 	}
+	if c.Arch != "" {
+		spec.NodeSelector = map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: c.Arch}
+	}
+	if c.PullSecret != "" {
+		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: c.PullSecret}}
+	}
+	return spec
 }
 
 func ptr[T any](v T) *T { return &v }

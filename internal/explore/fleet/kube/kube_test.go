@@ -59,6 +59,11 @@ func TestYAML(t *testing.T) {
 			t.Errorf("%q in\n%s", line, data)
 		}
 	}
+	for _, line := range []string{"--files", "nodeSelector", "imagePullSecrets"} {
+		if strings.Contains(string(data), line) {
+			t.Errorf("%q without an image that was pushed", line)
+		}
+	}
 	if strings.Count(string(data), "secret.digest") != 1 {
 		t.Error("the token is not in the Secret, or also elsewhere")
 	}
@@ -91,6 +96,24 @@ func TestMistakes(t *testing.T) {
 		if got, err := Server(address); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %s, %v", address, got, err)
 		}
+	}
+}
+
+// The pods of an image that was pushed find what they need in it, and run on nodes that it is for.
+func TestImageThatWasPushed(t *testing.T) {
+	c := config()
+	c.Files, c.Arch, c.PullSecret = "/trommel-files", "arm64", "registry"
+	job, err := c.job()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := job.Spec.Template.Spec
+	if args := pod.Containers[0].Args; !slices.Equal(args[len(args)-2:], []string{"--files", "/trommel-files"}) {
+		t.Errorf("%q", args)
+	}
+	if pod.NodeSelector["kubernetes.io/arch"] != "arm64" || pod.NodeSelector["kubernetes.io/os"] != "linux" ||
+		pod.ImagePullSecrets[0].Name != "registry" {
+		t.Errorf("%v %v", pod.NodeSelector, pod.ImagePullSecrets)
 	}
 }
 
