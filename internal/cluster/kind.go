@@ -85,8 +85,8 @@ type Kind struct {
 	Join func(ctx context.Context, config Config) (Cluster, error)
 	// Start starts a cluster. It outlives ctx; the caller closes it. If Start fails, it leaves nothing behind.
 	Start func(ctx context.Context, config Config) (Cluster, error)
-	// FindImages refuses images that a cluster's LoadImage would not find; nil: there is nothing to refuse. So a run can
-	// ask before it starts a cluster.
+	// FindImages refuses images that a cluster's LoadImage would not find, before there is a cluster. Nil: it has
+	// nothing to refuse.
 	FindImages func(ctx context.Context, names []string) error
 	// Attach finds a running cluster by its name. Closing it leaves it running.
 	Attach func(ctx context.Context, name string) (Cluster, error)

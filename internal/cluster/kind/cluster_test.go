@@ -423,7 +423,8 @@ func TestWithoutEngine(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	command := func(name, script string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil { //nolint:gosec // it is run
+		text := []byte("#!/bin/sh\n" + script)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil { //nolint:gosec // it is run
 			t.Fatal(err)
 		}
 	}

@@ -102,8 +102,8 @@ func checkDisk(ctx context.Context) error {
 	}
 	dir := strings.TrimSpace(out)
 	if free := cluster.FreeSpace(dir); free > 0 && free < nodeDisk {
-		return fmt.Errorf("no space left for a node: %s has %d MB, and %d MB are needed; `%s system prune` removes what "+
-			"%[4]s does not use", dir, free>>20, nodeDisk>>20, client())
+		return fmt.Errorf("no space left for a node: %s has %d MB, and %d MB are needed; `%s system prune` removes "+
+			"what %[4]s does not use", dir, free>>20, nodeDisk>>20, client())
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package kind runs clusters with kind: one node, a container of Docker or Podman, with a real kubelet, containers and a network,
-// and on it up to five API servers that have hooks.
+// Package kind runs clusters with kind: one node, a container of Docker or Podman, with a real kubelet, containers and
+// a network, and on it up to five API servers that have hooks.
 //
 // The node's image is Trommel's own, see NodeImage. Every program that Trommel must hold, kill or stop (the controllers
 // under test and the API servers) runs behind a launcher, the first process of its container, which gets its orders
