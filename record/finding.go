@@ -51,6 +51,7 @@ const (
 	JudgeHook           = "hook"            // a hook failed inside a process
 	JudgeSession        = "session"         // a process was not observed, or did not answer, for a time
 	JudgeEnvironment    = "environment"     // a controller exited because it did not run in its pod
+	JudgeClock          = "clock"           // this machine's clock was set
 	JudgeWebhook        = "webhook"         // a write failed because the plan made a webhook unreachable
 	JudgeTimeout        = "timeout"         // the workload timed out
 	JudgeReference      = "reference"       // the run ended differently from runs without faults

@@ -92,9 +92,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	e.own(all)
 	if why := broken(slices.Concat(e.Found, all)); why != "" {
 		for _, i := range resting {
-			f := &all[i]
-			f.Severity = record.SeverityInconclusive
-			f.Detail = strings.TrimLeft(f.Detail+"\nit is not called a bug, because the run was not whole: "+why, "\n")
+			Doubt(all[i:i+1], why)
 		}
 	}
 	return all
@@ -186,6 +184,28 @@ func Trouble(text string, at time.Time) record.Finding {
 	title, detail, _ := strings.Cut(text, "\n")
 	return record.Finding{
 		Severity: record.SeverityInconclusive, Judge: record.JudgeRun, Title: title, Detail: detail, Time: at,
+	}
+}
+
+// ClockSet returns the finding about a run in which this machine's clock was set, or stood still because the machine
+// slept; by is negative if it was set back. Tokens and certificates are then refused, and what controllers wait for
+// comes at another time.
+func ClockSet(by time.Duration, at time.Time) record.Finding {
+	title := "this machine's clock was set back by " + by.Abs().Round(time.Second).String() + " during the run"
+	if by > 0 {
+		title = "this machine slept, or its clock was set forward, for " + by.Round(time.Second).String() +
+			" during the run"
+	}
+	return record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeClock, Title: title, Time: at}
+}
+
+// Doubt makes bugs inconclusive, because of what has happened to the whole run.
+func Doubt(findings []record.Finding, why string) {
+	for i := range findings {
+		if f := &findings[i]; f.IsBug() {
+			f.Severity = record.SeverityInconclusive
+			f.Detail = strings.TrimLeft(f.Detail+"\nit is not called a bug, because the run was not whole: "+why, "\n")
+		}
 	}
 }
 

@@ -249,3 +249,21 @@ actions:
 		})
 	}
 }
+
+func TestClockSet(t *testing.T) {
+	for by, want := range map[time.Duration]string{
+		-time.Hour:      "this machine's clock was set back by 1h0m0s during the run",
+		2 * time.Second: "this machine slept, or its clock was set forward, for 2s during the run",
+	} {
+		findings := []record.Finding{
+			{Severity: record.SeverityBug, Title: "a"}, {Severity: record.SeverityNote, Title: "b"},
+		}
+		set := ClockSet(by, time.Time{})
+		Doubt(findings, set.Title)
+		verdict, why := Verdict(append(findings, set), true)
+		if verdict != record.Inconclusive || why != "a (and 1 more)" || set.Title != want ||
+			!strings.HasSuffix(findings[0].Detail, want) || findings[1].Detail != "" {
+			t.Errorf("%s, %s, %+v, %+v", verdict, why, set, findings)
+		}
+	}
+}

@@ -92,7 +92,14 @@ func (r *runner) judge(
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	r.journal.add(judge.Hear(ctx, evidence, judge.Judges())...)
+	found := judge.Hear(ctx, evidence, judge.Judges())
+	if step := r.wall.step(); step != 0 {
+		set := judge.ClockSet(step, r.journal.now())
+		judge.Doubt(found, set.Title)
+		judge.Doubt(r.journal.findings, set.Title)
+		r.journal.add(set)
+	}
+	r.journal.add(found...)
 	if status.Stuck == "" {
 		status.Stuck = p.course.why
 	}

@@ -53,6 +53,7 @@ type runner struct {
 	teardown *teardown
 	events   *events
 	course   *course // nil: nothing can have happened yet that must be undone
+	wall     wallClock
 }
 
 // execute runs the plan and returns the record's metadata with the verdict. With an error the run could not be carried
@@ -96,6 +97,7 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 
 // run executes the plan and tears down what it set up.
 func (r *runner) run(ctx context.Context) (err error) {
+	r.wall = wallClock{time.Now()}
 	standstills := watchItself(r.journal.now)
 	defer func() {
 		for _, text := range standstills() {

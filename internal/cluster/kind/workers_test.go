@@ -2,7 +2,10 @@ package kind
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/testing/registrytest"
 )
 
 // workersImage is that of docs/scale.md.
@@ -33,7 +37,8 @@ func giveWorkers(t *testing.T) (trommel string) {
 }
 
 // TestWorkersInPods makes a campaign's runs in pods of a namespace with the restricted Pod Security Standard. The bug
-// is found there, although a pod is deleted without grace while it is at work.
+// is found there, although a pod is deleted without grace while it is at work. The image is one that the node has, or
+// one that the campaign pushes to a registry.
 func TestWorkersInPods(t *testing.T) {
 	c := start(t, cluster.Config{APIServers: 1})
 	trommel := giveWorkers(t)
@@ -53,24 +58,52 @@ func TestWorkersInPods(t *testing.T) {
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*cluster.Kubeconfig(c.Name(), config), kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, trommel, "test", "-c", "../../../examples/database-operator",
-		"--workload", "create", "--pattern", "intermediate", "--on", "kubernetes", "--kubeconfig", kubeconfig,
-		"--namespace", "workers", "--image", workersImage, "--listen", c.gateway+":0", "--parallel", "2",
-		"--cpu", "100m", "--memory", "1Gi", "--dir", filepath.Join(dir, "campaign"),
-		"--reference", filepath.Join(dir, "references"))
+	w := &workers{
+		trommel: trommel, kubeconfig: kubeconfig, gateway: c.gateway, references: t.TempDir(), client: client,
+	}
+	t.Run("an image that is there", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+		defer cancel()
+		killed := make(chan error, 1)
+		go func() { killed <- killWorker(ctx, client) }()
+		w.campaign(ctx, t, nil, "--image", workersImage)
+		cancel()
+		if err := <-killed; err != nil {
+			t.Errorf("no worker was killed: %v", err)
+		}
+	})
+	t.Run("an image that is pushed", func(t *testing.T) {
+		address, roots := serveRegistry(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+		defer cancel()
+		out := w.campaign(ctx, t, []string{"SSL_CERT_FILE=" + roots}, "--push", address+"/team/trommel")
+		if !strings.Contains(out, "pushed "+address+"/team/trommel@sha256:") {
+			t.Error("no image was pushed")
+		}
+	})
+}
+
+// workers are what campaigns on the cluster have in common.
+type workers struct {
+	trommel, kubeconfig, gateway, references string
+	client                                   kubernetes.Interface
+}
+
+// campaign runs one that finds a bug, and sees that nothing of it is left. It returns what it printed.
+func (w *workers) campaign(ctx context.Context, t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, w.trommel, append([]string{"test", "-c", "../../../examples/database-operator",
+		"--workload", "create", "--pattern", "intermediate", "--on", "kubernetes", "--kubeconfig", w.kubeconfig,
+		"--namespace", "workers", "--listen", w.gateway + ":0", "--parallel", "2", "--cpu", "100m", "--memory", "1Gi",
+		"--dir", filepath.Join(t.TempDir(), "campaign"), "--reference", w.references}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	began := time.Now()
-	killed := make(chan error, 1)
-	go func() { killed <- killWorker(ctx, client) }()
 	out, err := cmd.CombinedOutput()
-	cancel()
 	t.Logf("%s\n%s", time.Since(began).Round(time.Second), out)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
@@ -79,20 +112,17 @@ func TestWorkersInPods(t *testing.T) {
 	if !strings.Contains(string(out), "service default/db of database default/db is missing: never created") {
 		t.Error("the bug was not found")
 	}
-	if err := <-killed; err != nil {
-		t.Errorf("no worker was killed: %v", err)
-	}
 	for _, list := range []func() (int, error){
 		func() (int, error) {
-			l, err := client.BatchV1().Jobs("workers").List(t.Context(), metav1.ListOptions{})
+			l, err := w.client.BatchV1().Jobs("workers").List(t.Context(), metav1.ListOptions{})
 			return len(l.Items), err
 		},
 		func() (int, error) {
-			l, err := client.CoreV1().Secrets("workers").List(t.Context(), metav1.ListOptions{})
+			l, err := w.client.CoreV1().Secrets("workers").List(t.Context(), metav1.ListOptions{})
 			return len(l.Items), err
 		},
 		func() (int, error) {
-			l, err := client.NetworkingV1().NetworkPolicies("workers").List(t.Context(), metav1.ListOptions{})
+			l, err := w.client.NetworkingV1().NetworkPolicies("workers").List(t.Context(), metav1.ListOptions{})
 			return len(l.Items), err
 		},
 	} {
@@ -100,6 +130,42 @@ func TestWorkersInPods(t *testing.T) {
 			t.Errorf("%d objects are left (%v)", n, err)
 		}
 	}
+	return string(out)
+}
+
+// serveRegistry serves a registry where the node reaches it, and tells the node to trust it. It returns its host and
+// port, and the file with its authority.
+func serveRegistry(t *testing.T, c *Cluster) (address, roots string) {
+	t.Helper()
+	certificate, err := issueCertificate(c.ca, c.gateway)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(&registrytest.Registry{})
+	if err := server.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if server.Listener, err = listen(c.gateway); err != nil {
+		t.Fatal(err)
+	}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	address = server.Listener.Addr().String()
+	dir := "/etc/containerd/certs.d/" + address
+	hosts := fmt.Sprintf("[host.\"https://%s\"]\ncapabilities = [\"pull\", \"resolve\"]\nca = \"%s/ca.crt\"\n", address,
+		dir)
+	for name, content := range map[string]string{"hosts.toml": hosts, "ca.crt": string(c.ca.PEM())} {
+		if _, err := engine(t.Context(), strings.NewReader(content), "exec", "-i", c.node, "sh", "-c",
+			`mkdir -p "$0" && cat > "$0/$1"`, dir, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roots = filepath.Join(t.TempDir(), "roots.pem")
+	if err := os.WriteFile(roots, c.ca.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return address, roots
 }
 
 // killWorker deletes the first worker that is running, some seconds after it has started, without grace.
