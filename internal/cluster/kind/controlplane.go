@@ -139,6 +139,9 @@ const (
 	serviceCIDR = "10.96.0.0/16"
 )
 
+// registriesDir is where the node finds how to reach registries.
+const registriesDir = "/etc/containerd/certs.d"
+
 // kindConfig is kind's configuration of the cluster.
 func (c *Cluster) kindConfig() string {
 	patch := func(v map[string]any) string { return string(mustJSON(v)) }
@@ -148,6 +151,10 @@ func (c *Cluster) kindConfig() string {
 		"networking": map[string]any{
 			"disableDefaultCNI": true, "kubeProxyMode": "none", // the node's image has a network and a proxy
 			"podSubnet": podCIDR, "serviceSubnet": serviceCIDR, "ipFamily": "ipv4",
+		},
+		// As in kind's own images.
+		"containerdConfigPatches": []string{
+			"[plugins.\"io.containerd.grpc.v1.cri\".registry]\nconfig_path = \"" + registriesDir + "\"\n",
 		},
 		"nodes": []any{map[string]any{
 			"role":   "control-plane",

@@ -152,7 +152,7 @@ func serveRegistry(t *testing.T, c *Cluster) (address, roots string) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	address = server.Listener.Addr().String()
-	dir := "/etc/containerd/certs.d/" + address
+	dir := registriesDir + "/" + address
 	hosts := fmt.Sprintf("[host.\"https://%s\"]\ncapabilities = [\"pull\", \"resolve\"]\nca = \"%s/ca.crt\"\n", address,
 		dir)
 	for name, content := range map[string]string{"hosts.toml": hosts, "ca.crt": string(c.ca.PEM())} {
