@@ -113,7 +113,7 @@ long: ## run all plans of the examples and third-party operators', eight runs at
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestDocumentedRights$$' -timeout 30m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestMutations$$' -timeout 240m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestOwnControllers$$' -timeout 200m .
-	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestMoments|TestPoorMachines)$$' -timeout 300m .
+	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestMoments|TestPoorMachines|TestClockSet)$$' -timeout 300m .
 
 .PHONY: kind-test
 kind-test: ## as root: bring up a container engine of Debian's packages, test clusters of type kind, and take it down again
