@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -694,5 +697,19 @@ func TestBuildsTravel(t *testing.T) {
 		if err != nil || string(binary) != name || !strings.HasPrefix(build.Binaries[0].Path, w.Dir) {
 			t.Errorf("%s: %s has %q (%v)", name, build.Binaries[0].Path, binary, err)
 		}
+	}
+}
+
+// Only the user can make room on the campaign's disk. He is told once for all workers.
+func TestComplains(t *testing.T) {
+	var said []string
+	s := &Server{config: Config{Say: func(text string) { said = append(said, text) }}}
+	full := &fs.PathError{Op: "write", Path: "/a", Err: syscall.ENOSPC}
+	for _, err := range []error{nil, errOver, io.ErrUnexpectedEOF, fmt.Errorf("compress: %w", full), full} {
+		s.answer(httptest.NewRecorder(), err)
+	}
+	want := []string{"workers cannot go on: compress: write /a: no space left on device"}
+	if !slices.Equal(said, want) {
+		t.Errorf("%q, want %q", said, want)
 	}
 }

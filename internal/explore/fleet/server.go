@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net"
 	"net/http"
@@ -54,6 +55,7 @@ type Server struct {
 
 	mu         sync.Mutex
 	references map[*reference.Reference]string // their digests
+	complained time.Time                       // when the user was last told of an error here
 }
 
 // Serve gathers what the runs need, and serves workers until Close. A mistake in the suite is a *run.UserError.
@@ -129,7 +131,7 @@ func (s *Server) listen() error {
 		s.queue.Leave(r.PathValue("worker"))
 	})
 	mux.HandleFunc("POST /v1/leases/{lease}/beat", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, s.queue.Beat(r.PathValue("lease")))
+		s.answer(w, s.queue.Beat(r.PathValue("lease")))
 	})
 	mux.HandleFunc("POST /v1/leases/{lease}/return", func(_ http.ResponseWriter, r *http.Request) {
 		s.queue.Return(r.PathValue("lease"))
@@ -200,15 +202,34 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 }
 
 // answer answers with an error, or with nothing.
-func answer(w http.ResponseWriter, err error) {
+func (s *Server) answer(w http.ResponseWriter, err error) {
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
 	case errors.Is(err, errNoLease), errors.Is(err, errOver):
 		http.Error(w, err.Error(), http.StatusGone)
 	default:
+		s.complain(err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
+}
+
+// complainEvery limits how often the user is told of errors with this machine's files: all workers meet them.
+const complainEvery = time.Minute
+
+// complain tells the user that a file of the campaign cannot be read or written: workers cannot do anything about it.
+func (s *Server) complain(err error) {
+	var file *fs.PathError
+	if !errors.As(err, &file) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.complained) < complainEvery {
+		return
+	}
+	s.complained = time.Now()
+	s.config.Say("workers cannot go on: " + err.Error())
 }
 
 // sendBlob sends a compressed blob. A download that was interrupted can go on.
@@ -219,7 +240,7 @@ func (s *Server) sendBlob(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		answer(w, err)
+		s.answer(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/gzip")
@@ -237,7 +258,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 	case ctx.Err() != nil && err != nil:
 		w.WriteHeader(http.StatusNoContent)
 	case err != nil:
-		answer(w, err)
+		s.answer(w, err)
 	default:
 		if err := json.NewEncoder(w).Encode(job); err != nil {
 			s.queue.Return(job.Lease)
@@ -253,7 +274,7 @@ func (s *Server) receiveRecord(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.queue.knows(lease) {
-		answer(w, errNoLease)
+		s.answer(w, errNoLease)
 		return
 	}
 	err := s.keepRecord(s.record(lease, digest), digest, http.MaxBytesReader(w, r.Body, maxRecord))
@@ -261,7 +282,7 @@ func (s *Server) receiveRecord(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answer(w, err)
+	s.answer(w, err)
 }
 
 type wrongContentError struct{ error }
@@ -307,7 +328,7 @@ func (s *Server) receiveResult(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if !s.queue.knows(lease) {
-			answer(w, errNoLease)
+			s.answer(w, errNoLease)
 			return
 		}
 		result.file = s.record(lease, result.Record)
@@ -320,7 +341,7 @@ func (s *Server) receiveResult(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, errNoLease) && result.file != "" {
 		_ = os.Remove(result.file)
 	}
-	answer(w, err)
+	s.answer(w, err)
 }
 
 // Runner returns a runner that has its runs made by workers. It is ready when there are at least that many workers.
