@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// clockSetScript is process 1 of a User Mode Linux, which has this machine's files and a clock of its own. It runs "$@",
-// sets the clock back while the workload goes on, and prints the exit code.
+// clockSetScript is process 1 of a User Mode Linux, which has this machine's files and a clock of its own. It runs a
+// command, sets the clock back while the workload goes on, and prints the exit code.
 const clockSetScript = `
 for fs in proc:/proc sysfs:/sys tmpfs:/run; do mount -t ${fs%%:*} none ${fs#*:}; done
 ip link set lo up
@@ -27,8 +27,8 @@ echo o > /proc/sysrq-trigger
 sleep 10
 `
 
-// TestClockSet sets the clock of a machine back while a run goes on. API servers refuse the tokens of that day as not yet
-// valid, so that the operator cannot work: that is not its bug. In User Mode Linux, so that this machine's clock stays.
+// TestClockSet sets the clock of a machine back while a run goes on. API servers refuse the tokens of that day as not
+// yet valid, so that the operator cannot work: that is not its bug. The machine is a User Mode Linux.
 func TestClockSet(t *testing.T) {
 	if os.Getenv(envLong) == "" {
 		t.Skipf("takes minutes; set %s", envLong)
@@ -77,7 +77,8 @@ func TestClockSet(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 			defer cancel()
 			args := []string{
-				"mem=4G", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null", "con0=fd:0,fd:1", "init=" + boot,
+				"mem=4G", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null", "con0=fd:0,fd:1",
+				"init=" + boot,
 			}
 			out, err := exec.CommandContext(ctx, linux, args...).CombinedOutput()
 			if err != nil && ctx.Err() != nil {
