@@ -112,11 +112,10 @@ func (o *fleetOptions) check(f *pflag.FlagSet) error {
 		return errors.New("--output yaml is the only format, and only for --dry-run")
 	}
 	if o.on != "" {
-		if o.push == "" {
-			return nil
-		}
-		if err := image.Check(o.push); err != nil {
-			return fmt.Errorf("--push: %w", err)
+		if o.push != "" {
+			if err := image.Check(o.push); err != nil {
+				return fmt.Errorf("--push: %w", err)
+			}
 		}
 		return nil
 	}

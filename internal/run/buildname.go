@@ -25,6 +25,15 @@ var executableHash = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	digest, err := FileDigest(path)
+	if err != nil {
+		return "", err
+	}
+	return digest[:20], nil
+})
+
+// FileDigest is the SHA-256 digest of a file's content, in hexadecimal.
+func FileDigest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -34,5 +43,5 @@ var executableHash = sync.OnceValues(func() (string, error) {
 	if _, err := io.Copy(hash, f); err != nil {
 		return "", err
 	}
-	return hex.EncodeToString(hash.Sum(nil)[:10]), nil
-})
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+
+	"github.com/trommel-dev/trommel/internal/run"
 )
 
 // digestOf names content.
@@ -171,7 +173,7 @@ type store struct {
 func (s *store) get(ctx context.Context, digest string) (path string, lasting bool, err error) {
 	if s.files != "" && validDigest.MatchString(digest) {
 		path = filepath.Join(s.files, digest)
-		switch is, err := digestOfFile(path); {
+		switch is, err := run.FileDigest(path); {
 		case err == nil && is == digest:
 			return path, true, nil
 		case err == nil:
@@ -184,17 +186,4 @@ func (s *store) get(ctx context.Context, digest string) (path string, lasting bo
 		return s.fetch(ctx, digest, to)
 	})
 	return path, false, err
-}
-
-func digestOfFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	hash := sha256.New()
-	if _, err := io.Copy(hash, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
 }

@@ -340,7 +340,7 @@ func (g *gathering) kustomization(dir string, data []byte) error {
 
 // executable lets workers fetch an executable, and returns its digest.
 func (g *gathering) executable(path string) (string, error) {
-	digest, err := digestOfFile(path)
+	digest, err := run.FileDigest(path)
 	if err == nil {
 		g.blobs.addFile(digest, path)
 	}
