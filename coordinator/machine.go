@@ -230,6 +230,8 @@ func (m *Machine) judge(e record.Event) []Effect {
 		return m.satisfy(e.Seq, []int{e.Timeout.Node})
 	case e.Began != nil:
 		return m.began(*e.Began)
+	case e.Resumed != nil:
+		return m.goOn(e.Resumed)
 	case e.Completed != nil:
 		return m.completed(*e.Completed)
 	case e.SessionEnd != nil:
@@ -494,7 +496,7 @@ func (m *Machine) began(i int) []Effect {
 		}
 		effects = append(effects, m.pause(i, p)...)
 	}
-	if e.Resumes != nil {
+	if e.Resumes != nil && !e.OneByOne {
 		effects = append(effects, m.resume(i, e.Resumes)...)
 	}
 	m.freezing(i, e)
@@ -543,6 +545,33 @@ func (m *Machine) resume(i int, what *plan.Pause) []Effect {
 	// Otherwise held observations are released when the action completes: the next action's trigger must be enabled
 	// first.
 	return append(effects, Pausing{Action: i})
+}
+
+// goOn lets one observation go on that is held only by the pauses that an action ends. If there is none, or all are to
+// go on, it ends the pauses.
+func (m *Machine) goOn(r *record.Resumed) []Effect {
+	if m.ended {
+		return nil
+	}
+	what := m.plan.Actions[r.Action].Effects().Resumes
+	at := slices.IndexFunc(m.held, func(h heldObservation) bool {
+		by := func(ending bool) bool {
+			return slices.ContainsFunc(m.pauses, func(p pause) bool { return p.takes(h.origin) && resumes(what, p) == ending })
+		}
+		return h.action < 0 && by(true) && !by(false)
+	})
+	if r.All || at < 0 {
+		return m.resume(r.Action, what)
+	}
+	h := m.held[at]
+	m.held = slices.Delete(m.held, at, at+1)
+	return []Effect{m.release(h)}
+}
+
+// Resuming reports whether a pause is in force that the i-th action ends.
+func (m *Machine) Resuming(i int) bool {
+	what := m.plan.Actions[i].Effects().Resumes
+	return what != nil && slices.ContainsFunc(m.pauses, func(p pause) bool { return resumes(what, p) })
 }
 
 // resumes reports whether a resume ends a pause. The resume's point and scope, if given, must equal the pause's; scope

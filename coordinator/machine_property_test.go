@@ -27,6 +27,7 @@ type world struct {
 	fired    []int // fired, not begun
 	begun    []int // begun, not complete
 	waiting  []int // begun, not in force yet
+	resuming []int // begun, let one observation after the other go on
 	held     map[int]*record.Observation
 	released map[int]bool
 	calls    uint64
@@ -63,7 +64,7 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 				Pausing: plan.Pausing{PauseScope: scope}, Trigger: tr}
 		case 5:
 			a = plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-1",
-				Pausing: plan.Pausing{PauseScope: scope}, Trigger: tr}
+				Pausing: plan.Pausing{PauseScope: scope, OneByOne: random.IntN(2) == 0}, Trigger: tr}
 		case 6:
 			a = plan.Action{Type: plan.ReconnectController, Target: "db",
 				Reconnecting: plan.Reconnecting{ReconnectAPIServer: "apiserver-2"},
@@ -203,16 +204,19 @@ func (w *world) anyHeld() (int, bool) {
 
 // one sends one random event.
 func (w *world) one() {
-	switch w.random.IntN(12) {
+	switch w.random.IntN(13) {
 	case 0:
 		if t, ok := pick(w, &w.timers); ok {
 			w.step(record.Event{Timeout: &t})
 		}
 	case 1, 2, 3:
 		if i, ok := pick(w, &w.fired); ok {
-			if w.plan.Actions[i].Effects().Switches() {
+			switch e := w.plan.Actions[i].Effects(); {
+			case e.Switches():
 				w.waiting = append(w.waiting, i)
-			} else {
+			case e.OneByOne:
+				w.resuming = append(w.resuming, i)
+			default:
 				w.begun = append(w.begun, i)
 			}
 			w.step(record.Event{Began: &i})
@@ -230,6 +234,16 @@ func (w *world) one() {
 			w.step(record.Event{Abandoned: &seq})
 		}
 	case 9:
+		if i, ok := pick(w, &w.resuming); ok {
+			all := w.random.IntN(8) == 0
+			w.waiting = append(w.waiting, i)
+			w.step(record.Event{Resumed: &record.Resumed{Action: i, All: all}})
+			if at := slices.Index(w.waiting, i); at >= 0 {
+				w.waiting = slices.Delete(w.waiting, at, at+1)
+				w.resuming = append(w.resuming, i)
+			}
+		}
+	case 10:
 		if w.random.IntN(6) == 0 {
 			w.endSession([]string{"apiserver-1", "db"}[w.random.IntN(2)])
 		}

@@ -87,6 +87,21 @@ func pauseWrites(tr plan.Trigger, scope string) plan.Action {
 		Trigger: tr}
 }
 
+func pauseServer(tr plan.Trigger, scope string) plan.Action {
+	return plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-1", Pausing: plan.Pausing{PauseScope: scope},
+		Trigger: tr}
+}
+
+// resumeOneByOne ends pauses of apiserver-1, an event at a time.
+func resumeOneByOne(tr plan.Trigger, scope string) plan.Action {
+	return plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-1",
+		Pausing: plan.Pausing{PauseScope: scope, OneByOne: true}, Trigger: tr}
+}
+
+func goOn(action int, all bool) record.Event {
+	return record.Event{Resumed: &record.Resumed{Action: action, All: all}}
+}
+
 func scoped(a plan.Action, scope string) plan.Action { a.PauseScope = scope; return a }
 
 func at(timing plan.Timing, a plan.Action) plan.Action { a.PauseAt = timing; return a }
@@ -500,6 +515,46 @@ func TestMachine(t *testing.T) {
 			},
 			want: []string{"fire 0, hold 1", "pausing 0", "release 1", "hold 4", "release 5"},
 			done: true,
+		},
+		{
+			name:    "a resume one by one ends the pause when nothing is held",
+			actions: []plan.Action{pauseServer(none(), ""), resumeOneByOne(trigger(t, "a", "a"), "")},
+			start:   "fire 0",
+			events: []record.Event{
+				began(0), completed(0), before(created("x")), before(created("y")), created("a"), began(1), goOn(1, false),
+				before(created("z")), goOn(1, false), goOn(1, false), before(created("w")), goOn(1, false),
+				goOn(1, false), before(created("v")), completed(1),
+			},
+			want: []string{
+				"pausing 0", "", "hold 3", "hold 4", "fire 1, hold 5", "", "release 3", "hold 8", "release 4",
+				"release 8", "hold 11", "release 11", "pausing 1", "release 14", "release 5",
+			},
+			done: true,
+		},
+		{
+			name: "a resume one by one leaves what another pause holds, and may end at once",
+			actions: []plan.Action{
+				pauseServer(none(), "pod/default/x"), pauseServer(none(), "pod/default/*"),
+				resumeOneByOne(none(), "pod/default/*"),
+			},
+			start: "fire 0",
+			events: []record.Event{
+				began(0), completed(0), began(1), completed(1), before(created("x")), before(created("y")),
+				before(created("z")), began(2), goOn(2, false), goOn(2, true), completed(2), {End: true}, goOn(2, false),
+			},
+			want: []string{
+				"pausing 0", "fire 1", "pausing 1", "fire 2", "hold 5", "hold 6", "hold 7", "", "release 6",
+				"pausing 2", "release 7", "release 5", "",
+			},
+			done: true,
+		},
+		{
+			name:    "a resume one by one without a pause says so",
+			actions: []plan.Action{resumeOneByOne(none(), "")},
+			start:   "fire 0",
+			events:  []record.Event{began(0), goOn(0, false), completed(0)},
+			want:    []string{"", "note 0, pausing 0", ""},
+			done:    true,
 		},
 		{
 			name:    "a pause of everything excludes leader election, but no other lease",

@@ -332,3 +332,101 @@ func TestSettlingTakesTheTimeOfQuiet(t *testing.T) {
 		}
 	})
 }
+
+// A resume one by one lets the next event go on when the controllers have done nothing for a while, and does not wait
+// for ever for that.
+func TestResumeOneByOneWaitsForTheControllers(t *testing.T) {
+	p := func(t *testing.T) *plan.Plan {
+		return &plan.Plan{Actions: []plan.Action{
+			pauseServer(trigger(t, "now", "now@none"), ""),
+			resumeOneByOne(trigger(t, "soon", "soon@timeout"), ""),
+			restart(trigger(t, "now", "now@none")),
+		}}
+	}
+	event := func(name string) wire.Observation {
+		o := pod(name)
+		o.Phase = wire.Before
+		return o
+	}
+	// after is how long it takes from the release of one event to that of the next, which has come in time.
+	after := func(t *testing.T, r *bubble, meanwhile func()) time.Duration {
+		t.Helper()
+		first := r.observe(r.server, event("a"))
+		<-first
+		released := time.Now()
+		next := r.observe(r.server, event("b"))
+		if meanwhile != nil {
+			go meanwhile()
+		}
+		<-next
+		return time.Since(released)
+	}
+	for _, tt := range []struct {
+		name      string
+		most      time.Duration
+		meanwhile func(r *bubble, db *monitor.Session)
+	}{
+		{name: "idle", most: stepQuiet},
+		{name: "acts", most: stepQuiet + 450*time.Millisecond, meanwhile: func(r *bubble, db *monitor.Session) {
+			for range 3 {
+				time.Sleep(150 * time.Millisecond)
+				<-r.observe(db, write("pod", "a"))
+			}
+		}},
+		{name: "has something in its queue", most: stepQuiet + idleLook, meanwhile: func(r *bubble, _ *monitor.Session) {
+			r.busy.Store(true)
+			time.Sleep(stepQuiet + idleLook/2)
+			r.busy.Store(false)
+		}},
+		{name: "acts for ever", most: stepMost, meanwhile: func(r *bubble, db *monitor.Session) {
+			for range stepMost / (100 * time.Millisecond) {
+				time.Sleep(100 * time.Millisecond)
+				<-r.observe(db, write("pod", "a"))
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, p, time.Hour, func(t *testing.T, r *bubble) {
+				db := r.connect("db")
+				begin(t, r)
+				var meanwhile func()
+				if tt.meanwhile != nil {
+					meanwhile = func() { tt.meanwhile(r, db) }
+				}
+				if took := after(t, r, meanwhile); took < tt.most-idleLook/2 || took > tt.most+idleLook/2 {
+					t.Errorf("the next event went on after %s, want %s", took, tt.most)
+				}
+				time.Sleep(stepMost)
+				if s := status(t, r); s.Completed != 3 || r.machine.Holding() {
+					t.Errorf("%d actions are complete", s.Completed)
+				}
+				<-r.observe(r.server, event("c"))
+			})
+		})
+	}
+	t.Run("events that do not end", func(t *testing.T) {
+		inBubble(t, p, time.Hour, func(t *testing.T, r *bubble) {
+			r.connect("db")
+			begin(t, r)
+			for status(t, r).Completed < 3 {
+				<-r.observe(r.server, event("a"))
+			}
+			note := r.journal.actions[1].Note
+			if want := "one by one, and after 1m0s all that were left"; !strings.Contains(note, want) {
+				t.Errorf("note %q", note)
+			}
+		})
+	})
+	t.Run("the plan ends", func(t *testing.T) {
+		inBubble(t, p, time.Hour, func(t *testing.T, r *bubble) {
+			r.connect("db")
+			begin(t, r)
+			<-r.observe(r.server, event("a"))
+			next := r.observe(r.server, event("b"))
+			if err := r.End(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			<-next
+		})
+	})
+}

@@ -89,6 +89,9 @@ func (c *Coordinator) carry(waits, does context.Context, i int) completion {
 		done.err = err
 	}
 	release()
+	if a.Effects().OneByOne && done.err == nil {
+		done.note, done.err = c.resumeOneByOne(waits, i)
+	}
 	if done.err != nil {
 		if does.Err() != nil {
 			done.err = errEnded
@@ -130,6 +133,55 @@ func (c *Coordinator) begin(ctx context.Context, i int) error {
 		return nil
 	case <-ctx.Done():
 		return errEnded
+	}
+}
+
+// How long the controllers must do nothing until the next held observation goes on, how long that is waited for, and how
+// long all of them may take.
+const (
+	stepQuiet = 200 * time.Millisecond
+	stepMost  = 5 * time.Second
+	stepsMost = time.Minute
+)
+
+// resumeOneByOne ends an action's pauses, see plan.Effects.OneByOne: one observation after the other goes on, the next
+// when the controllers are idle. A note says that it took too long. After the plan's end it returns errEnded.
+func (c *Coordinator) resumeOneByOne(ctx context.Context, i int) (note string, err error) {
+	began := clock.Now(ctx)
+	for n := 0; ; n++ {
+		late := clock.Now(ctx).Sub(began) > stepsMost
+		ended, more := false, false
+		if err := c.do(ctx, func(ctx context.Context) {
+			if ended = c.machine.Ended(); ended {
+				return
+			}
+			c.stir() // the controllers have not heard of it yet
+			c.step(ctx, record.Event{Resumed: &record.Resumed{Action: i, All: late}})
+			more = c.machine.Resuming(i)
+		}); err != nil || ended {
+			return "", errEnded
+		}
+		switch {
+		case late:
+			return fmt.Sprintf("let %d go one by one, and after %s all that were left", n, stepsMost), nil
+		case !more:
+			return "", nil
+		}
+		c.untilQuiet(ctx, stepQuiet, stepMost)
+	}
+}
+
+// untilQuiet blocks until the controllers have done nothing for the duration of quiet and nothing is in their queues,
+// but not longer than most. It must not be called by the owner.
+func (c *Coordinator) untilQuiet(ctx context.Context, quiet, most time.Duration) {
+	ctx, cancel := clock.WithTimeout(ctx, most)
+	defer cancel()
+	for {
+		restless, err := c.Settle(ctx, quiet)
+		if err != nil || restless != "" || c.config.Busy == nil || !c.config.Busy(ctx) ||
+			clock.Sleep(ctx, idleLook) != nil {
+			return
+		}
 	}
 }
 

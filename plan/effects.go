@@ -12,6 +12,8 @@ type Effects struct {
 	Pauses *Pause
 	// Resumes says which pauses end; nil: none.
 	Resumes *Pause
+	// OneByOne: these pauses let one observation after the other go on before they end.
+	OneByOne bool
 	// Fails says which calls fail once the action has begun; nil: none.
 	Fails *CallFailure
 	// Restores says which failures of calls end; nil: none.
@@ -144,5 +146,6 @@ func (e Effects) Disturbs() string {
 // Clocked reports whether the action needs a cluster that has a clock of its own.
 func (e Effects) Clocked() bool { return e.Advances != 0 || e.Skews != nil || e.EndsSkew != "" }
 
-// Switches reports whether the action begins or ends a pause. The change is in force when the action is complete.
-func (e Effects) Switches() bool { return e.Pauses != nil || e.Resumes != nil }
+// Switches reports whether the action begins or ends a pause at its beginning. The change is in force when the action is
+// complete.
+func (e Effects) Switches() bool { return e.Pauses != nil || e.Resumes != nil && !e.OneByOne }

@@ -21,6 +21,7 @@ type Pausing struct {
 	PauseAt          Timing `yaml:"pauseAt"`          // where the controller stops
 	PauseScope       string `yaml:"pauseScope"`       // a resource key; "*" or empty: everything
 	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: wait until no read is in progress
+	OneByOne         bool   `yaml:"oneByOne"`         // resumeAPIServer: each event when the controllers are idle again
 }
 
 var pauseController = ActionKind{
@@ -100,14 +101,21 @@ var pauseAPIServer = ActionKind{
 var resumeAPIServer = ActionKind{
 	Type: ResumeAPIServer, Target: TargetAPIServer,
 	Summary: "Let the API server see changes again.",
-	Doc:     "ends such a pause",
-	Fields:  []string{"cluster", "pauseScope"},
+	Doc:     "ends such a pause, with `oneByOne` an event at a time, [see below](#pauses)",
+	Fields:  []string{"cluster", "pauseScope", "oneByOne"},
 	Check:   checkPauseScope,
 	Explain: func(a *Action) string {
-		return fmt.Sprintf("let %s see the changes of %s again", controllerName(a.Target), scopeOf(a.PauseScope))
+		s := fmt.Sprintf("let %s see the changes of %s again", controllerName(a.Target), scopeOf(a.PauseScope))
+		if a.OneByOne {
+			s += ", one at a time, each when the controllers have dealt with the one before"
+		}
+		return s
 	},
 	Effects: func(a *Action) Effects {
-		return Effects{Resumes: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope, Cluster: a.Cluster}}
+		return Effects{
+			Resumes:  &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope, Cluster: a.Cluster},
+			OneByOne: a.OneByOne,
+		}
 	},
 }
 

@@ -420,6 +420,9 @@ func (a *Action) Async() *Action { a.action.Async = true; return a }
 // AvoidOngoingRead makes a pause at a read wait until no reconcile is between its first read and its end.
 func (a *Action) AvoidOngoingRead() *Action { a.action.AvoidOngoingRead = true; return a }
 
+// OneByOne makes ResumeAPIServer let one event after the other go on, each when the controllers are idle again.
+func (a *Action) OneByOne() *Action { a.action.OneByOne = true; return a }
+
 // ByCutting reconnects without a restart: the connections are cut and redirected to the other API server.
 func (a *Action) ByCutting() *Action { a.action.ReconnectBy = plan.ReconnectCut; return a }
 

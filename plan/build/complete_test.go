@@ -30,7 +30,7 @@ func everything() *build.PlanBuilder {
 		build.ReconnectController(op, "apiserver-2").ByCutting().WithoutStreamingLists().When(
 			build.Called("f").At(plan.AfterAnnotatedCall, op)),
 		build.PauseAPIServer("apiserver-1").InCluster("west").When(build.Reconciled("").At(plan.AfterReconcile, op)),
-		build.ResumeAPIServer("apiserver-1").When(build.Timeout(time.Second).Extend(time.Minute)),
+		build.ResumeAPIServer("apiserver-1").OneByOne().When(build.Timeout(time.Second).Extend(time.Minute)),
 		build.FailCall(op, plan.Refused, 429).Scope(key).Operations("create").RetryAfter(1).UntilRestored().When(now()),
 		build.RestoreCalls(op).Scope(key).When(now()),
 		build.FailCall(op, plan.Lost, 0).Times(2).When(now()),

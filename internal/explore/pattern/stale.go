@@ -219,7 +219,7 @@ func (g *generator) staleAt(i, k int, by, how string, chance float64, again stri
 	g.addWith(chance, signature, why,
 		build.PauseAPIServer(behind).InCluster(g.cluster(i)).Scope(scope).When(seen),
 		g.toPast(by, g.cluster(i)).When(acted),
-		build.ResumeAPIServer(behind).InCluster(g.cluster(i)).Scope(scope).When(g.window(staleFor)))
+		build.ResumeAPIServer(behind).InCluster(g.cluster(i)).Scope(scope).OneByOne().When(g.window(staleFor)))
 	if last := &g.all[len(g.all)-1]; last.Plan != nil {
 		last.again = again
 	}

@@ -359,6 +359,9 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 		if a.AvoidOngoingRead {
 			add(here+" without avoidOngoingRead", func(p *plan.Plan) { p.Actions[i].AvoidOngoingRead = false })
 		}
+		if a.OneByOne {
+			add(here+" without oneByOne", func(p *plan.Plan) { p.Actions[i].OneByOne = false })
+		}
 		if a.Effects().Pauses != nil {
 			for _, scope := range narrower(a.PauseScope, scopes) {
 				add(fmt.Sprintf("%s only for %s", here, scope), func(p *plan.Plan) { narrow(p, i, scope) })
