@@ -22,8 +22,9 @@ type Follower struct {
 	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
 	called  *names
 	vain    map[string]bool // UIDs of objects that were created for such objects
-	// vainSets are the StatefulSets among these.
-	vainSets []Key
+	// vainSets are the StatefulSets among these, in their newest states, until one takes its place that is not: a claim
+	// may be created for one that is gone already.
+	vainSets map[Key]map[string]any
 	// orphaning are the objects that were deleted without what they own, and have not been created again since.
 	orphaning map[Key]bool
 	// generations are those of all objects, by UID.
@@ -39,7 +40,7 @@ func NewFollower() *Follower {
 	return &Follower{
 		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
 		objects: map[Key]*Object{}, dying: map[string]bool{}, called: newNames(),
-		vain: map[string]bool{}, orphaning: map[Key]bool{}, generations: map[string]int{},
+		vain: map[string]bool{}, vainSets: map[Key]map[string]any{}, orphaning: map[Key]bool{}, generations: map[string]int{},
 	}
 }
 
@@ -161,10 +162,11 @@ func (f *Follower) count(c *Change) {
 	}
 	switch {
 	case c.Event == record.Created:
+		delete(f.vainSets, c.Key)
 		if f.inVain(c) {
 			f.vain[metadata.UID(c.Cur)] = true
 			if c.Key.Type() == statefulSet {
-				f.vainSets = append(f.vainSets, c.Key)
+				f.vainSets[c.Key] = c.Cur
 			}
 		} else if !f.orphaning[c.Key] {
 			o.Made++
@@ -172,6 +174,8 @@ func (f *Follower) count(c *Change) {
 		delete(f.orphaning, c.Key)
 	case c.Event == record.Deleted:
 		o.Deleted++
+	case f.vainSets[c.Key] != nil:
+		f.vainSets[c.Key] = c.Cur
 	}
 	if c.Event == record.Created {
 		o.Born = f.generations[metadata.Text(metadata.Controller(c.Cur), "uid")]
@@ -188,9 +192,9 @@ func (f *Follower) inVain(c *Change) bool {
 	uid := metadata.Text(metadata.Controller(c.Cur), "uid")
 	if uid == "" && c.Key.Type() == "persistentvolumeclaim" {
 		namespace := metadata.Text(metadata.Of(c.Cur), "namespace")
-		for _, key := range f.vainSets {
-			if set := f.last[key]; set != nil && f.vain[metadata.UID(set)] && key.Cluster() == c.Key.Cluster() &&
-				metadata.Text(metadata.Of(set), "namespace") == namespace && IsClaimOf(c.Name(), set) {
+		for key, set := range f.vainSets {
+			if key.Cluster() == c.Key.Cluster() && metadata.Text(metadata.Of(set), "namespace") == namespace &&
+				IsClaimOf(c.Name(), set) {
 				return true
 			}
 		}
