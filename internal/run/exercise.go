@@ -72,7 +72,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		if err != nil {
 			return err
 		}
-		r.journal.add(ofWorkload(withCauses(findings, r.causes(ctx, p)), status)...)
+		r.journal.add(ofWorkload(withCauses(findings, r.causes(ctx, p)), r.plan, status)...)
 	}
 	if err != nil && timedOut {
 		r.journal.add(record.Finding{

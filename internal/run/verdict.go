@@ -6,6 +6,7 @@ import (
 
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -46,10 +47,20 @@ func decide(findings []record.Finding, s coordinator.Status, stuck string) (d de
 	return d
 }
 
-// ofWorkload returns the findings about a workload that has failed. If none of the plan's actions has fired, they say
-// nothing of what the plan is about: nothing was done to the controllers.
-func ofWorkload(findings []record.Finding, s coordinator.Status) []record.Finding {
-	if s.Total == 0 || s.Fired > 0 {
+// ofWorkload returns the findings about a workload that has failed. If none of the plan's actions has fired, or all that
+// have fired were to make calls fail and none did, they say nothing of what the plan is about: nothing was done to the
+// controllers.
+func ofWorkload(findings []record.Finding, p *plan.Plan, s coordinator.Status) []record.Finding {
+	failing := 0
+	for i := range min(s.Fired, len(p.Actions)) {
+		switch e := p.Actions[i].Effects(); {
+		case e.Fails != nil:
+			failing++
+		case e.Restores == nil:
+			return findings
+		}
+	}
+	if s.Total == 0 || failing > len(s.NoneFailed) {
 		return findings
 	}
 	for i := range findings {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -15,6 +16,9 @@ func TestConclude(t *testing.T) {
 	crash := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeCrash, Title: "db crashed"}
 	action := record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeAction,
 		Title: "action 1 (killController db) failed: no"}
+	denied := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.FailCall, Target: "db"}, {Type: plan.RestoreCalls, Target: "db"},
+	}}
 	waiting := []string{`action 1 (killController db): trigger "a" still waits for x`}
 	for _, test := range []struct {
 		name       string
@@ -41,17 +45,36 @@ func TestConclude(t *testing.T) {
 		},
 		{
 			name: "workload failed before the plan", findings: ofWorkload([]record.Finding{bug},
-				coordinator.Status{Total: 1}),
+				denied, coordinator.Status{Total: 1}),
 			status: coordinator.Status{Total: 1}, stuck: "the workload failed",
 			verdict: record.Inconclusive, reason: "step 2 failed\n0 of 1 actions fired: the workload failed",
 			unfinished: "0 of 1 actions fired: the workload failed",
 		},
 		{
-			name: "workload failed without a plan", findings: ofWorkload([]record.Finding{bug}, coordinator.Status{}),
+			name: "workload failed without a plan", findings: ofWorkload([]record.Finding{bug}, &plan.Plan{}, coordinator.Status{}),
 			verdict: record.Bug, reason: "step 2 failed",
 		},
 		{
-			name: "crash before the plan", findings: ofWorkload([]record.Finding{crash}, coordinator.Status{Total: 1}),
+			name: "workload failed, and the plan made no call fail", findings: ofWorkload([]record.Finding{bug}, denied,
+				coordinator.Status{Fired: 2, Completed: 2, Total: 2, NoneFailed: []string{"action 1 failed no call"}}),
+			status:  coordinator.Status{Fired: 2, Completed: 2, Total: 2, NoneFailed: []string{"action 1 failed no call"}},
+			verdict: record.Inconclusive, reason: "step 2 failed",
+		},
+		{
+			name: "workload failed, and the plan made a call fail", findings: ofWorkload([]record.Finding{bug}, denied,
+				coordinator.Status{Fired: 2, Completed: 2, Total: 2}),
+			status:  coordinator.Status{Fired: 2, Completed: 2, Total: 2},
+			verdict: record.Bug, reason: "step 2 failed",
+		},
+		{
+			name: "workload failed, and the plan did something else", findings: ofWorkload([]record.Finding{bug},
+				&plan.Plan{Actions: []plan.Action{denied.Actions[0], {Type: plan.RestartController}}},
+				coordinator.Status{Fired: 2, Completed: 2, Total: 2, NoneFailed: []string{"action 1 failed no call"}}),
+			status:  coordinator.Status{Fired: 2, Completed: 2, Total: 2},
+			verdict: record.Bug, reason: "step 2 failed",
+		},
+		{
+			name: "crash before the plan", findings: ofWorkload([]record.Finding{crash}, denied, coordinator.Status{Total: 1}),
 			status: coordinator.Status{Total: 1}, stuck: "the workload failed",
 			verdict: record.Bug, reason: "db crashed", unfinished: "0 of 1 actions fired: the workload failed",
 			told: "the plan was not carried out: 0 of 1 actions fired: the workload failed",
