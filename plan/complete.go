@@ -131,6 +131,10 @@ func (t *Trigger) unknown(e *expr.Expr) []expr.Name {
 // complete fills in what the suite leaves out.
 func (s *Suite) complete() {
 	whole := s.source.Whole()
+	if kind, known := LookupClusterKind(s.Cluster.Type); known && s.Timeouts.Ready == 0 &&
+		!whole.Field("timeouts").Field("ready").Given() {
+		s.Timeouts.Ready = kind.Ready
+	}
 	setDefaults(s, whole)
 	s.Cluster.completeCluster()
 	s.completeClusters(whole)

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
@@ -59,6 +60,8 @@ type ClusterKind struct {
 	Disruptions []string
 	// APIServers is the number of API servers that plans know, if the type does not take apiServers; 0: 1.
 	APIServers int
+	// Ready is the default of [Timeouts].Ready, if it is another one than elsewhere; 0: it is not.
+	Ready time.Duration
 
 	// check reports mistakes in what a suite says of its cluster and of what goes on in it, as far as they are mistakes
 	// only with this type; nil: there are none.

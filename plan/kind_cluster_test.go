@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // registerClusterKind registers a type of cluster for the time of a test.
@@ -171,5 +172,22 @@ workloads:
 	}
 	if names := s.APIServerNames(); !slices.Equal(names, []string{"apiserver-1"}) {
 		t.Errorf("its API servers are %q", names)
+	}
+}
+
+func TestReadyOfAKindOfCluster(t *testing.T) {
+	for suite, want := range map[string]time.Duration{
+		"":                        time.Minute,
+		"cluster: {type: kind}\n": 3 * time.Minute,
+		"cluster: {type: kind}\ntimeouts: {ready: 5s}\n": 5 * time.Second,
+		"cluster: {type: kind}\ntimeouts: {hold: 5s}\n":  3 * time.Minute,
+	} {
+		s, err := ParseSuite([]byte(suite+"workloads: {a: []}\n"), "trommel.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Timeouts.Ready != want {
+			t.Errorf("%q: %s, want %s", suite, s.Timeouts.Ready, want)
+		}
 	}
 }

@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/trommel-dev/trommel/plan/internal/yamlfile"
+import (
+	"time"
+
+	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
+)
 
 // KindCluster is a cluster that kind makes: a real node in a container.
 const KindCluster ClusterType = "kind"
@@ -19,6 +23,9 @@ func init() {
 		Disruptions: []string{
 			"containerFailure", "cpuPressure", "diskPressure", "dns", "memoryPressure", "network",
 		},
+		// A kubelet brings a changed Secret, such as the certificates that a controller makes for its own webhooks, to
+		// a container after a minute and more.
+		Ready: 3 * time.Minute,
 		check: checkKind,
 	})
 }

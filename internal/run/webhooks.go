@@ -113,8 +113,12 @@ func (w *webhooks) started(controller string) {
 	}
 }
 
-// noPod is part of the cluster network's error for a Service that no process pod serves.
-const noPod = "selects no pod that is a process"
+// Parts of a cluster network's error for a Service that no pod serves, and of an embedded one's for a Service that no
+// process pod serves: none will.
+const (
+	noPodAtAll = "selects no pod"
+	noPod      = noPodAtAll + " that is a process"
+)
 
 // await waits until all webhooks that the manifests declare respond. Otherwise the workload would test the
 // webhooks' start instead of the controllers.
@@ -183,7 +187,7 @@ func (w *webhooks) answer(ctx context.Context) (declaration, error) {
 			hook, _ := h.(map[string]any)
 			config, _, _ := unstructured.NestedMap(hook, "clientConfig")
 			err := w.answers(ctx, in.inside, config)
-			if err != nil && hook["failurePolicy"] == "Ignore" && strings.Contains(err.Error(), noPod) {
+			if err != nil && hook["failurePolicy"] == "Ignore" && strings.Contains(err.Error(), noPodAtAll) {
 				continue // nothing will serve it, and the API servers ignore that
 			}
 			if err != nil {

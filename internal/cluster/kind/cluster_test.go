@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/trommel-dev/trommel/coordinator/monitor"
@@ -176,6 +178,72 @@ func TestCluster(t *testing.T) {
 	t.Run("a program is put onto the image that its container names", func(t *testing.T) {
 		testOnto(t, c, client)
 	})
+	t.Run("a Service is reached from here", func(t *testing.T) { testDialInside(t, c, client) })
+}
+
+// testDialInside connects to Services, as an API server does that calls a webhook.
+func testDialInside(t *testing.T, c *Cluster, client kubernetes.Interface) {
+	ctx := within(t, 2*time.Minute)
+	const name, namespace = "webhook", "default"
+	meta := metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app": name}}
+	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		Selector: meta.Labels,
+		Ports: []corev1.ServicePort{
+			{Name: "other", Port: 80, TargetPort: intstr.FromInt32(1)},
+			{Name: "https", Port: 443, TargetPort: intstr.FromInt32(8443)},
+		},
+	}}
+	if _, err := client.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{
+		"webhook.default.svc:443": "service default/webhook selects no pod",
+		"webhook.default.svc:444": "service default/webhook has no port 444",
+		"nothing.default.svc:443": `services "nothing" not found`,
+	} {
+		if _, err := c.DialInside(ctx, address); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", address, err, want)
+		}
+	}
+	conn, err := c.DialInside(ctx, "kubernetes.default.svc:443")
+	if err != nil {
+		t.Errorf("the API servers: %v", err)
+	} else {
+		_ = conn.Close()
+	}
+
+	meta.Annotations = map[string]string{
+		cluster.AnnotationController: name, cluster.AnnotationBinaryPrefix + "main": buildProbe(t),
+	}
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "main", Image: "nowhere.example/webhook:1", Command: []string{"probe", "serve", ":8443"},
+	}}}}
+	if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := poll(ctx, func(ctx context.Context) error {
+		conn, err := c.DialInside(ctx, "webhook.default.svc:443")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return err
+		}
+		_, err = io.ReadFull(conn, make([]byte, 1))
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	if conn, err := c.DialInside(ctx, "webhook.default.svc:80"); err == nil {
+		// The connection is refused in the pod, which ends the one here.
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("where nothing listens: %d, %v", n, err)
+		}
+		_ = conn.Close()
+	}
 }
 
 const operatorImage = "registry.example/operator:1"
