@@ -556,7 +556,9 @@ func (m *Machine) goOn(r *record.Resumed) []Effect {
 	what := m.plan.Actions[r.Action].Effects().Resumes
 	at := slices.IndexFunc(m.held, func(h heldObservation) bool {
 		by := func(ending bool) bool {
-			return slices.ContainsFunc(m.pauses, func(p pause) bool { return p.takes(h.origin) && resumes(what, p) == ending })
+			return slices.ContainsFunc(m.pauses, func(p pause) bool {
+				return p.takes(h.origin) && resumes(what, p) == ending
+			})
 		}
 		return h.action < 0 && by(true) && !by(false)
 	})

@@ -521,8 +521,8 @@ func TestMachine(t *testing.T) {
 			actions: []plan.Action{pauseServer(none(), ""), resumeOneByOne(trigger(t, "a", "a"), "")},
 			start:   "fire 0",
 			events: []record.Event{
-				began(0), completed(0), before(created("x")), before(created("y")), created("a"), began(1), goOn(1, false),
-				before(created("z")), goOn(1, false), goOn(1, false), before(created("w")), goOn(1, false),
+				began(0), completed(0), before(created("x")), before(created("y")), created("a"), began(1),
+				goOn(1, false), before(created("z")), goOn(1, false), goOn(1, false), before(created("w")), goOn(1, false),
 				goOn(1, false), before(created("v")), completed(1),
 			},
 			want: []string{
@@ -540,7 +540,8 @@ func TestMachine(t *testing.T) {
 			start: "fire 0",
 			events: []record.Event{
 				began(0), completed(0), began(1), completed(1), before(created("x")), before(created("y")),
-				before(created("z")), began(2), goOn(2, false), goOn(2, true), completed(2), {End: true}, goOn(2, false),
+				before(created("z")), began(2), goOn(2, false), goOn(2, true), completed(2), {End: true},
+				goOn(2, false),
 			},
 			want: []string{
 				"pausing 0", "fire 1", "pausing 1", "fire 2", "hold 5", "hold 6", "hold 7", "", "release 6",

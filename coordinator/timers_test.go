@@ -373,7 +373,7 @@ func TestResumeOneByOneWaitsForTheControllers(t *testing.T) {
 				<-r.observe(db, write("pod", "a"))
 			}
 		}},
-		{name: "has something in its queue", most: stepQuiet + idleLook, meanwhile: func(r *bubble, _ *monitor.Session) {
+		{name: "something is queued", most: stepQuiet + idleLook, meanwhile: func(r *bubble, _ *monitor.Session) {
 			r.busy.Store(true)
 			time.Sleep(stepQuiet + idleLook/2)
 			r.busy.Store(false)

@@ -136,8 +136,8 @@ func (c *Coordinator) begin(ctx context.Context, i int) error {
 	}
 }
 
-// How long the controllers must do nothing until the next held observation goes on, how long that is waited for, and how
-// long all of them may take.
+// How long the controllers must do nothing until the next held observation goes on, how long that is waited for, and
+// how long all of them may take.
 const (
 	stepQuiet = 200 * time.Millisecond
 	stepMost  = 5 * time.Second

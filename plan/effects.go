@@ -146,6 +146,6 @@ func (e Effects) Disturbs() string {
 // Clocked reports whether the action needs a cluster that has a clock of its own.
 func (e Effects) Clocked() bool { return e.Advances != 0 || e.Skews != nil || e.EndsSkew != "" }
 
-// Switches reports whether the action begins or ends a pause at its beginning. The change is in force when the action is
+// Switches reports whether the action begins or ends a pause when it begins. The change is in force when the action is
 // complete.
 func (e Effects) Switches() bool { return e.Pauses != nil || e.Resumes != nil && !e.OneByOne }

@@ -290,7 +290,7 @@ type Event struct {
 	Timeout     *Timeout     `json:"timeout,omitempty"`
 	Began       *int         `json:"began,omitempty"`      // index of an action whose waitBefore is over
 	Completed   *int         `json:"completed,omitempty"`  // index of an action that has completed
-	Resumed     *Resumed     `json:"resumed,omitempty"`    // an action goes on to end its pauses, see plan.Effects.OneByOne
+	Resumed     *Resumed     `json:"resumed,omitempty"`    // an action goes on to end its pauses
 	Lapsed      *int         `json:"lapsed,omitempty"`     // index of an action whose lasting effect has ended
 	SessionEnd  *SessionEnd  `json:"sessionEnd,omitempty"` // a process has exited or lost its connection
 	Expired     *int         `json:"expired,omitempty"`    // Seq of an observation whose hold has timed out
@@ -298,8 +298,8 @@ type Event struct {
 	End         bool         `json:"end,omitempty"`        // the plan is over: everything is released
 }
 
-// Resumed says what an action lets go on of what its pauses hold: all, or what has been held for longest. If nothing is
-// held, the pauses end.
+// Resumed says what an action, see plan.Effects.OneByOne, lets go on of what its pauses hold: all, or what has been held
+// for longest. If nothing is held, the pauses end.
 type Resumed struct {
 	Action int  `json:"action"` // its index
 	All    bool `json:"all,omitempty"`

@@ -40,7 +40,8 @@ func NewFollower() *Follower {
 	return &Follower{
 		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
 		objects: map[Key]*Object{}, dying: map[string]bool{}, called: newNames(),
-		vain: map[string]bool{}, vainSets: map[Key]map[string]any{}, orphaning: map[Key]bool{}, generations: map[string]int{},
+		vain: map[string]bool{}, vainSets: map[Key]map[string]any{}, orphaning: map[Key]bool{},
+		generations: map[string]int{},
 	}
 }
 

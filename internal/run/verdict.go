@@ -47,9 +47,9 @@ func decide(findings []record.Finding, s coordinator.Status, stuck string) (d de
 	return d
 }
 
-// ofWorkload returns the findings about a workload that has failed. If none of the plan's actions has fired, or all that
-// have fired were to make calls fail and none did, they say nothing of what the plan is about: nothing was done to the
-// controllers.
+// ofWorkload returns the findings about a workload that has failed. If none of the plan's actions has fired, or all
+// that have fired were to make calls fail and none did, they say nothing of what the plan is about: nothing was done to
+// the controllers.
 func ofWorkload(findings []record.Finding, p *plan.Plan, s coordinator.Status) []record.Finding {
 	failing := 0
 	for i := range min(s.Fired, len(p.Actions)) {

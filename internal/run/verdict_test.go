@@ -19,6 +19,7 @@ func TestConclude(t *testing.T) {
 	denied := &plan.Plan{Actions: []plan.Action{
 		{Type: plan.FailCall, Target: "db"}, {Type: plan.RestoreCalls, Target: "db"},
 	}}
+	noneFailed := coordinator.Status{Fired: 2, Completed: 2, Total: 2, NoneFailed: []string{"action 1 failed no call"}}
 	waiting := []string{`action 1 (killController db): trigger "a" still waits for x`}
 	for _, test := range []struct {
 		name       string
@@ -51,14 +52,15 @@ func TestConclude(t *testing.T) {
 			unfinished: "0 of 1 actions fired: the workload failed",
 		},
 		{
-			name: "workload failed without a plan", findings: ofWorkload([]record.Finding{bug}, &plan.Plan{}, coordinator.Status{}),
-			verdict: record.Bug, reason: "step 2 failed",
+			name:     "workload failed without a plan",
+			findings: ofWorkload([]record.Finding{bug}, &plan.Plan{}, coordinator.Status{}),
+			verdict:  record.Bug, reason: "step 2 failed",
 		},
 		{
-			name: "workload failed, and the plan made no call fail", findings: ofWorkload([]record.Finding{bug}, denied,
-				coordinator.Status{Fired: 2, Completed: 2, Total: 2, NoneFailed: []string{"action 1 failed no call"}}),
-			status:  coordinator.Status{Fired: 2, Completed: 2, Total: 2, NoneFailed: []string{"action 1 failed no call"}},
-			verdict: record.Inconclusive, reason: "step 2 failed",
+			name:     "workload failed, and the plan made no call fail",
+			findings: ofWorkload([]record.Finding{bug}, denied, noneFailed),
+			status:   noneFailed,
+			verdict:  record.Inconclusive, reason: "step 2 failed",
 		},
 		{
 			name: "workload failed, and the plan made a call fail", findings: ofWorkload([]record.Finding{bug}, denied,
@@ -69,13 +71,14 @@ func TestConclude(t *testing.T) {
 		{
 			name: "workload failed, and the plan did something else", findings: ofWorkload([]record.Finding{bug},
 				&plan.Plan{Actions: []plan.Action{denied.Actions[0], {Type: plan.RestartController}}},
-				coordinator.Status{Fired: 2, Completed: 2, Total: 2, NoneFailed: []string{"action 1 failed no call"}}),
+				noneFailed),
 			status:  coordinator.Status{Fired: 2, Completed: 2, Total: 2},
 			verdict: record.Bug, reason: "step 2 failed",
 		},
 		{
-			name: "crash before the plan", findings: ofWorkload([]record.Finding{crash}, denied, coordinator.Status{Total: 1}),
-			status: coordinator.Status{Total: 1}, stuck: "the workload failed",
+			name:     "crash before the plan",
+			findings: ofWorkload([]record.Finding{crash}, denied, coordinator.Status{Total: 1}),
+			status:   coordinator.Status{Total: 1}, stuck: "the workload failed",
 			verdict: record.Bug, reason: "db crashed", unfinished: "0 of 1 actions fired: the workload failed",
 			told: "the plan was not carried out: 0 of 1 actions fired: the workload failed",
 		},
