@@ -522,7 +522,8 @@ func TestMachine(t *testing.T) {
 			start:   "fire 0",
 			events: []record.Event{
 				began(0), completed(0), before(created("x")), before(created("y")), created("a"), began(1),
-				goOn(1, false), before(created("z")), goOn(1, false), goOn(1, false), before(created("w")), goOn(1, false),
+				goOn(1, false), before(created("z")), goOn(1, false), goOn(1, false), before(created("w")),
+				goOn(1, false),
 				goOn(1, false), before(created("v")), completed(1),
 			},
 			want: []string{

@@ -298,8 +298,8 @@ type Event struct {
 	End         bool         `json:"end,omitempty"`        // the plan is over: everything is released
 }
 
-// Resumed says what an action, see plan.Effects.OneByOne, lets go on of what its pauses hold: all, or what has been held
-// for longest. If nothing is held, the pauses end.
+// Resumed says what an action lets go on of what its pauses hold: all, or what has been held for longest. If nothing is
+// held, the pauses end. See plan.Effects.OneByOne.
 type Resumed struct {
 	Action int  `json:"action"` // its index
 	All    bool `json:"all,omitempty"`
