@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // DialInside connects to an address of the cluster. Nothing here is in its network, so a Service is reached through the
@@ -94,7 +96,7 @@ func endpointOf(
 	return e, fmt.Errorf("service %s/%s has no ready pod", namespace, name)
 }
 
-// forward connects to a port of a pod. What is forwarded ends with the connection.
+// forward connects to a port of a pod, by the kubelet, as kubectl port-forward does. Nothing listens here for that.
 func (c *Cluster) forward(
 	ctx context.Context, client kubernetes.Interface, namespace string, e endpoint,
 ) (net.Conn, error) {
@@ -108,48 +110,78 @@ func (c *Cluster) forward(
 	}
 	to := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(e.pod).
 		SubResource("portforward").URL()
-	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, to)
-	stop, ready := make(chan struct{}), make(chan struct{})
-	f, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", e.port)},
-		stop, ready, io.Discard, io.Discard)
+	dialer := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to)
+	type result struct {
+		conn *forwarded
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		conn, err := forwardedBy(dialer, e.port)
+		done <- result{conn, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return nil, fmt.Errorf("port %d of pod %s/%s: %w", e.port, namespace, e.pod, r.err)
+		}
+		return r.conn, nil
+	case <-ctx.Done():
+		go func() {
+			if r := <-done; r.err == nil {
+				_ = r.conn.Close()
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// forwardedBy asks for two streams: one for the data of a port, and one for what goes wrong.
+func forwardedBy(dialer httpstream.Dialer, port int32) (*forwarded, error) {
+	whole, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- f.ForwardPorts() }()
-	fail := func(err error) (net.Conn, error) {
-		close(stop)
-		return nil, fmt.Errorf("port %d of pod %s/%s: %w", e.port, namespace, e.pod, err)
+	f := &forwarded{whole: whole}
+	headers := http.Header{}
+	headers.Set(corev1.PortHeader, strconv.Itoa(int(port)))
+	headers.Set(corev1.PortForwardRequestIDHeader, "0")
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	if f.trouble, err = whole.CreateStream(headers); err == nil {
+		err = f.trouble.Close() // nothing is written to it
 	}
-	select {
-	case <-ready:
-	case err := <-ended:
-		if err == nil {
-			err = errors.New("it is not forwarded")
-		}
-		return fail(err)
-	case <-ctx.Done():
-		return fail(context.Cause(ctx))
+	if err == nil {
+		headers.Set(corev1.StreamType, corev1.StreamTypeData)
+		f.Stream, err = whole.CreateStream(headers)
 	}
-	ports, err := f.GetPorts()
 	if err != nil {
-		return fail(err)
+		return nil, errors.Join(err, whole.Close())
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
-	if err != nil {
-		return fail(err)
-	}
-	return &forwarded{Conn: conn, stop: stop}, nil
+	return f, nil
 }
 
-// forwarded is a connection whose end ends the forwarding, too.
+// forwarded is a connection to a port of a pod. It has no deadlines: close it to end what waits for it.
 type forwarded struct {
-	net.Conn
-	stop chan struct{}
+	httpstream.Stream
+	trouble httpstream.Stream
+	whole   httpstream.Connection
 }
 
-// Close must be called once.
-func (f *forwarded) Close() error {
-	defer close(f.stop)
-	return f.Conn.Close()
+// Read says why there is no connection, such as that nothing listens at the port.
+func (f *forwarded) Read(p []byte) (int, error) {
+	n, err := f.Stream.Read(p)
+	if n == 0 && errors.Is(err, io.EOF) {
+		if text, _ := io.ReadAll(f.trouble); len(text) > 0 {
+			return 0, errors.New(string(text))
+		}
+	}
+	return n, err
 }
+
+func (f *forwarded) Close() error { return f.whole.Close() }
+
+func (*forwarded) LocalAddr() net.Addr              { return &net.UnixAddr{Net: "unix"} }
+func (*forwarded) RemoteAddr() net.Addr             { return &net.UnixAddr{Net: "unix"} }
+func (*forwarded) SetDeadline(time.Time) error      { return nil }
+func (*forwarded) SetReadDeadline(time.Time) error  { return nil }
+func (*forwarded) SetWriteDeadline(time.Time) error { return nil }
