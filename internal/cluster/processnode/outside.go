@@ -33,7 +33,7 @@ const tailBytes = 16 << 10
 // mentions nothing of this kind. A process with hooks is affected by the machine only by the limits, if a port is in
 // use on all of the machine's addresses, or if the machine has only one loopback address.
 func (c *container) metMachine(log string) string {
-	if met := explainLimits(log); met != "" && len(c.pod.node.faults.List()) == 0 { // one may answer so
+	if met := explainLimits(log, limitsNow); met != "" && len(c.pod.node.faults.List()) == 0 { // one may answer so
 		return met
 	}
 	if c.hooked {
@@ -133,22 +133,6 @@ func terminationMessage(log string) string {
 	log = strings.Join(lines[max(len(lines)-80, 0):], "\n")
 	return log[max(len(log)-2048, 0):]
 }
-
-// explainLimits is for a process that says at its end that the system has given it no more open files. It may have kept
-// them open itself, but far more often others have used up the machine's: all processes of a user have the inotify
-// instances in common, and whoever watches a file, such as a certificate, needs one.
-func explainLimits(log string) string {
-	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
-	if !strings.Contains(strings.Join(lines[max(len(lines)-lastLines, 0):], "\n"), "too many open files") {
-		return ""
-	}
-	return "it says \"too many open files\": this machine has a limit of open files for each process (ulimit -n), " +
-		"and one of inotify instances for all processes of a user together. Raise them: " +
-		"sysctl fs.inotify.max_user_instances=1024"
-}
-
-// lastLines are those of a log that say why a process has ended.
-const lastLines = 5
 
 // explainPort is for a process with hooks. It distinguishes a port that the process has opened twice, which is its own
 // bug, from one that is in use on the machine.

@@ -5,19 +5,6 @@ import (
 	"testing"
 )
 
-// Regression: JobSet "exited on its own" where other users of the machine had used up the inotify instances.
-func TestExplainLimits(t *testing.T) {
-	const refused = `ERROR	setup	problem running manager	{"error": "too many open files"}` + "\n"
-	for log, want := range map[string]bool{
-		refused: true, "starting\n" + refused + "exit\n": true,
-		refused + strings.Repeat("working\n", 10): false, "": false,
-	} {
-		if got := explainLimits(log); strings.Contains(got, "fs.inotify.max_user_instances") != want {
-			t.Errorf("%q: %q", log, got)
-		}
-	}
-}
-
 func TestExplainMachine(t *testing.T) {
 	mounts := []mount{{path: "/etc/webhook/certs", local: "/x"}}
 	for _, tt := range []struct{ name, log, want string }{
