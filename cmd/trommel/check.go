@@ -59,7 +59,7 @@ type machine struct {
 // space is what a directory's file system has left.
 type space struct {
 	what, dir string
-	free      int64 // bytes; 0: unknown
+	free      int64 // bytes; negative: unknown
 }
 
 // row is a line of the table. A bad one stops Trommel; one with advice does not.
@@ -123,7 +123,7 @@ func (m *machine) rows() []row {
 			need = warmBytes
 		}
 		switch {
-		case c.free == 0:
+		case c.free < 0:
 			r.here = "unknown, in " + c.dir
 		case c.free < need:
 			r.bad, r.advice = true, fmt.Sprintf("%s are needed", gigabytes(need))

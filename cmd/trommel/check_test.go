@@ -27,6 +27,9 @@ func TestCheckRows(t *testing.T) {
 			[]string{"the controller's go.mod wants go 1.27.0"}},
 		{"a development version", func(m *machine) { m.goVersion = "devel +abc" }, false, []string{"devel +abc"}},
 		{"a full disk", func(m *machine) { m.caches[0].free = 3e9 }, true, []string{"missing: 6.00 GB are needed"}},
+		{"a disk without any space", func(m *machine) { m.caches[0].free = 0 }, true,
+			[]string{"missing: 6.00 GB are needed"}},
+		{"an unknown disk", func(m *machine) { m.caches[0].free = -1 }, false, []string{"unknown, in /c"}},
 		{"less is needed warm", func(m *machine) { m.caches[0].free, m.built = 3e9, true }, false, nil},
 		{"little memory", func(m *machine) { m.memory = 1e9 }, false,
 			[]string{"little: a cluster needs about 1.60 GB"}},
@@ -68,7 +71,7 @@ func TestCheckMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.goVersion == "" || m.needsGo == "" || m.cores == 0 || m.files == 0 || len(m.caches) != 2 ||
-		m.caches[0].free == 0 {
+		m.caches[0].free <= 0 {
 		t.Errorf("%+v", m)
 	}
 	m.git, m.load = "", 0

@@ -118,6 +118,13 @@ type Guarded interface {
 	Allow(ctx context.Context, manifests, own []*unstructured.Unstructured) error
 }
 
+// Ailing is a cluster that knows what may be wrong with the machine that it is on.
+type Ailing interface {
+	// Ails says why what happens in the cluster may not be the controllers' doing, such as that the disk is full.
+	// Empty: nothing is known to be wrong.
+	Ails(ctx context.Context) string
+}
+
 // Equipped is a cluster on which some of Trommel's own controllers run for as long as it does.
 type Equipped interface {
 	// Equipment names them: Disruptions, Cycling.

@@ -6,7 +6,7 @@ import (
 )
 
 // FreeSpace is how many bytes an ordinary user may still write to the file system of a directory, or of the nearest one
-// above it that exists; zero: unknown.
+// above it that exists; negative: unknown.
 func FreeSpace(dir string) int64 {
 	for {
 		var fs syscall.Statfs_t
@@ -15,7 +15,7 @@ func FreeSpace(dir string) int64 {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return 0
+			return -1
 		}
 		dir = parent
 	}

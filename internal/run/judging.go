@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/await"
@@ -98,6 +99,13 @@ func (r *runner) judge(
 		judge.Doubt(found, set.Title)
 		judge.Doubt(r.journal.findings, set.Title)
 		r.journal.add(set)
+	}
+	if what, ok := p.cluster.(cluster.Ailing); ok {
+		if why := what.Ails(ctx); why != "" {
+			judge.Doubt(found, why)
+			judge.Doubt(r.journal.findings, why)
+			r.journal.add(judge.Trouble(why, r.journal.now()))
+		}
 	}
 	r.journal.add(found...)
 	if status.Stuck == "" {

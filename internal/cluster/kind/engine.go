@@ -90,6 +90,19 @@ const nodeDisk = 700 << 20
 
 // checkDisk returns an error if the engine's disk has no room for a node.
 func checkDisk(ctx context.Context) error {
+	dir, err := engineDir(ctx)
+	if err != nil {
+		return err
+	}
+	if free := cluster.FreeSpace(dir); free >= 0 && free < nodeDisk {
+		return fmt.Errorf("no space left for a node: %s has %d MB, and %d MB are needed; `%s system prune` removes "+
+			"what %[4]s does not use", dir, free>>20, nodeDisk>>20, client())
+	}
+	return nil
+}
+
+// engineDir is the directory in which the engine keeps its containers.
+func engineDir(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, engineTimeout, fmt.Errorf("no answer within %s", engineTimeout))
 	defer cancel()
 	field := "{{.DockerRootDir}}"
@@ -97,15 +110,27 @@ func checkDisk(ctx context.Context) error {
 		field = "{{.Store.GraphRoot}}"
 	}
 	out, err := engine(ctx, nil, "info", "--format", field)
+	return strings.TrimSpace(out), err
+}
+
+// leastDisk is the space on the engine's disk with which etcd, the kubelet and containers still work.
+const leastDisk = 50 << 20
+
+// Ails says that the engine's disk is full.
+func (c *Cluster) Ails(ctx context.Context) string {
+	dir, err := engineDir(ctx)
 	if err != nil {
-		return err
+		return "the container engine does not answer: " + err.Error()
 	}
-	dir := strings.TrimSpace(out)
-	if free := cluster.FreeSpace(dir); free > 0 && free < nodeDisk {
-		return fmt.Errorf("no space left for a node: %s has %d MB, and %d MB are needed; `%s system prune` removes "+
-			"what %[4]s does not use", dir, free>>20, nodeDisk>>20, client())
+	return fullDisk(dir, cluster.FreeSpace(dir))
+}
+
+// fullDisk says that a directory's disk is full, given its free space, which is negative if nobody knows.
+func fullDisk(dir string, free int64) string {
+	if free < 0 || free >= leastDisk {
+		return ""
 	}
-	return nil
+	return fmt.Sprintf("the disk of the container engine is full: %s has %d MB left", dir, free>>20)
 }
 
 // isPodman tells whether the command docker is Podman, as with Debian's podman-docker.
