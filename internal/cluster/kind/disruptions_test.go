@@ -47,7 +47,7 @@ func buildStatic(t *testing.T, pkg string) (binary string) {
 	return binary
 }
 
-// give makes the engine have an image.
+// give makes the engine have an image until the test ends.
 func give(t *testing.T, i image) {
 	t.Helper()
 	archive := filepath.Join(t.TempDir(), "image.tar")
@@ -57,6 +57,12 @@ func give(t *testing.T, i image) {
 	if _, err := engine(t.Context(), nil, "load", "-i", archive); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		args := append([]string{"image", "rm", "-f"}, i.names...)
+		if _, err := engine(context.WithoutCancel(t.Context()), nil, args...); err != nil {
+			t.Errorf("remove the image: %v", err)
+		}
+	})
 }
 
 // giveInjector makes the engine have the image of injectors.
