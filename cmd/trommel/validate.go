@@ -27,6 +27,7 @@ import (
 
 // validateOptions are the flags of `trommel validate`.
 type validateOptions struct {
+	plans   []string
 	suite   string
 	cluster string
 }
@@ -53,9 +54,14 @@ Trommel run and trommel test check the same of what they need, before they build
 Exit codes: 0 no mistakes, 2 mistakes.`,
 		Example: `  trommel validate plans/
   trommel validate plans/stale-deletion.yaml --cluster default`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return validateFiles(c.Context(), s, &o, args) },
+		Args: func(c *cobra.Command, args []string) error {
+			return cobra.MinimumNArgs(1)(c, append(args, o.plans...))
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			return validateFiles(c.Context(), s, &o, append(args, o.plans...))
+		},
 	}
+	c.Flags().StringArrayVarP(&o.plans, "plan", "p", nil, "plan `file` or directory, the same as an argument")
 	c.Flags().StringVar(&o.suite, "suite", "", "check plans against this suite `file`")
 	c.Flags().StringVar(&o.cluster, "cluster", "", "check resource types against the running cluster of this `name`")
 	return c
