@@ -25,6 +25,7 @@ import (
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/layer"
 )
 
 // needEngine skips the test where there is no container engine. TROMMEL_TEST_KIND, which make kind-test sets, says that
@@ -128,9 +129,9 @@ func TestCluster(t *testing.T) {
 	needEngine(t)
 	give(t, image{
 		names: []string{operatorImage}, entrypoint: []string{"/operator", "print"},
-		files: []imageFile{
-			{path: "/operator", content: []byte("the old one"), mode: 0o755},
-			{path: "/etc/operator/templates", content: []byte("what it needs"), mode: 0o644},
+		files: []layer.File{
+			{Path: "/operator", Data: []byte("the old one"), Mode: 0o755},
+			{Path: "/etc/operator/templates", Data: []byte("what it needs"), Mode: 0o644},
 		},
 	})
 	c := start(t, cluster.Config{APIServers: 3, Images: []string{operatorImage}})

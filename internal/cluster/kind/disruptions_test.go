@@ -26,6 +26,7 @@ import (
 	chaoscontroller "github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/controller/manager"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/layer"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -169,7 +170,7 @@ func startDisrupted(t *testing.T) *disrupted {
 	needEngine(t)
 	give(t, image{
 		names: []string{probeImage}, entrypoint: []string{"/probe"},
-		files: []imageFile{{path: "/probe", local: buildProbe(t), mode: 0o755}},
+		files: []layer.File{{Path: "/probe", Local: buildProbe(t), Mode: 0o755}},
 	})
 	giveInjector(t)
 	d := &disrupted{

@@ -18,9 +18,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strings"
 
 	"github.com/trommel-dev/trommel/internal/cluster/dynamic"
+	"github.com/trommel-dev/trommel/internal/layer"
 )
 
 // Paths in the images of programs.
@@ -32,20 +32,10 @@ const (
 // nobody is the user of programs that must not be root and whose pods name no user.
 const nobody = 65532
 
-// imageFile is a file in an image: a copy of a local one, or its own content, or a directory, or a link.
-type imageFile struct {
-	path    string
-	local   string
-	content []byte
-	link    string // a hard link to an earlier file
-	dir     bool
-	mode    int64
-}
-
 // image is a container image of one layer without a base.
 type image struct {
 	names      []string
-	files      []imageFile
+	files      []layer.File
 	entrypoint []string
 }
 
@@ -54,21 +44,21 @@ const pathVariable = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 
 // write writes the image as docker save does, to a new file.
 func (i image) write(file string) (err error) {
-	layer, err := os.CreateTemp(filepath.Dir(file), "layer-*")
+	archive, err := os.CreateTemp(filepath.Dir(file), "layer-*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(layer.Name()) }()
-	defer layer.Close()
+	defer func() { _ = os.Remove(archive.Name()) }()
+	defer archive.Close()
 	sum := sha256.New()
-	if err := i.writeLayer(io.MultiWriter(layer, sum)); err != nil {
+	if err := layer.Write(io.MultiWriter(archive, sum), i.files); err != nil {
 		return err
 	}
-	size, err := layer.Seek(0, io.SeekEnd)
+	size, err := archive.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
-	if _, err := layer.Seek(0, io.SeekStart); err != nil {
+	if _, err := archive.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	diffID := hex.EncodeToString(sum.Sum(nil))
@@ -103,71 +93,13 @@ func (i image) write(file string) (err error) {
 	}
 	err = errors.Join(
 		add(configName, int64(len(config)), bytes.NewReader(config)),
-		add(diffID+"/layer.tar", size, layer),
+		add(diffID+"/layer.tar", size, archive),
 		add("manifest.json", int64(len(manifest)), bytes.NewReader(manifest)),
 	)
 	if err != nil {
 		return err
 	}
 	return w.Close()
-}
-
-func (i image) writeLayer(to io.Writer) error {
-	w := tar.NewWriter(to)
-	seen := map[string]bool{"/": true, ".": true}
-	for _, f := range i.files {
-		if err := writeParents(w, path.Dir(f.path), seen); err != nil {
-			return err
-		}
-		seen[f.path] = true
-		if err := f.write(w); err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
-		}
-	}
-	return w.Close()
-}
-
-func writeParents(w *tar.Writer, dir string, seen map[string]bool) error {
-	if seen[dir] {
-		return nil
-	}
-	seen[dir] = true
-	if err := writeParents(w, path.Dir(dir), seen); err != nil {
-		return err
-	}
-	return imageFile{path: dir, dir: true, mode: 0o755}.write(w)
-}
-
-func (f imageFile) write(w *tar.Writer) error {
-	name := strings.TrimPrefix(f.path, "/")
-	switch {
-	case f.dir:
-		return w.WriteHeader(&tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: f.mode})
-	case f.link != "":
-		return w.WriteHeader(&tar.Header{
-			Name: name, Typeflag: tar.TypeLink, Linkname: strings.TrimPrefix(f.link, "/"), Mode: f.mode,
-		})
-	case f.local == "":
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: f.mode, Size: int64(len(f.content))}); err != nil {
-			return err
-		}
-		_, err := w.Write(f.content)
-		return err
-	}
-	local, err := os.Open(f.local)
-	if err != nil {
-		return err
-	}
-	defer local.Close()
-	info, err := local.Stat()
-	if err != nil {
-		return err
-	}
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: f.mode, Size: info.Size()}); err != nil {
-		return err
-	}
-	_, err = io.Copy(w, local)
-	return err
 }
 
 // programImage is the image in which a program runs, and its only name, which depends on its content: the program, the
@@ -179,13 +111,13 @@ func programImage(ctx context.Context, binary, launcher string) (image, error) {
 	}
 	i := image{
 		names: []string{"trommel.dev/program:" + digest},
-		files: []imageFile{
-			{path: launcherPath, local: launcher, mode: 0o755},
-			{path: programPath, local: binary, mode: 0o755},
-			{path: "/tmp", dir: true, mode: 0o1777},
-			{path: "/etc/passwd", mode: 0o644, content: fmt.Appendf(nil,
+		files: []layer.File{
+			{Path: launcherPath, Local: launcher, Mode: 0o755},
+			{Path: programPath, Local: binary, Mode: 0o755},
+			{Path: "/tmp", Dir: true, Mode: 0o1777},
+			{Path: "/etc/passwd", Mode: 0o644, Data: fmt.Appendf(nil,
 				"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:%d:%d:nonroot:/tmp:/sbin/nologin\n", nobody, nobody)},
-			{path: "/etc/group", mode: 0o644, content: fmt.Appendf(nil, "root:x:0:\nnonroot:x:%d:\n", nobody)},
+			{Path: "/etc/group", Mode: 0o644, Data: fmt.Appendf(nil, "root:x:0:\nnonroot:x:%d:\n", nobody)},
 		},
 		entrypoint: []string{launcherPath, "--", programPath, path.Base(programPath)},
 	}
@@ -194,10 +126,10 @@ func programImage(ctx context.Context, binary, launcher string) (image, error) {
 		return image{}, err
 	}
 	for _, l := range libraries {
-		i.files = append(i.files, imageFile{path: l, local: l, mode: 0o755})
+		i.files = append(i.files, layer.File{Path: l, Local: l, Mode: 0o755})
 	}
 	if file := "/etc/ssl/certs/ca-certificates.crt"; exists(file) {
-		i.files = append(i.files, imageFile{path: file, local: file, mode: 0o644})
+		i.files = append(i.files, layer.File{Path: file, Local: file, Mode: 0o644})
 	}
 	return i, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/layer"
 )
 
 // Versions of what is in the node's image beside Kubernetes and kind, whose versions the nested modules have.
@@ -241,15 +242,15 @@ ctr oci spec |
 `
 
 // nodeFiles are the files that are added to the node's system.
-func nodeFiles(ctx context.Context, components, kubernetes string) ([]imageFile, error) {
-	files := []imageFile{
-		{path: "/kind/version", content: []byte(kubernetes), mode: 0o644},
-		{path: "/etc/cni/net.d/10-trommel.conflist", content: []byte(cniConfig), mode: 0o644},
-		{path: "/etc/systemd/system/kube-proxy.service", content: []byte(proxyUnit), mode: 0o644},
-		{path: "/usr/bin/kubelet", local: filepath.Join(components, "node"), mode: 0o755},
+func nodeFiles(ctx context.Context, components, kubernetes string) ([]layer.File, error) {
+	files := []layer.File{
+		{Path: "/kind/version", Data: []byte(kubernetes), Mode: 0o644},
+		{Path: "/etc/cni/net.d/10-trommel.conflist", Data: []byte(cniConfig), Mode: 0o644},
+		{Path: "/etc/systemd/system/kube-proxy.service", Data: []byte(proxyUnit), Mode: 0o644},
+		{Path: "/usr/bin/kubelet", Local: filepath.Join(components, "node"), Mode: 0o755},
 	}
 	for _, name := range []string{"kubeadm", "kubectl", "kube-proxy"} {
-		files = append(files, imageFile{path: "/usr/bin/" + name, link: "/usr/bin/kubelet", mode: 0o755})
+		files = append(files, layer.File{Path: "/usr/bin/" + name, Link: "/usr/bin/kubelet", Mode: 0o755})
 	}
 	module, err := downloadModule(ctx, kindModule+"@"+moduleVersion(programSource, kindModule))
 	if err != nil {
@@ -264,9 +265,9 @@ func nodeFiles(ctx context.Context, components, kubernetes string) ([]imageFile,
 		if err != nil {
 			return err
 		}
-		f := imageFile{path: path.Join("/", filepath.ToSlash(relative)), local: local, mode: 0o644}
-		if strings.Contains(f.path, "/bin/") {
-			f.mode = 0o755
+		f := layer.File{Path: path.Join("/", filepath.ToSlash(relative)), Local: local, Mode: 0o644}
+		if strings.Contains(f.Path, "/bin/") {
+			f.Mode = 0o755
 		}
 		files = append(files, f)
 		return nil
@@ -278,10 +279,10 @@ func nodeFiles(ctx context.Context, components, kubernetes string) ([]imageFile,
 func controlPlaneImage(binary, kubernetes string) image {
 	i := image{
 		names: []string{"registry.k8s.io/etcd:" + etcdVersion},
-		files: []imageFile{{path: apiServerPath, local: binary, mode: 0o755}},
+		files: []layer.File{{Path: apiServerPath, Local: binary, Mode: 0o755}},
 	}
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "etcd"} {
-		i.files = append(i.files, imageFile{path: "/usr/local/bin/" + name, link: apiServerPath, mode: 0o755})
+		i.files = append(i.files, layer.File{Path: "/usr/local/bin/" + name, Link: apiServerPath, Mode: 0o755})
 	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		i.names = append(i.names, "registry.k8s.io/"+name+":"+kubernetes)
@@ -292,13 +293,13 @@ func controlPlaneImage(binary, kubernetes string) image {
 func pauseImage(launcher string) image {
 	return image{
 		names:      []string{"registry.k8s.io/pause:" + pauseVersion},
-		files:      []imageFile{{path: "/pause", local: launcher, mode: 0o755}},
+		files:      []layer.File{{Path: "/pause", Local: launcher, Mode: 0o755}},
 		entrypoint: []string{"/pause"},
 	}
 }
 
 // compose makes the node's image in a container of the base image.
-func compose(ctx context.Context, base, name string, files []imageFile, images ...image) (err error) {
+func compose(ctx context.Context, base, name string, files []layer.File, images ...image) (err error) {
 	dir, err := os.MkdirTemp("", "trommel-node-")
 	if err != nil {
 		return err
@@ -317,7 +318,7 @@ func compose(ctx context.Context, base, name string, files []imageFile, images .
 		err = errors.Join(err, removed)
 	}()
 	stream, w := io.Pipe()
-	go func() { _ = w.CloseWithError(image{files: files}.writeLayer(w)) }()
+	go func() { _ = w.CloseWithError(layer.Write(w, files)) }()
 	if _, err := engine(ctx, stream, "cp", "-", id+":/"); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/layer"
 )
 
 // programIn is an image in which a program is, behind its launcher, and what the image that it was put onto says of its
@@ -74,22 +75,21 @@ func putOnto(ctx context.Context, base, binary, launcher, archive string) (made 
 		_, _ = engine(ctx, nil, "rm", "-f", "-v", id)
 		_, _ = engine(ctx, nil, "image", "rm", made.name) // there is none after an error
 	}()
-	layer, err := os.Create(archive)
+	added, err := os.Create(archive)
 	if err != nil {
 		return programIn{}, err
 	}
-	defer layer.Close()
-	files := image{files: []imageFile{
-		{path: launcherPath, local: launcher, mode: 0o755},
-		{path: programPath, local: binary, mode: 0o755},
-	}}
-	if err := files.writeLayer(layer); err != nil {
+	defer added.Close()
+	if err := layer.Write(added, []layer.File{
+		{Path: launcherPath, Local: launcher, Mode: 0o755},
+		{Path: programPath, Local: binary, Mode: 0o755},
+	}); err != nil {
 		return programIn{}, err
 	}
-	if _, err := layer.Seek(0, io.SeekStart); err != nil {
+	if _, err := added.Seek(0, io.SeekStart); err != nil {
 		return programIn{}, err
 	}
-	if _, err := engine(ctx, layer, "cp", "-", id+":/"); err != nil {
+	if _, err := engine(ctx, added, "cp", "-", id+":/"); err != nil {
 		return programIn{}, err
 	}
 	entrypoint := "ENTRYPOINT " + string(mustJSON([]string{launcherPath, "--", programPath}))

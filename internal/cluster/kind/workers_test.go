@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/layer"
 	"github.com/trommel-dev/trommel/internal/testing/registrytest"
 )
 
@@ -30,7 +31,7 @@ func giveWorkers(t *testing.T) (trommel string) {
 	t.Helper()
 	trommel = buildStatic(t, "../../../cmd/trommel")
 	give(t, image{
-		names: []string{workersImage}, files: []imageFile{{path: "/trommel", local: trommel, mode: 0o755}},
+		names: []string{workersImage}, files: []layer.File{{Path: "/trommel", Local: trommel, Mode: 0o755}},
 		entrypoint: []string{"/trommel"},
 	})
 	return trommel

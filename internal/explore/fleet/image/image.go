@@ -43,7 +43,7 @@ const Arch = runtime.GOARCH
 // Image is one that is made and pushed, layer by layer.
 type Image struct {
 	to     *remote.Repository
-	layers []*layer
+	layers []*packed
 	sent   sent
 }
 
