@@ -16,7 +16,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -136,9 +135,12 @@ func (c *Cluster) forward(
 	}
 }
 
+// portForwardProtocol is that of client-go's tools/portforward, which would need a listener here.
+const portForwardProtocol = "portforward.k8s.io"
+
 // forwardedBy asks for two streams: one for the data of a port, and one for what goes wrong.
 func forwardedBy(dialer httpstream.Dialer, port int32) (*forwarded, error) {
-	whole, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+	whole, _, err := dialer.Dial(portForwardProtocol)
 	if err != nil {
 		return nil, err
 	}
