@@ -8,8 +8,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 )
 
-// teardownTimeout bounds undo and each part of the teardown; both also run when the run's context has ended. Where other
-// work keeps the machine busy, a container engine takes half a minute to remove a node.
+// teardownTimeout bounds undo and each part of the teardown; both also run when the run's context has ended. On a busy
+// machine a container engine takes half a minute to remove a node.
 const teardownTimeout = time.Minute
 
 // teardown is what has to be done when a run ends.
