@@ -4,6 +4,7 @@
 package judge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -35,6 +36,8 @@ type Evidence struct {
 	Reference *reference.Reference
 	// Found is what the run itself has found before the judges.
 	Found []record.Finding
+	// Stood says that this process did not run for a time; empty: it did.
+	Stood string
 
 	// cluster is the one of several that this evidence is about; empty: there is only one, or it is about all.
 	cluster string
@@ -62,7 +65,8 @@ func Judges() []Judge {
 }
 
 // Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run. What rests on the
-// whole run is no bug if the run was not whole.
+// whole run is no bug if the run was not whole; nor is it that the workload failed, which is in e.Found and changed
+// there.
 func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	var all []record.Finding
 	var resting []int // indices of findings that rest on the whole run
@@ -90,9 +94,18 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 		}
 	}
 	e.own(all)
-	if why := broken(slices.Concat(e.Found, all)); why != "" {
+	why := broken(e, all)
+	if why != "" {
 		for _, i := range resting {
 			Doubt(all[i:i+1], why)
+		}
+	}
+	// A workload also waits in vain for what an action should have done, such as to start a controller again.
+	if why = cmp.Or(why, failedAction(e.Found)); why != "" {
+		for i := range e.Found {
+			if e.Found[i].Judge == record.JudgeWorkload {
+				Doubt(e.Found[i:i+1], why)
+			}
 		}
 	}
 	return all
@@ -154,16 +167,26 @@ func restsOnAll(j Judge) bool {
 	return false
 }
 
-// broken says why a run was not whole: it was not observed all the time, or the controllers were held up by more than
-// its plan. It is empty if the run was.
-func broken(findings []record.Finding) string {
-	for _, f := range findings {
+// broken says why a run was not whole, given what the judges have found: it was not observed all the time, or the
+// controllers were held up by more than its plan. It is empty if the run was.
+func broken(e Evidence, found []record.Finding) string {
+	for _, f := range slices.Concat(e.Found, found) {
 		switch f.Judge {
 		case record.JudgeRun, record.JudgeHistory, record.JudgeHook, record.JudgeSession, record.JudgeHold,
 			record.JudgeLeadership, record.JudgeEnvironment:
 			if f.Severity == record.SeverityInconclusive {
 				return f.Title
 			}
+		}
+	}
+	return e.Stood
+}
+
+// failedAction says which action of the plan has failed; empty: none.
+func failedAction(findings []record.Finding) string {
+	for _, f := range findings {
+		if f.Judge == record.JudgeAction && f.Severity == record.SeverityInconclusive {
+			return f.Title
 		}
 	}
 	return ""

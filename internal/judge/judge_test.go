@@ -64,26 +64,35 @@ func TestRunsThatAreNotWhole(t *testing.T) {
 	panics := judge{"panics", func() ([]record.Finding, error) {
 		return []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgePanic}}, nil
 	}}
+	const bug, doubtful = record.SeverityBug, record.SeverityInconclusive
 	for _, c := range []struct {
-		name  string
-		found []record.Finding
-		gaps  []string
-		want  record.Severity
+		name   string
+		found  []record.Finding
+		gaps   []string
+		stood  string
+		want   record.Severity
+		waited record.Severity // of a workload that waited in vain
 	}{
-		{"whole", nil, nil, record.SeverityBug},
-		{"a hold that expired", []record.Finding{held}, nil, record.SeverityInconclusive},
-		{"a note", []record.Finding{note}, nil, record.SeverityBug},
-		{"another doubt", []record.Finding{action}, nil, record.SeverityBug},
-		{"a gap in the history", nil, []string{"the watch of pods was interrupted"}, record.SeverityInconclusive},
+		{"whole", nil, nil, "", bug, bug},
+		{"a hold that expired", []record.Finding{held}, nil, "", doubtful, doubtful},
+		{"a note", []record.Finding{note}, nil, "", bug, bug},
+		{"an action that failed", []record.Finding{action}, nil, "", bug, doubtful},
+		{"a gap in the history", nil, []string{"the watch of pods was interrupted"}, "", doubtful, doubtful},
+		{"a standstill", nil, nil, "trommel itself did not run for 9s", doubtful, doubtful},
 	} {
-		e := Evidence{Invariants: invariants, Found: c.found, Gaps: c.gaps,
-			Meta: record.Meta{CaughtUp: time.Unix(1, 0), GivenBack: time.Unix(2, 0)}}
+		waited := record.Finding{Severity: bug, Judge: record.JudgeWorkload, Title: "step 1: not within 1m"}
+		e := Evidence{Invariants: invariants, Found: append([]record.Finding{waited}, c.found...), Gaps: c.gaps,
+			Stood: c.stood,
+			Meta:  record.Meta{CaughtUp: time.Unix(1, 0), GivenBack: time.Unix(2, 0)}}
 		findings := Hear(t.Context(), e, []Judge{eventually{}, gaps{}, panics})
 		if got := findings[0]; got.Judge != record.JudgeInvariant || got.Severity != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got.Severity, c.want)
 		}
 		if last := findings[len(findings)-1]; !last.IsBug() {
 			t.Errorf("%s: a panic is no bug", c.name)
+		}
+		if got := e.Found[0].Severity; got != c.waited {
+			t.Errorf("%s: a workload that waited in vain is %s, want %s", c.name, got, c.waited)
 		}
 	}
 }

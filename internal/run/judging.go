@@ -136,6 +136,6 @@ func (r *runner) gather(
 		Plan: r.plan, Invariants: invariants, Timeouts: r.suite.Timeouts, Dir: r.recordDir, Meta: *meta,
 		Actions: r.events.carriedOut(), Events: r.events.ofControllers(),
 		History: states, Gaps: recorder.Gaps(), Processes: processes, Reference: r.options.Reference,
-		Found: r.journal.findings,
+		Found: r.journal.findings, Stood: r.stood.first(),
 	}
 }

@@ -54,6 +54,7 @@ type runner struct {
 	events   *events
 	course   *course // nil: nothing can have happened yet that must be undone
 	wall     wallClock
+	stood    *standstills
 }
 
 // execute runs the plan and returns the record's metadata with the verdict. With an error the run could not be carried
@@ -98,9 +99,11 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 // run executes the plan and tears down what it set up.
 func (r *runner) run(ctx context.Context) (err error) {
 	r.wall = wallClock{time.Now()}
-	standstills := watchItself(r.journal.now)
+	r.stood = &standstills{now: r.journal.now}
+	end := r.stood.watch()
 	defer func() {
-		for _, text := range standstills() {
+		end()
+		for _, text := range r.stood.notes {
 			r.journal.note(text)
 		}
 	}()

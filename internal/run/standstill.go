@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -10,12 +11,16 @@ const shortestStandstill = 5 * time.Second
 
 // standstills finds the times in which this process did not run although the clock went on.
 type standstills struct {
-	last  time.Time        // of the last tick, by the machine's clock; zero before the first
-	now   func() time.Time // by the run's clock
+	now func() time.Time // by the run's clock
+
+	mu    sync.Mutex
+	last  time.Time // of the last tick, by the machine's clock; zero before the first
 	notes []string
 }
 
 func (s *standstills) tick(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if gap := now.Sub(s.last); !s.last.IsZero() && gap >= shortestStandstill {
 		s.notes = append(s.notes, fmt.Sprintf("trommel itself did not run for %s, until %s: it was stopped, or the "+
 			"machine was busy with something else. A controller may have lost its leader election because of that",
@@ -24,12 +29,22 @@ func (s *standstills) tick(now time.Time) {
 	s.last = now
 }
 
-// watchItself watches for standstills of this process until end is called, which returns what there is to note. Now is
-// the run's time.
-func watchItself(now func() time.Time) (end func() []string) {
-	stop, notes := make(chan struct{}), make(chan []string)
+// first is what there is to note of the first standstill so far; empty: there was none.
+func (s *standstills) first() string {
+	s.tick(time.Now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.notes) == 0 {
+		return ""
+	}
+	return s.notes[0]
+}
+
+// watch watches this process until end is called.
+func (s *standstills) watch() (end func()) {
+	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		s := standstills{now: now}
+		defer close(ended)
 		s.tick(time.Now())
 		ticker := time.NewTicker(shortestStandstill / 10)
 		defer ticker.Stop()
@@ -39,10 +54,9 @@ func watchItself(now func() time.Time) (end func() []string) {
 				s.tick(time.Now())
 			case <-stop:
 				s.tick(time.Now())
-				notes <- s.notes
 				return
 			}
 		}
 	}()
-	return func() []string { close(stop); return <-notes }
+	return func() { close(stop); <-ended }
 }

@@ -43,6 +43,10 @@ func TestStandstills(t *testing.T) {
 			if !slices.Equal(s.notes, tt.want) {
 				t.Errorf("noted %q, want %q", s.notes, tt.want)
 			}
+			s.last = time.Now()
+			if first := s.first(); len(tt.want) > 0 && first != tt.want[0] || len(tt.want) == 0 && first != "" {
+				t.Errorf("the first is %q", first)
+			}
 		})
 	}
 }

@@ -62,9 +62,25 @@ func main() {
 		a.Done = err == nil
 		out.write(a)
 	}
-	if err := p.removeAll(); err != nil {
+	if err := p.finish(); err != nil {
 		fmt.Fprintln(os.Stderr, "trommel-kind:", describe(err))
 		os.Exit(1)
+	}
+}
+
+// finishTimeout is how long to try again what the engine has refused.
+const finishTimeout = time.Minute
+
+// finish removes all that is left. An engine gives up the removal of a container that does not end within ten seconds,
+// as on a busy machine; it is asked again for as long as it answers.
+func (p *program) finish() error {
+	began := time.Now()
+	for {
+		err := p.removeAll()
+		if err == nil || time.Since(began) > finishTimeout || p.engine.run("version") != nil {
+			return err
+		}
+		time.Sleep(time.Second)
 	}
 }
 
