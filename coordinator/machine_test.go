@@ -523,8 +523,7 @@ func TestMachine(t *testing.T) {
 			events: []record.Event{
 				began(0), completed(0), before(created("x")), before(created("y")), created("a"), began(1),
 				goOn(1, false), before(created("z")), goOn(1, false), goOn(1, false), before(created("w")),
-				goOn(1, false),
-				goOn(1, false), before(created("v")), completed(1),
+				goOn(1, false), goOn(1, false), before(created("v")), completed(1),
 			},
 			want: []string{
 				"pausing 0", "", "hold 3", "hold 4", "fire 1, hold 5", "", "release 3", "hold 8", "release 4",

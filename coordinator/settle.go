@@ -134,6 +134,20 @@ func (c *Coordinator) awaitIdle(ctx context.Context, most time.Duration) {
 	}
 }
 
+// untilQuiet blocks until the controllers have done nothing for the duration of quiet and nothing is in their queues,
+// but not longer than most. It must not be called by the owner.
+func (c *Coordinator) untilQuiet(ctx context.Context, quiet, most time.Duration) {
+	ctx, cancel := clock.WithTimeout(ctx, most)
+	defer cancel()
+	for {
+		restless, err := c.Settle(ctx, quiet)
+		if err != nil || restless != "" || c.config.Busy == nil || !c.config.Busy(ctx) ||
+			clock.Sleep(ctx, idleLook) != nil {
+			return
+		}
+	}
+}
+
 // note records that a controller is active, leader election aside.
 func (s *settling) note(identity string, election bool, now time.Time) {
 	if s.on && !election {

@@ -171,20 +171,6 @@ func (c *Coordinator) resumeOneByOne(ctx context.Context, i int) (note string, e
 	}
 }
 
-// untilQuiet blocks until the controllers have done nothing for the duration of quiet and nothing is in their queues,
-// but not longer than most. It must not be called by the owner.
-func (c *Coordinator) untilQuiet(ctx context.Context, quiet, most time.Duration) {
-	ctx, cancel := clock.WithTimeout(ctx, most)
-	defer cancel()
-	for {
-		restless, err := c.Settle(ctx, quiet)
-		if err != nil || restless != "" || c.config.Busy == nil || !c.config.Busy(ctx) ||
-			clock.Sleep(ctx, idleLook) != nil {
-			return
-		}
-	}
-}
-
 // sleep waits for d and returns true, or false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {

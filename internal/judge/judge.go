@@ -101,7 +101,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 		}
 	}
 	// A workload also waits in vain for what an action should have done, such as to start a controller again.
-	if why = cmp.Or(why, failedAction(e.Found)); why != "" {
+	if why = cmp.Or(why, inconclusive(e.Found, record.JudgeAction)); why != "" {
 		for i := range e.Found {
 			if e.Found[i].Judge == record.JudgeWorkload {
 				Doubt(e.Found[i:i+1], why)
@@ -170,22 +170,14 @@ func restsOnAll(j Judge) bool {
 // broken says why a run was not whole, given what the judges have found: it was not observed all the time, or the
 // controllers were held up by more than its plan. It is empty if the run was.
 func broken(e Evidence, found []record.Finding) string {
-	for _, f := range slices.Concat(e.Found, found) {
-		switch f.Judge {
-		case record.JudgeRun, record.JudgeHistory, record.JudgeHook, record.JudgeSession, record.JudgeHold,
-			record.JudgeLeadership, record.JudgeEnvironment:
-			if f.Severity == record.SeverityInconclusive {
-				return f.Title
-			}
-		}
-	}
-	return e.Stood
+	return cmp.Or(inconclusive(slices.Concat(e.Found, found), record.JudgeRun, record.JudgeHistory, record.JudgeHook,
+		record.JudgeSession, record.JudgeHold, record.JudgeLeadership, record.JudgeEnvironment), e.Stood)
 }
 
-// failedAction says which action of the plan has failed; empty: none.
-func failedAction(findings []record.Finding) string {
+// inconclusive is the title of the first inconclusive finding of these judges; empty: there is none.
+func inconclusive(findings []record.Finding, judges ...string) string {
 	for _, f := range findings {
-		if f.Judge == record.JudgeAction && f.Severity == record.SeverityInconclusive {
+		if f.Severity == record.SeverityInconclusive && slices.Contains(judges, f.Judge) {
 			return f.Title
 		}
 	}

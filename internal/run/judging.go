@@ -9,6 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/await"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // judge gives the controllers time to settle, first as the plan has left things and again after its effects are undone;
@@ -94,17 +95,17 @@ func (r *runner) judge(
 		return ctx.Err()
 	}
 	found := judge.Hear(ctx, evidence, judge.Judges())
+	doubt := func(because record.Finding) {
+		judge.Doubt(found, because.Title)
+		judge.Doubt(r.journal.findings, because.Title)
+		r.journal.add(because)
+	}
 	if step := r.wall.step(); step != 0 {
-		set := judge.ClockSet(step, r.journal.now())
-		judge.Doubt(found, set.Title)
-		judge.Doubt(r.journal.findings, set.Title)
-		r.journal.add(set)
+		doubt(judge.ClockSet(step, r.journal.now()))
 	}
 	if what, ok := p.cluster.(cluster.Ailing); ok {
 		if why := what.Ails(ctx); why != "" {
-			judge.Doubt(found, why)
-			judge.Doubt(r.journal.findings, why)
-			r.journal.add(judge.Trouble(why, r.journal.now()))
+			doubt(judge.Trouble(why, r.journal.now()))
 		}
 	}
 	r.journal.add(found...)
