@@ -1,7 +1,8 @@
 // Package finalizer gives each disruption its finalizer before anything else happens, and takes it away when the
-// disruption is deleted and none of its chaos pods exists any more. It asks the API server, not the cache, before it
-// lets a disruption go, and it writes nothing else. A chaos pod that is created afterwards, by a controller with an
-// outdated cache, is removed by the controller of chaos pods.
+// disruption is deleted, none of its chaos pods exists any more, and its status says so: whoever tells of the end of each
+// injection needs the disruption for it. It asks the API server, not the cache, before it lets a disruption go, and it
+// writes nothing else. A chaos pod that is created afterwards, by a controller with an outdated cache, is removed by the
+// controller of chaos pods.
 package finalizer
 
 import (
@@ -26,8 +27,23 @@ type Reconciler struct{ Env *controller.Env }
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("disruption-finalizer").
-		For(&chaos.Disruption{}, controller.WhenChanged((*chaos.Disruption).GetFinalizers)).
+		For(&chaos.Disruption{}, controller.WhenChanged(func(d *chaos.Disruption) reads {
+			return reads{d.Finalizers, injected(d)}
+		})).
 		Watches(&corev1.Pod{}, controller.FromChaosPods(), builder.WithPredicates(gone)).Complete(&Reconciler{env})
+}
+
+// reads is what the controller reads of a disruption.
+type reads struct {
+	Finalizers []string
+	Injected   bool
+}
+
+// injected reports whether a status says that something is injected. One without a spec's hash is not kept up.
+func injected(d *chaos.Disruption) bool {
+	return d.Status.SpecHash != "" && slices.ContainsFunc(d.Status.Injections, func(i chaos.Injection) bool {
+		return i.State == chaos.InjectionInjected
+	})
 }
 
 // gone lets the end of a chaos pod through.
@@ -56,6 +72,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.Env.Reader.List(ctx, &left, client.InNamespace(r.Env.Config.Namespace),
 			client.MatchingLabels{controller.LabelDisruption: string(d.UID)}); err != nil || len(left.Items) > 0 {
 			return ctrl.Result{}, err // as above: the cache is behind
+		}
+		if injected(d) {
+			return ctrl.Result{}, nil // a change of the status wakes it
 		}
 	}
 	return controller.Result(r.write(ctx, d))

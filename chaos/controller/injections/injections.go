@@ -383,13 +383,13 @@ func (r *Reconciler) tell(d *chaos.Disruption, next own) {
 		r.Env.Events.Eventf(d, nil, corev1.EventTypeNormal, string(next.Phase), "Inject", "%d of %d targets%s",
 			next.Injected, d.Status.Counts.Desired, note)
 	}
-	before := map[id]chaos.InjectionState{}
+	before := map[id]chaos.Injection{}
 	for _, i := range d.Status.Injections {
-		before[id{i.Target, i.Kind}] = i.State
+		before[id{i.Target, i.Kind}] = i
 	}
 	for _, i := range next.Injections {
 		old := before[id{i.Target, i.Kind}]
-		if i.State == old {
+		if i.State == old.State {
 			continue
 		}
 		target := &corev1.ObjectReference{
@@ -411,7 +411,7 @@ func (r *Reconciler) tell(d *chaos.Disruption, next own) {
 			r.Env.Events.Eventf(d, target, corev1.EventTypeWarning, string(i.State), "Inject", "%s on %s: %s", i.Kind,
 				targetName(&d.Status, i.Target), i.Error)
 		case chaos.InjectionRemoved:
-			if old == chaos.InjectionInjected && !d.Spec.DryRun {
+			if old.InjectedAt != nil && !d.Spec.DryRun {
 				r.Env.Events.Eventf(target, d, corev1.EventTypeNormal, "NoLongerDisrupted", "Remove",
 					"%s of disruption %s/%s", i.Kind, d.Namespace, d.Name)
 			}
