@@ -11,7 +11,7 @@ import (
 
 // ClockMarker is contained in executables whose runtime is patched: such a process takes the time from its run's clock,
 // and tells the clock's keeper when it is idle (package internal/clock).
-const ClockMarker = "trommel.dev/clock=v1"
+const ClockMarker = "trommel.dev/clock=v2"
 
 // oldestClockGo is the first version of Go whose runtime the points of the clock are known to fit.
 const oldestClockGo = "go1.26"
@@ -29,14 +29,12 @@ func onARM64(_, goarch string) bool { return goarch == "arm64" }
 
 // clockPoints are the points of the run's clock. What they call is in the template standard_clock.
 var clockPoints = []standardPoint{
-	replaces("runtime/time_nofake.go", "", "nanotime", "nanotime1()", "nanotime1() + *trommelOffset"),
+	replaces("runtime/time_nofake.go", "", "nanotime", "nanotime1()", "trommelNano()"),
 	{point: point{
 		module: moduleStandard, file: "runtime/timeasm.go", function: "time_now",
-		insert: insertion{body: "sec, nsec, mono = " + realNow + "(); sec, nsec = trommelWall(sec, nsec); " +
-			"return sec, nsec, mono + *trommelOffset"},
+		insert: insertion{body: "return trommelNow()"},
 	}, system: onAMD64},
-	{point: replaces("runtime/timestub.go", "", "time_now", "walltime()", "trommelWall(walltime())").point,
-		system: onARM64},
+	{point: replaces("runtime/timestub.go", "", "time_now", "walltime()", "trommelWallTime()").point, system: onARM64},
 	{point: point{
 		module: moduleStandard, file: "runtime/proc.go", function: "main", insert: insertion{enter: "trommelStart()"},
 	}},
@@ -67,7 +65,8 @@ var clockHelpers = []standardHelper{
 		"allp", "sched", "gomaxprocs", "maxWhen", "forcegcperiod", "netpollGenericInit", "netpollEventFd", "epfd",
 		"mmap", "gogetenv", "nanotime",
 	}},
-	{dir: "runtime", template: "standard_realnow.go.tmpl", name: "zz_trommel_realnow.go", system: onAMD64},
+	{dir: "runtime", template: "standard_now.go.tmpl", name: "zz_trommel_now.go", system: onAMD64},
+	{dir: "runtime", template: "standard_walltime.go.tmpl", name: "zz_trommel_walltime.go", system: onARM64},
 	{dir: "syscall", template: "standard_clockcalls.go.tmpl", name: "zz_trommel_clock.go"},
 }
 

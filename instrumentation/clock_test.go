@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -403,6 +404,33 @@ func TestClock(t *testing.T) {
 		r.keeper.Jump(time.Hour)
 		r.keeper.Rest()
 		r.end(p)
+	})
+
+	// The clock of a run goes slower while its processes lack processors: here each gets the third part of what it needs,
+	// or less, wherever the test runs.
+	run("too few processors", func(r *timedRun) {
+		r.keeper.Run()
+		began := time.Now()
+		var all []*timedProcess
+		for range 3 * runtime.NumCPU() {
+			all = append(all, r.start("compute", "500ms"))
+		}
+		r.end(all...)
+		took := time.Since(began)
+		for _, p := range all {
+			ns, err := strconv.ParseInt(strings.TrimSpace(p.out.String()), 10, 64)
+			if passed := time.Duration(ns); err != nil || passed > took*2/3 {
+				r.Errorf("%s of %s have passed: %v", passed, took, err)
+			}
+		}
+		r.Logf("%s: %s", took, all[0].out.String())
+		// That ends with the lack.
+		began, now := time.Now(), r.keeper.Clock().Now()
+		r.keeper.Rest()
+		time.Sleep(500 * time.Millisecond)
+		if passed := r.keeper.Clock().Since(now); passed < time.Since(began)*9/10 {
+			r.Errorf("%s of %s have passed at rest", passed, time.Since(began))
+		}
 	})
 
 	run("many at once", func(r *timedRun) {

@@ -1,5 +1,5 @@
 // Package clock tells the time of a run, which need not be this machine's: while nothing happens in any process of a
-// run, its clock may move ahead.
+// run, its clock may move ahead; and while its processes lack processors, it may go slower than this machine's.
 //
 // A context says by which clock its users wait. Code that belongs to a run therefore uses this package in place of
 // time.Now, time.After, context.WithTimeout and their like; without a clock in its context it waits in real time.
@@ -14,10 +14,12 @@ import (
 	"time"
 )
 
-// Clock is ahead of this machine's clock by an offset that grows. The nil *Clock is this machine's own. Its methods may
+// Clock is ahead of this machine's clock by an offset, see [Line]. The nil *Clock is this machine's own. Its methods may
 // be called concurrently.
 type Clock struct {
-	offset atomic.Int64
+	line   atomic.Pointer[Line]
+	drawn  func(Line) // is called with each new line; may be nil
+	draw   sync.Mutex // while the line changes
 	holds  atomic.Int64
 	freed  chan struct{} // capacity 1: nothing holds the clock any more
 	moving sync.Mutex    // while the keeper moves the clock
@@ -37,7 +39,15 @@ type account struct {
 }
 
 // New returns a clock that agrees with this machine's until it is advanced.
-func New() *Clock { return &Clock{freed: make(chan struct{}, 1)} }
+func New() *Clock { return Drawn(nil) }
+
+// Drawn is New with a function that is called with each new line, before anybody is told that it is later. The calls
+// are one after the other.
+func Drawn(f func(Line)) *Clock {
+	c := &Clock{freed: make(chan struct{}, 1), drawn: f}
+	c.line.Store(&Line{})
+	return c
+}
 
 type key struct{}
 
@@ -55,16 +65,21 @@ func (c *Clock) Offset() time.Duration {
 	if c == nil {
 		return 0
 	}
-	return time.Duration(c.offset.Load())
+	return c.line.Load().aheadAt(time.Now())
 }
 
 // Now is the clock's time.
 func (c *Clock) Now() time.Time {
-	now := time.Now()
 	if c == nil {
-		return now
+		return time.Now()
 	}
-	return now.Add(c.Offset())
+	for {
+		l := c.line.Load()
+		now := time.Now()
+		if c.line.Load() == l { // otherwise somebody may have read a later time
+			return now.Add(l.aheadAt(now))
+		}
+	}
 }
 
 // Since is the time that has passed since t by this clock.
@@ -78,7 +93,7 @@ func (c *Clock) Advance(by time.Duration) {
 	if by <= 0 {
 		return
 	}
-	c.offset.Add(int64(by))
+	c.change(func(l Line) Line { return l.moved(by) })
 	c.fire()
 }
 
@@ -90,7 +105,7 @@ func (c *Clock) Jump(by time.Duration) {
 		return
 	}
 	c.mu.Lock()
-	c.offset.Add(int64(by))
+	c.change(func(l Line) Line { return l.moved(by) })
 	for _, e := range c.timers {
 		if e.period == 0 && !e.fixed {
 			e.due = e.due.Add(by)
@@ -160,6 +175,13 @@ func (c *Clock) Kept() map[string]time.Duration {
 	return all
 }
 
+// Real reports whether something is under way for which HoldFor was called.
+func (c *Clock) Real() bool {
+	c.kept.mu.Lock()
+	defer c.kept.mu.Unlock()
+	return len(c.kept.now) > 0
+}
+
 // Freed returns a channel that receives when nothing holds the clock any more. It is for one receiver, the keeper.
 func (c *Clock) Freed() <-chan struct{} { return c.freed }
 
@@ -221,7 +243,7 @@ func (c *Clock) setAlarm(now time.Time) {
 		}
 		return
 	}
-	wait := max(c.timers[0].due.Sub(now), 0)
+	wait := c.line.Load().wait(max(c.timers[0].due.Sub(now), 0))
 	if c.alarm == nil {
 		c.alarm = time.AfterFunc(wait, c.fire)
 	} else {

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -29,6 +31,8 @@ func main() {
 		err = wait()
 	case "tick":
 		err = tick()
+	case "compute":
+		err = compute(os.Args[2])
 	case "cost":
 		err = cost()
 	case "child":
@@ -53,6 +57,45 @@ func sleep(durations []string) error {
 		fmt.Println(text, time.Now().UnixNano())
 	}
 	return nil
+}
+
+// compute keeps several threads busy until the process has used so much processor time, and tells how much time that was.
+// None of them may read an earlier time than another has before.
+func compute(text string) error {
+	need, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	var latest, back atomic.Int64
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := 0; i%1024 > 0 || processorTime() < need; i++ {
+				before := latest.Load()
+				now := int64(time.Since(began))
+				if now < before {
+					back.Store(before - now)
+				}
+				latest.CompareAndSwap(before, max(before, now))
+			}
+		})
+	}
+	all.Wait()
+	fmt.Println(int64(time.Since(began)))
+	if d := back.Load(); d != 0 {
+		return fmt.Errorf("time went back by %s", time.Duration(d))
+	}
+	return nil
+}
+
+// processorTime is what the process has used.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // dates sleeps like sleep, and tells at the beginning and each time that it wakes up what time it is, and how long the

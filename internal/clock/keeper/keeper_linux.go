@@ -57,7 +57,6 @@ type process struct {
 // keeper is the part of Keeper that exists on this system.
 type keeper struct {
 	page     []byte
-	offset   *int64
 	listener *net.UnixListener
 	done     chan struct{}
 	ended    sync.WaitGroup
@@ -71,6 +70,8 @@ type keeper struct {
 	causes    map[int]int // steps by process ID, see State
 	stepped   time.Time   // when it was moved last, by the machine's clock
 	calm      int64       // since when nothing was done but a little after each step, in the run's monotonic time
+
+	pace *pace // of the loop alone
 
 	running atomic.Bool
 	start   chan struct{} // capacity 1: running has become true
@@ -90,8 +91,8 @@ func Start(dir string) (*Keeper, error) {
 		_ = unix.Munmap(page)
 		return nil, fmt.Errorf("listen for processes: %w", err)
 	}
-	k := &Keeper{clock: clock.New(), dir: dir, keeper: &keeper{
-		page: page, offset: (*int64)(unsafe.Pointer(&page[0])), listener: listener, done: make(chan struct{}),
+	k := &Keeper{clock: clock.Drawn((*lines)(unsafe.Pointer(&page[0])).add), dir: dir, keeper: &keeper{
+		page: page, listener: listener, done: make(chan struct{}), pace: newPace(),
 		processes: map[int]*process{}, expected: map[int]func(bool){}, skews: map[int]time.Duration{},
 		causes: map[int]int{}, start: make(chan struct{}, 1),
 	}}
@@ -214,7 +215,6 @@ func (k *Keeper) Jump(by time.Duration) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	atomic.AddInt64(k.offset, int64(by))
 	k.moved += by
 	k.steps++
 	k.clock.Jump(by)
@@ -226,7 +226,6 @@ func (k *Keeper) advance(by time.Duration) {
 	if by <= 0 {
 		return
 	}
-	atomic.AddInt64(k.offset, int64(by))
 	k.moved += by
 	k.steps++
 	k.clock.Advance(by)
@@ -308,7 +307,7 @@ func join(conn *net.UnixConn) (*process, error) {
 			_ = unix.Close(fd)
 		}
 	}
-	if len(fds) != 3 || data[0] != 1 {
+	if len(fds) != 3 || data[0] != 2 {
 		closeAll()
 		return nil, errors.New("not a process of the run")
 	}
@@ -347,11 +346,7 @@ func (k *keeper) remove(p *process) {
 }
 
 // monotonic is the run's monotonic time, in which processes tell when their timers are due.
-func (k *Keeper) monotonic() int64 {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-	return now.Nano() + int64(k.clock.Offset())
-}
+func (k *Keeper) monotonic() int64 { return clock.Monotonic() + int64(k.clock.Offset()) }
 
 // How long the keeper waits between looks: after a move the processes need some 100 µs, and a busy process often needs
 // much longer.
@@ -366,6 +361,7 @@ func (k *Keeper) loop() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
 	own := newSelf()
 	defer own.close()
+	defer k.pace.close()
 	pause, moving := shortPause, false
 	for {
 		if !k.running.Load() || k.clock.Held() {
@@ -378,11 +374,20 @@ func (k *Keeper) loop() {
 				k.mu.Unlock()
 				moving = false
 			}
+			var again <-chan time.Time
+			if k.running.Load() {
+				k.keepPace(false)
+				again = time.After(paceEvery)
+			} else {
+				k.pace.forget()
+				k.clock.Slow(0)
+			}
 			select {
 			case <-k.done:
 				return
 			case <-k.start:
 			case <-k.clock.Freed():
+			case <-again:
 			}
 			continue
 		}
@@ -392,7 +397,9 @@ func (k *Keeper) loop() {
 			return
 		default:
 		}
-		if k.step(own) {
+		moved := k.step(own)
+		k.keepPace(moved)
+		if moved {
 			pause = shortPause
 		} else {
 			pause = min(pause*5/4, longPause)

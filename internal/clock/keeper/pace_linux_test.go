@@ -1,0 +1,83 @@
+//go:build amd64 || arm64
+
+package keeper
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/clock"
+)
+
+func TestPace(t *testing.T) {
+	const ms, whole = int64(time.Millisecond), int64(clock.Whole)
+	p := newPace()
+	for i, tt := range []struct {
+		computed, waited int64 // in milliseconds
+		want             int64 // the speed
+	}{
+		{20, 0, whole},
+		{1, 0, whole},
+		{0, 0, whole},
+		{100, 100, whole / 16}, // it makes up for the time that it did not know about
+		{100, 100, whole * 7 / 16},
+		{100, 100, whole / 2},
+		{10, 50, whole / 2}, // more threads wait at once, but not longer
+		{0, 10, whole * 9 / 10},
+		{30, 0, whole},
+		{1, 1000, whole / 16},
+	} {
+		p.slow = p.next(used{tt.computed * ms, tt.waited * ms}, 100*time.Millisecond)
+		if got := whole - p.slow; got < tt.want-1 || tt.want+1 < got {
+			t.Errorf("%d: speed %d, want %d", i, got, tt.want)
+		}
+	}
+	p.forget()
+	if p.slow != 0 || p.debt != 0 {
+		t.Error("not forgotten")
+	}
+}
+
+// TestLook looks at a process that computes.
+func TestLook(t *testing.T) {
+	if _, err := os.Stat("/proc/self/schedstat"); err != nil {
+		t.Skip("this kernel does not tell what threads wait for processors")
+	}
+	cmd := exec.Command("sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	p := newPace()
+	began := time.Now()
+	if u := p.look([]int{cmd.Process.Pid, 1 << 22}); u != (used{}) {
+		t.Errorf("the first look: %+v", u)
+	}
+	time.Sleep(50 * time.Millisecond)
+	u := p.look([]int{cmd.Process.Pid})
+	// It has computed or waited all the time.
+	if took := time.Since(began); u.computed+u.waited < int64(took)/2 || u.computed > int64(took) {
+		t.Errorf("in %s: %+v", took, u)
+	}
+	if p.look(nil); len(p.processes) != 0 || p.budget != newPace().budget {
+		t.Errorf("%v, %d", p.processes, p.budget)
+	}
+	p.budget = 1
+	if u := p.look([]int{cmd.Process.Pid}); u != (used{}) || p.budget != 0 {
+		t.Errorf("without files: %+v, %d", u, p.budget)
+	}
+	p.close()
+}
+
+func TestParseUsed(t *testing.T) {
+	for text, want := range map[string]used{"12 345 6\n": {12, 345}, "": {}, "1": {}, "1 2": {}, "x 2 3": {}} {
+		if got, ok := parseUsed([]byte(text)); got != want || ok != (want != used{}) {
+			t.Errorf("%q: %+v, %t", text, got, ok)
+		}
+	}
+}
