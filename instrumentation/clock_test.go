@@ -406,8 +406,8 @@ func TestClock(t *testing.T) {
 		r.end(p)
 	})
 
-	// The clock of a run goes slower while its processes lack processors: here each gets the third part of what it needs,
-	// or less, wherever the test runs.
+	// The clock of a run goes slower while its processes lack processors: here each gets the third part of what it
+	// needs, or less, wherever the test runs.
 	run("too few processors", func(r *timedRun) {
 		r.keeper.Run()
 		began := time.Now()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Clock is ahead of this machine's clock by an offset, see [Line]. The nil *Clock is this machine's own. Its methods may
-// be called concurrently.
+// Clock is ahead of this machine's clock by an offset, see [Line]. The nil *Clock is this machine's own. Its methods
+// may be called concurrently.
 type Clock struct {
 	line   atomic.Pointer[Line]
 	drawn  func(Line) // is called with each new line; may be nil

@@ -3,8 +3,8 @@ package clock
 import "time"
 
 // Line says by how much a run's clock is ahead of the machine's monotonic clock (CLOCK_MONOTONIC on Linux), in
-// nanoseconds: at the machine's time Base by Ahead. Each nanosecond after that it is ahead by Slow 1024ths less, and each
-// nanosecond before by Before 1024ths more; both are fewer than all. The processes of a run compute the same
+// nanoseconds: at the machine's time Base by Ahead. Each nanosecond after that it is ahead by Slow 1024ths less, and
+// each nanosecond before by Before 1024ths more; both are fewer than all. The processes of a run compute the same
 // (instrumentation/points/standard_clock.go.tmpl).
 type Line struct{ Base, Ahead, Before, Slow int64 }
 
@@ -51,9 +51,9 @@ func (l Line) moved(by time.Duration) Line {
 // nobody may read an earlier time than somebody else before.
 const lead = 5 * time.Millisecond
 
-// Slow makes the clock slower than the machine's by so many parts of [Whole], which must be fewer than all of them; with
-// 0 it goes as the machine's. It does so within some milliseconds, for which Slow waits if it is called again before. It
-// must not be called concurrently.
+// Slow makes the clock slower than the machine's by so many parts of [Whole], which must be fewer than all of them;
+// with 0 it goes as the machine's. It does so within some milliseconds, for which Slow waits if it is called again
+// before. It must not be called concurrently.
 func (c *Clock) Slow(parts int64) {
 	l := *c.line.Load()
 	if l.Slow == parts {
