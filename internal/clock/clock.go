@@ -68,6 +68,9 @@ func (c *Clock) Offset() time.Duration {
 	return c.line.Load().aheadAt(time.Now())
 }
 
+// At is how far the clock is ahead at a time of [Monotonic].
+func (c *Clock) At(mono int64) time.Duration { return time.Duration(c.line.Load().At(mono)) }
+
 // Now is the clock's time.
 func (c *Clock) Now() time.Time {
 	if c == nil {

@@ -13,20 +13,23 @@ const shortestStandstill = 5 * time.Second
 type standstills struct {
 	now func() time.Time // by the run's clock
 
-	mu    sync.Mutex
-	last  time.Time // of the last tick, by the machine's clock; zero before the first
-	notes []string
+	mu      sync.Mutex
+	last    time.Time // of the last tick, by the machine's clock; zero before the first
+	lastOwn time.Time // of the last tick, by the run's clock
+	notes   []string
 }
 
 func (s *standstills) tick(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if gap := now.Sub(s.last); !s.last.IsZero() && gap >= shortestStandstill {
+	// The run's clock may have gone slower, or have moved ahead. Neither makes a standstill.
+	own := s.now()
+	if gap := min(now.Sub(s.last), own.Sub(s.lastOwn)); !s.last.IsZero() && gap >= shortestStandstill {
 		s.notes = append(s.notes, fmt.Sprintf("trommel itself did not run for %s, until %s: it was stopped, or the "+
 			"machine was busy with something else. A controller may have lost its leader election because of that",
-			gap.Round(100*time.Millisecond), s.now().Format(time.TimeOnly)))
+			gap.Round(100*time.Millisecond), own.Format(time.TimeOnly)))
 	}
-	s.last = now
+	s.last, s.lastOwn = now, own
 }
 
 // first is what there is to note of the first standstill so far; empty: there was none.

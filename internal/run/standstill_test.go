@@ -16,6 +16,7 @@ func TestStandstills(t *testing.T) {
 		name  string
 		ticks []float64
 		ahead time.Duration // the run's clock is ahead
+		slow  float64       // and goes slower
 		want  []string
 	}{
 		{name: "on time", ticks: []float64{0, 0.5, 1, 1.5}},
@@ -31,11 +32,17 @@ func TestStandstills(t *testing.T) {
 			name: "stopped in a run that is ahead", ticks: []float64{0, 0.5, 14.54}, ahead: time.Hour,
 			want: []string{"trommel itself did not run for 14s, until 13:00:14" + why},
 		},
+		{name: "as slow as the run", ticks: []float64{0, 0.5, 14.54}, slow: 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var now time.Time
-			s := standstills{now: func() time.Time { return now.Add(tt.ahead) }}
+			s := standstills{now: func() time.Time {
+				if tt.slow > 0 {
+					return at(now.Sub(at(0)).Seconds() / tt.slow)
+				}
+				return now.Add(tt.ahead)
+			}}
 			for _, tick := range tt.ticks {
 				now = at(tick)
 				s.tick(now)
@@ -43,7 +50,7 @@ func TestStandstills(t *testing.T) {
 			if !slices.Equal(s.notes, tt.want) {
 				t.Errorf("noted %q, want %q", s.notes, tt.want)
 			}
-			s.last = time.Now()
+			s.last, s.lastOwn = time.Now(), s.now()
 			if first := s.first(); len(tt.want) > 0 && first != tt.want[0] || len(tt.want) == 0 && first != "" {
 				t.Errorf("the first is %q", first)
 			}

@@ -346,7 +346,10 @@ func (k *keeper) remove(p *process) {
 }
 
 // monotonic is the run's monotonic time, in which processes tell when their timers are due.
-func (k *Keeper) monotonic() int64 { return clock.Monotonic() + int64(k.clock.Offset()) }
+func (k *Keeper) monotonic() int64 {
+	now := clock.Monotonic()
+	return now + int64(k.clock.At(now))
+}
 
 // How long the keeper waits between looks: after a move the processes need some 100 µs, and a busy process often needs
 // much longer.
@@ -361,7 +364,10 @@ func (k *Keeper) loop() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
 	own := newSelf()
 	defer own.close()
-	defer k.pace.close()
+	defer func() {
+		k.pace.close()
+		k.clock.Slow(0)
+	}()
 	pause, moving := shortPause, false
 	for {
 		if !k.running.Load() || k.clock.Held() {
