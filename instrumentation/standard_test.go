@@ -100,10 +100,7 @@ func TestStandard(t *testing.T) {
 				want++
 			}
 			if g.hasClock() {
-				want += 2
-			}
-			if g.hasClock() && tt.goarch == "amd64" {
-				want++
+				want += 3
 			}
 			if helpers != want {
 				t.Errorf("%d helpers, want %d", helpers, want)
