@@ -22,7 +22,8 @@ type Clock struct {
 	draw   sync.Mutex // while the line changes
 	holds  atomic.Int64
 	freed  chan struct{} // capacity 1: nothing holds the clock any more
-	moving sync.Mutex    // while the keeper moves the clock
+	paced  atomic.Bool
+	moving sync.Mutex // while the keeper moves the clock
 
 	mu     sync.Mutex
 	timers timerHeap
@@ -177,6 +178,17 @@ func (c *Clock) Kept() map[string]time.Duration {
 	}
 	return all
 }
+
+// Pace says whether the clock's keeper may make it slower than the machine's, which it does while the processes that
+// have the clock lack processors. It is for the time of a run: between runs nothing is measured by the clock.
+func (c *Clock) Pace(on bool) {
+	if c != nil {
+		c.paced.Store(on)
+	}
+}
+
+// Paced reports whether the keeper may make the clock slower.
+func (c *Clock) Paced() bool { return c.paced.Load() }
 
 // Real reports whether something is under way for which HoldFor was called.
 func (c *Clock) Real() bool {

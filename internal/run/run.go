@@ -119,6 +119,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	ctx = clock.With(ctx, at.clock)
+	at.clock.Pace(true)
+	defer at.clock.Pace(false) // before the teardown
 	logs, err := r.listen(ctx, at)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +16,9 @@ import (
 )
 
 // A run whose processes lack processors, because others have them, gets slower; its clock gets slower with it, so that
-// what ends by the clock, such as a fault of three seconds, strikes as much work as on a machine of its own. How many
-// processors it lacks is what its threads have waited for one, in proportion to what they have computed.
+// what ends by the clock, such as a fault of three seconds, strikes as much work as on a machine of its own. What it
+// lacks is what its threads have waited for a processor, but no more than others have computed meanwhile: on a machine
+// of its own its threads wait for one another, too.
 const (
 	// paceEvery is how often that is measured, by the machine's clock, at most: measuring takes no more than a
 	// paceCost-th of the time.
@@ -29,6 +31,9 @@ const (
 	// how much it makes up for.
 	paceRepair = 100 * time.Millisecond
 	paceDebt   = time.Second
+	// othersEvery is how often it is measured what others have computed, at most: the kernel counts that in ticks.
+	othersEvery = 200 * time.Millisecond
+	tick        = 10 * time.Millisecond // USER_HZ is 100 on all processors that there is a keeper for
 )
 
 // used is what a thread has computed, and how long it has waited for a processor, in nanoseconds.
@@ -42,6 +47,16 @@ type pace struct {
 	pause     time.Duration    // until the next look
 	slow      int64            // what the clock was told, see clock.Line
 	debt      time.Duration    // how far the clock is ahead of what the run has deserved
+
+	computed int64   // by the run, since its beginning
+	others   float64 // how many processors others have had
+	counted  count   // when others was measured
+}
+
+// count is what has been computed until a moment, in nanoseconds.
+type count struct {
+	at        time.Time
+	own, busy int64 // by the run and this process; by all of the machine
 }
 
 // threads are those of a process. Their files stay open: to look one up by its name costs the kernel much more than to
@@ -68,21 +83,19 @@ func newPace() *pace {
 }
 
 // forget ends that the clock is slow.
-func (p *pace) forget() { p.looked, p.slow, p.debt = time.Time{}, 0, 0 }
+func (p *pace) forget() { p.looked, p.slow, p.debt, p.counted = time.Time{}, 0, 0, count{} }
 
 // keepPace sets the clock's pace. Once the clock has been moved nothing waits any more for what has happened before.
 func (k *Keeper) keepPace(moved bool) {
 	p := k.pace
+	if !k.clock.Paced() || k.clock.Real() {
+		p.forget()
+		k.clock.Slow(0)
+		return
+	}
 	if moved {
 		p.debt = 0
 	}
-	defer func() {
-		if k.clock.Real() {
-			k.clock.Slow(0)
-		} else {
-			k.clock.Slow(p.slow)
-		}
-	}()
 	now, began := time.Now(), threadTime()
 	since := now.Sub(p.looked)
 	if since < p.pause {
@@ -95,20 +108,41 @@ func (k *Keeper) keepPace(moved bool) {
 	}
 	k.mu.Unlock()
 	u := p.look(of)
+	p.computed += u.computed
+	p.count(now)
 	first := p.looked.IsZero()
 	p.looked = now
 	p.pause = max(paceEvery, paceCost*(threadTime()-began))
 	if !first {
 		p.slow = p.next(u, since)
+		k.clock.Slow(p.slow)
 	}
+}
+
+// count measures how many processors others have.
+func (p *pace) count(now time.Time) {
+	since := now.Sub(p.counted.at)
+	if since < othersEvery {
+		return
+	}
+	busy, ok := machineTime()
+	if !ok {
+		return
+	}
+	c := count{now, p.computed + int64(processTime()), busy}
+	if p.counted.at.IsZero() {
+		p.others = 0
+	} else {
+		p.others = max(0, float64(c.busy-p.counted.busy-(c.own-p.counted.own))/float64(since))
+	}
+	p.counted = c
 }
 
 // next is how slow the clock shall be after a time in which its run has used this much.
 func (p *pace) next(u used, since time.Duration) int64 {
 	share := int64(clock.Whole) // of the time that the run would have needed on a machine of its own
-	if u.waited > 0 {
-		// It has lost no more than what all of its threads have waited.
-		share = max(u.computed*clock.Whole/(u.computed+u.waited), clock.Whole-u.waited*clock.Whole/int64(since))
+	if lost := min(u.waited, int64(p.others*float64(since))); lost > 0 {
+		share = max(u.computed*clock.Whole/(u.computed+lost), clock.Whole-lost*clock.Whole/int64(since))
 	}
 	p.debt += since * time.Duration(clock.Whole-p.slow-share) / clock.Whole
 	p.debt = min(max(p.debt, 0), paceDebt)
@@ -214,11 +248,42 @@ func (p *pace) read(pid int, of *threads) (sum used) {
 	return sum
 }
 
-// threadTime is what the calling thread has computed.
-func threadTime() time.Duration {
+// threadTime is what the calling thread has computed, and processTime what this process has.
+func threadTime() time.Duration  { return readClock(unix.CLOCK_THREAD_CPUTIME_ID) }
+func processTime() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
+
+func readClock(id int32) time.Duration {
 	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	_ = unix.ClockGettime(id, &t)
 	return time.Duration(t.Nano())
+}
+
+// machineTime is what all processes of the machine have computed, in nanoseconds.
+func machineTime() (int64, bool) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, false
+	}
+	return parseMachineTime(string(text))
+}
+
+// parseMachineTime takes the first three numbers of the first line, which is for all processors: ticks of user, nice
+// and system.
+func parseMachineTime(stat string) (int64, bool) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 4 || fields[0] != "cpu" {
+		return 0, false
+	}
+	var ticks int64
+	for _, f := range fields[1:4] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, false
+		}
+		ticks += n
+	}
+	return ticks * int64(tick), true
 }
 
 // readUsed reads an open file schedstat. A kernel without it (CONFIG_SCHED_INFO) does not tell that processors are

@@ -17,18 +17,21 @@ func TestPace(t *testing.T) {
 	for i, tt := range []struct {
 		computed, waited int64 // in milliseconds
 		want             int64 // the speed
+		others           float64
 	}{
-		{20, 0, whole},
-		{1, 0, whole},
-		{0, 0, whole},
-		{100, 100, whole / 16}, // it makes up for the time that it did not know about
-		{100, 100, whole * 7 / 16},
-		{100, 100, whole / 2},
-		{10, 50, whole / 2}, // more threads wait at once, but not longer
-		{0, 10, whole * 9 / 10},
-		{30, 0, whole},
-		{1, 1000, whole / 16},
+		{20, 0, whole, 1},
+		{1, 0, whole, 1},
+		{0, 0, whole, 1},
+		{100, 300, whole, 0},      // its threads wait for one another
+		{100, 100, whole / 16, 2}, // it makes up for the time that it did not know about
+		{100, 100, whole * 7 / 16, 2},
+		{100, 300, whole / 2, 1},
+		{10, 50, whole / 2, 2}, // more threads wait at once, but not longer
+		{0, 10, whole * 9 / 10, 2},
+		{30, 0, whole, 2},
+		{1, 1000, whole / 16, 2},
 	} {
+		p.others = tt.others
 		p.slow = p.next(used{tt.computed * ms, tt.waited * ms}, 100*time.Millisecond)
 		if got := whole - p.slow; got < tt.want-1 || tt.want+1 < got {
 			t.Errorf("%d: speed %d, want %d", i, got, tt.want)
@@ -72,6 +75,19 @@ func TestLook(t *testing.T) {
 		t.Errorf("without files: %+v, %d", u, p.budget)
 	}
 	p.close()
+}
+
+func TestParseMachineTime(t *testing.T) {
+	for text, want := range map[string]int64{
+		"cpu  10 2 30 400 5\ncpu0 1 2 3 4": 420e6, "": 0, "cpu 1 2": 0, "cpu 1 x 2 3": 0, "cpu0 1 2 3 4": 0,
+	} {
+		if got, ok := parseMachineTime(text); got != want || ok != (want != 0) {
+			t.Errorf("%q: %d, %t", text, got, ok)
+		}
+	}
+	if ns, ok := machineTime(); !ok || ns < int64(processTime()) {
+		t.Errorf("%d, %t", ns, ok)
+	}
 }
 
 func TestParseUsed(t *testing.T) {
