@@ -380,13 +380,10 @@ func (k *Keeper) loop() {
 				k.mu.Unlock()
 				moving = false
 			}
+			k.keepPace(false)
 			var again <-chan time.Time
 			if k.running.Load() {
-				k.keepPace(false)
 				again = time.After(paceEvery)
-			} else {
-				k.pace.forget()
-				k.clock.Slow(0)
 			}
 			select {
 			case <-k.done:

@@ -88,7 +88,7 @@ func (p *pace) forget() { p.looked, p.slow, p.debt, p.counted = time.Time{}, 0, 
 // keepPace sets the clock's pace. Once the clock has been moved nothing waits any more for what has happened before.
 func (k *Keeper) keepPace(moved bool) {
 	p := k.pace
-	if !k.clock.Paced() || k.clock.Real() {
+	if !k.running.Load() || !k.clock.Paced() || k.clock.Real() {
 		p.forget()
 		k.clock.Slow(0)
 		return
@@ -294,24 +294,17 @@ func readUsed(fd int) (used, bool) {
 	if err != nil {
 		return used{}, false
 	}
-	return parseUsed(data[:n])
+	return parseUsed(string(data[:n]))
 }
 
 // parseUsed takes the first two of three numbers.
-func parseUsed(text []byte) (used, bool) {
-	var values [2]int64
-	i := 0
-	for _, c := range text {
-		switch {
-		case c == ' ':
-			if i++; i == len(values) {
-				return used{values[0], values[1]}, true
-			}
-		case c >= '0' && c <= '9':
-			values[i] = values[i]*10 + int64(c-'0')
-		default:
-			return used{}, false
-		}
+func parseUsed(text string) (used, bool) {
+	computed, rest, _ := strings.Cut(text, " ")
+	waited, _, whole := strings.Cut(rest, " ")
+	c, err := strconv.ParseInt(computed, 10, 64)
+	w, err2 := strconv.ParseInt(waited, 10, 64)
+	if !whole || err != nil || err2 != nil {
+		return used{}, false
 	}
-	return used{}, false
+	return used{c, w}, true
 }

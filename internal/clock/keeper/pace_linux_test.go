@@ -92,7 +92,7 @@ func TestParseMachineTime(t *testing.T) {
 
 func TestParseUsed(t *testing.T) {
 	for text, want := range map[string]used{"12 345 6\n": {12, 345}, "": {}, "1": {}, "1 2": {}, "x 2 3": {}} {
-		if got, ok := parseUsed([]byte(text)); got != want || ok != (want != used{}) {
+		if got, ok := parseUsed(text); got != want || ok != (want != used{}) {
 			t.Errorf("%q: %+v, %t", text, got, ok)
 		}
 	}
