@@ -250,8 +250,8 @@ func (s *Step) check(whole *yamlfile.Place, suite string, of *Suite) {
 	}
 	if at := whole.Field("patch"); s.Patch != nil && !at.Failed() {
 		checkOneObject(at, s.Patch.ResourceKey)
-		if message := patchMistake(s.Patch.Type, s.Patch.Patch); message != "" {
-			at.Field("patch").Errorf("%s", strings.ReplaceAll(message, "patchType", "type"))
+		if message := patchMistake(s.Patch.PatchType, s.Patch.Patch); message != "" {
+			at.Field("patch").Errorf("%s", message)
 		}
 	}
 	if at := whole.Field("wait"); s.Wait != nil && !at.Failed() {

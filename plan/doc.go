@@ -149,7 +149,7 @@
 //	      apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}   # or objects, or a file
 //	    # condition, phase or absent
 //	    - wait: {resourceKey: configmap/default/a, condition: "has(object.metadata.uid)", timeout: 20s}
-//	    - patch: {resourceKey: configmap/default/a, type: merge, patch: {data: {k: v}}}
+//	    - patch: {resourceKey: configmap/default/a, patchType: merge, patch: {data: {k: v}}}
 //	    - sleep: 2s
 //	    - delete: configmap/default/a  # or {resourceKey, gracePeriod, propagation, ignoreNotFound}
 //	    - wait: {resourceKey: configmap/default/a, absent: true}

@@ -340,9 +340,9 @@ type DeleteStep struct {
 // PatchStep patches an object.
 type PatchStep struct {
 	ResourceKey ResourceKey `yaml:"resourceKey" called:"patch"`
-	Type        string      `yaml:"type" words:"merge json strategic" default:"merge"`
-	Subresource string      `yaml:"subresource"`
+	PatchType   string      `yaml:"patchType" words:"merge json strategic" default:"merge"`
 	Patch       any         `yaml:"patch"`
+	Subresource string      `yaml:"subresource"`
 }
 
 // WaitStep waits for one object; exactly one of Condition, Phase and Absent is set.

@@ -49,7 +49,7 @@ workloads:
     - apply: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]
     - delete: pod/default/a
     - delete: {resourceKey: pod/default/a, gracePeriod: 0s, propagation: Foreground, ignoreNotFound: true}
-    - patch: {resourceKey: pod/default/a, type: json, subresource: status, patch: [{op: add, path: /a, value: 1}]}
+    - patch: {resourceKey: pod/default/a, patchType: json, subresource: status, patch: [{op: add, path: /a, value: 1}]}
     - patch: {resourceKey: pod/default/a, patch: {a: 1}}
     - wait: {resourceKey: pod/default/a, condition: "object.status.phase == 'Running'", timeout: 5s}
     - wait: {resourceKey: pod/default/a, phase: Running}
@@ -115,9 +115,9 @@ timeouts: {plan: 1m, hold: 5s}
 				{Delete: &DeleteStep{ResourceKey: pod, Propagation: "Background"}},
 				{Delete: &DeleteStep{ResourceKey: pod, GracePeriod: &zero, Propagation: "Foreground",
 					IgnoreNotFound: true}},
-				{Patch: &PatchStep{ResourceKey: pod, Type: "json", Subresource: "status",
+				{Patch: &PatchStep{ResourceKey: pod, PatchType: "json", Subresource: "status",
 					Patch: []any{map[string]any{"op": "add", "path": "/a", "value": int64(1)}}}},
-				{Patch: &PatchStep{ResourceKey: pod, Type: "merge", Patch: map[string]any{"a": int64(1)}}},
+				{Patch: &PatchStep{ResourceKey: pod, PatchType: "merge", Patch: map[string]any{"a": int64(1)}}},
 				{Wait: &WaitStep{ResourceKey: pod, Condition: "object.status.phase == 'Running'",
 					Timeout: 5 * time.Second}},
 				{Wait: &WaitStep{ResourceKey: pod, Phase: "Running", Timeout: time.Minute}},

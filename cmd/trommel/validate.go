@@ -20,6 +20,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/scaffold"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -35,11 +36,12 @@ type validateOptions struct {
 func newValidateCommand(s streams) *cobra.Command {
 	var o validateOptions
 	c := &cobra.Command{
-		Use:   "validate FILE...",
+		Use:   "validate [FILE...]",
 		Short: "Check plans and suites without running them",
 		Long: `Validate reads plans and suites and reports every mistake with its line and column. It checks a plan
 against its suite, if there is one: --suite, the plan's own, or the nearest trommel.yaml above it. In a directory it
-checks every YAML file that is a plan or a suite. Sieve's plans count as plans.
+checks every YAML file that is a plan or a suite. Sieve's plans count as plans. Without a file it checks the nearest
+suite, and the plans in the directory trommel-plans beside it.
 
 For a suite it also reads the manifests, builds kustomizations and charts, and checks their objects and those of the
 workloads: custom resources against the definitions in the manifests, Kubernetes' own types for unknown and required
@@ -52,19 +54,37 @@ are checked against that running cluster instead. Types that the suite's manifes
 Trommel run and trommel test check the same of what they need, before they build anything.
 
 Exit codes: 0 no mistakes, 2 mistakes.`,
-		Example: `  trommel validate plans/
+		Example: `  trommel validate
+  trommel validate plans/
   trommel validate plans/stale-deletion.yaml --cluster default`,
-		Args: func(c *cobra.Command, args []string) error {
-			return cobra.MinimumNArgs(1)(c, append(args, o.plans...))
-		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return validateFiles(c.Context(), s, &o, append(args, o.plans...))
+			if args = append(args, o.plans...); len(args) == 0 {
+				var err error
+				if args, err = nearest(); err != nil {
+					return &exitError{exitUsage, err}
+				}
+			}
+			return validateFiles(c.Context(), s, &o, args)
 		},
 	}
 	c.Flags().StringArrayVarP(&o.plans, "plan", "p", nil, "plan `file` or directory, the same as an argument")
 	c.Flags().StringVar(&o.suite, "suite", "", "check plans against this suite `file`")
 	c.Flags().StringVar(&o.cluster, "cluster", "", "check resource types against the running cluster of this `name`")
 	return c
+}
+
+// nearest returns the nearest suite, and the directory of plans that `trommel init` makes, if it is there.
+func nearest() ([]string, error) {
+	suite, err := plan.FindSuite(plan.SuiteFile)
+	if err != nil {
+		return nil, err
+	}
+	all := []string{suite}
+	plans := filepath.Join(filepath.Dir(suite), filepath.Dir(scaffold.PlanFile))
+	if _, err := os.Stat(plans); err == nil {
+		all = append(all, plans)
+	}
+	return all, nil
 }
 
 func validateFiles(ctx context.Context, s streams, o *validateOptions, args []string) error {

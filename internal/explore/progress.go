@@ -38,7 +38,7 @@ func describe(o *Outcome) string {
 		}
 		return fmt.Sprintf("not confirmed %s%s", o.rate(), first)
 	case OfWorkload:
-		return "found without the plan's actions too" + first
+		return o.without() + first
 	case Inconclusive:
 		return "inconclusive: " + wording.FirstLine(o.Reason)
 	}

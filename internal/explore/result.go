@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -135,6 +136,25 @@ func (r *Result) pending() []Outcome {
 
 func (r *Result) unconfirmed() []Outcome {
 	return slices.DeleteFunc(r.With(Unconfirmed), func(o Outcome) bool { return o.Pending })
+}
+
+// What is said of findings that come without the plan's actions, too. A plan that upgrades has the upgrade at rest then.
+const (
+	withoutActions = "found without the plan's actions too"
+	atRest         = "found after the same upgrade at rest too"
+)
+
+// without says so of one outcome.
+func (o *Outcome) without() string {
+	if o.Pattern == pattern.Upgrade || o.Pattern == pattern.Rollback {
+		return atRest
+	}
+	return withoutActions
+}
+
+// without returns the outcomes of which this is said.
+func (r *Result) without(said string) []Outcome {
+	return slices.DeleteFunc(r.With(OfWorkload), func(o Outcome) bool { return o.without() != said })
 }
 
 // Undecided reports whether the budget left no time to say anything, or to confirm what was found.

@@ -61,7 +61,9 @@ func (r *Result) Text(w io.Writer) error {
 	r.groups(&b, width, "bugs", r.With(Bug))
 	r.groups(&b, width, notConfirmed+": the budget ended", r.pending())
 	r.groups(&b, width, notConfirmed, r.unconfirmed())
-	r.groups(&b, width, "found without the plan's actions too", r.With(OfWorkload))
+	for _, said := range []string{withoutActions, atRest} {
+		r.groups(&b, width, said, r.without(said))
+	}
 	for _, kind := range []struct {
 		title  string
 		status Status
@@ -292,7 +294,7 @@ func (r *Result) Markdown(w io.Writer) error {
 		outcomes []Outcome
 	}{
 		{"Bugs", r.With(Bug)}, {"Not confirmed: the budget ended", r.pending()}, {"Not confirmed", r.unconfirmed()},
-		{"Found without the plan's actions too", r.With(OfWorkload)},
+		{"F" + withoutActions[1:], r.without(withoutActions)}, {"F" + atRest[1:], r.without(atRest)},
 	} {
 		groups := Groups(kind.outcomes)
 		if len(groups) == 0 {

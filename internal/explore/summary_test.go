@@ -15,6 +15,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -61,6 +62,8 @@ func result() *Result {
 	rare := plan("create-drift-5", Unconfirmed, 1, 1, field)
 	own := plan("own", OfWorkload, 1, 3, invariant)
 	own.Pattern, own.File, own.Judged = "", "plans/own.yaml", false
+	upgrade := plan("create-upgrade-v1-3", OfWorkload, 1, 1, never)
+	upgrade.Pattern = pattern.Upgrade
 	idle := plan("create-unobserved-6", Inconclusive, 2, 0)
 	idle.Of, idle.Reason = 0, "1 of 2 actions fired: nothing has happened\naction 2 waits for <pod/default/a>\nand more"
 	failed := plan("create-unobserved-7", Failed, 2, 0)
@@ -74,7 +77,7 @@ func result() *Result {
 			SuiteFile: "db/trommel.yaml", Variant: "fixed", References: "trommel-runs/references/db-fixed", Learn: 3,
 			Repeat: 3,
 		},
-		Outcomes: []Outcome{one, two, three, alone, rare, own, idle, failed, pending, passed},
+		Outcomes: []Outcome{one, two, three, alone, rare, own, upgrade, idle, failed, pending, passed},
 		NotRun:   []string{"create-skew-9", "create-skew-10", "own-11"}, Stopped: "the budget of 10m was used up",
 		Next: []Unrun{
 			{

@@ -44,6 +44,7 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		processes    []record.Process
 		acts         float64 // when the controller reconciles first after its start; 0: when it writes
 		fails        float64 // when the plan makes a call of it fail
+		upgraded     float64 // when another build is installed
 		unpaced      bool
 		want         []string
 	}{
@@ -73,6 +74,11 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 			processes: []record.Process{process(0, 0)}},
 		{name: "a call failed before", without: whole, run: half, fails: 0.95,
 			processes: []record.Process{process(0, 0)}, want: []string{ofCluster}},
+		// Regression: of an operator whose new version creates what the former one does not know.
+		{name: "upgraded when the owner is gone", without: whole, run: half, upgraded: 8,
+			processes: []record.Process{process(0, 8.1), process(8.2, 0)}, acts: 8.3},
+		{name: "upgraded before", without: whole, run: half, upgraded: 2.5, processes: down(2.6, 3), acts: 3.5,
+			want: []string{ofCluster}},
 		{
 			name: "left behind", without: whole, processes: down(1.3, 6.05),
 			run: []string{half[0], half[1], half[2], half[4]},
@@ -114,6 +120,9 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 			if tt.fails > 0 {
 				o := &record.Observation{By: "op", Point: wire.ControllerWrite, Phase: wire.After, Failed: wire.Lost}
 				run.Events = slices.Insert(run.Events, 0, record.Event{Time: second(tt.fails), Observation: o})
+			}
+			if tt.upgraded > 0 {
+				run.Actions = []record.Action{{Type: string(plan.Upgrade), Began: second(tt.upgraded)}}
 			}
 			e := evidence(run)
 			e.Reference = usual(t, normal)

@@ -14,7 +14,9 @@ import (
 
 // read follows the history.
 func (e Evidence) read() (*reference.Follower, error) {
-	return reference.Follow(&record.Run{Meta: e.Meta, History: e.History, Events: e.Events, Processes: e.Processes})
+	return reference.Follow(&record.Run{
+		Meta: e.Meta, Actions: e.Actions, History: e.History, Events: e.Events, Processes: e.Processes,
+	})
 }
 
 // follower has followed the history.

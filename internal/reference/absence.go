@@ -4,12 +4,15 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // absence is a time in which none of a controller's processes could do anything: none ran, or the one that had been
-// started had done nothing yet.
+// started had done nothing yet, or they were those of another build than the one that the run ends with.
 type absence struct {
 	from time.Time
 	acts time.Time // when a process first reconciles or writes
@@ -25,7 +28,7 @@ const starting = 30 * time.Second
 
 // absences are those of the controllers in a recorded run, by name, oldest first.
 func absences(r *record.Run) map[string][]absence {
-	all := map[string][]absence{}
+	all, last := map[string][]absence{}, installed(r)
 	for i := range r.Meta.Controllers {
 		c := &r.Meta.Controllers[i]
 		own := slices.Clone(r.Processes)
@@ -34,7 +37,7 @@ func absences(r *record.Run) map[string][]absence {
 		var until time.Time // when the last of those so far ended
 		for i, p := range own {
 			if i > 0 && p.Started.After(until) {
-				acts := firstAct(r, c, p.Started)
+				acts := firstAct(r, c, p.Started, p.Started.Add(starting+c.LeaseLasts), nil)
 				all[c.Name] = append(all[c.Name], absence{until, acts})
 			}
 			switch {
@@ -47,17 +50,66 @@ func absences(r *record.Run) map[string][]absence {
 		if len(own) > 0 && until.Before(r.Meta.Observed) {
 			all[c.Name] = append(all[c.Name], absence{until, r.Meta.Observed})
 		}
+		if !last.IsZero() {
+			all[c.Name] = append(all[c.Name], absence{time.Time{}, takesOver(r, c, own, last)})
+		}
 	}
 	return all
 }
 
-// firstAct is when a controller has begun to work that was started then. Who has done nothing for long had its chance.
-func firstAct(r *record.Run, c *record.Controller, started time.Time) time.Time {
-	latest := started.Add(starting + c.LeaseLasts)
+// takesOver is when a controller has begun to work with the build that was installed last, given its processes, oldest
+// first. In a rolling update it may have to wait until the former build ends, and gives up the lease.
+func takesOver(r *record.Run, c *record.Controller, own []record.Process, installed time.Time) time.Time {
+	n := slices.IndexFunc(own, func(p record.Process) bool { return !p.Started.Before(installed) })
+	if n < 0 {
+		return r.Meta.Observed
+	}
+	free := own[n].Started
+	for _, p := range own[:n] {
+		if p.Ended.After(free) {
+			free = p.Ended
+		}
+	}
+	former := map[uint64]bool{}
+	for i := range r.Events {
+		if o := r.Events[i].Observation; o != nil && o.By == c.Name && r.Events[i].Time.Before(installed) {
+			former[o.Session] = true
+		}
+	}
+	return firstAct(r, c, own[n].Started, free.Add(starting+c.LeaseLasts), former)
+}
+
+// installed is when the last installation of another build began in a recorded run; zero: there was none.
+func installed(r *record.Run) (last time.Time) {
+	for _, a := range r.Actions {
+		if a.Type == string(plan.Upgrade) && a.Began.After(last) {
+			last = a.Began
+		}
+	}
+	for _, s := range r.Meta.Steps {
+		if s.Upgrade != "" && s.Started.After(last) {
+			last = s.Started
+		}
+	}
+	return last
+}
+
+// installs reports whether manifests were applied to the object.
+func (c *Change) installs() bool {
+	return c.Cur != nil && slices.ContainsFunc(c.writers, func(w record.FieldManager) bool {
+		return w.Manager == record.PlanManager && w.Operation == string(metav1.ManagedFieldsOperationApply) &&
+			w.Subresource == ""
+	})
+}
+
+// firstAct is when a controller has begun to work that was started then, in another session than the former ones; at
+// the latest when it has had its chance.
+func firstAct(r *record.Run, c *record.Controller, started, latest time.Time, former map[uint64]bool) time.Time {
 	for i := range r.Events {
 		e := &r.Events[i]
 		o := e.Observation
-		if o != nil && o.By == c.Name && !o.Election && !e.Time.Before(started) && e.Time.Before(latest) &&
+		if o != nil && o.By == c.Name && !o.Election && !former[o.Session] &&
+			!e.Time.Before(started) && e.Time.Before(latest) &&
 			(o.Point == wire.ControllerWrite || o.Point == wire.Reconcile) {
 			return e.Time
 		}

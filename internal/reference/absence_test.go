@@ -41,6 +41,32 @@ func TestAway(t *testing.T) {
 		}
 		return f
 	}
+	// The former build is at work for a while after the new one has started, in session 1.
+	upgraded := func(acts float64) *Follower {
+		r := &record.Run{
+			Meta: record.Meta{
+				Controllers: []record.Controller{{Name: "op", LeaseLasts: 15 * time.Second}}, Observed: at(100),
+			},
+			Actions: []record.Action{{Type: "upgrade", Began: at(10)}},
+			Processes: []record.Process{
+				{Controller: "op", Started: at(0), Ended: at(14)}, {Controller: "op", Started: at(11)},
+			},
+		}
+		for _, w := range []struct {
+			session uint64
+			at      float64
+		}{{1, 5}, {1, 13}, {2, acts}} {
+			o := &record.Observation{By: "op", Point: wire.Reconcile, Session: w.session}
+			if w.at > 0 {
+				r.Events = append(r.Events, record.Event{Time: at(w.at), Observation: o})
+			}
+		}
+		f, err := Follow(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
 	for _, tt := range []struct {
 		name       string
 		run        *Follower
@@ -59,6 +85,12 @@ func TestAway(t *testing.T) {
 		{"never acted", run(0, 0), "op", 50, 0, false},
 		{"perhaps waits for a lease", run(0, 15*time.Second), "op", 64, 0, true},
 		{"acts too late", run(60, 0), "op", 51, 0, false},
+		{"with the former build", upgraded(20), "op", 1, 0, true},
+		{"while the former build is at work", upgraded(20), "op", 13.5, 0, true},
+		{"with the new build", upgraded(20), "op", 20, 0, false},
+		{"with both builds at work", upgraded(12), "op", 12, 0, false},
+		{"the new build perhaps waits for the lease", upgraded(0), "op", 58, 0, true},
+		{"the new build never acted", upgraded(0), "op", 59, 0, false},
 		{"another controller", run(21, 0), "other", 15, time.Second, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

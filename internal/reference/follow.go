@@ -15,8 +15,12 @@ import (
 // Follower turns a history into changes and sums them up by object, one entry after the other. It is not safe for
 // concurrent use.
 type Follower struct {
-	names   namer
-	last    map[Key]map[string]any // the newest state of each object
+	names namer
+	last  map[Key]map[string]any // the newest state of each object
+	// Upgrades: another build of the controllers is installed in the course of the run. What its manifests make of an
+	// object is as if it had been like that from the beginning. Follow sets it; otherwise it is set before the first Add.
+	Upgrades bool
+
 	changes []Change
 	objects map[Key]*Object
 	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
@@ -48,6 +52,7 @@ func NewFollower() *Follower {
 // Follow follows a recorded run to its end, and finds out who made the changes, as far as it was traced.
 func Follow(r *record.Run) (*Follower, error) {
 	f := NewFollower()
+	f.Upgrades = !installed(r).IsZero()
 	if err := f.Add(r.History...); err != nil {
 		return nil, err
 	}
@@ -156,6 +161,9 @@ func (f *Follower) count(c *Change) {
 	}
 	if o.unchanged {
 		o.unchanged, o.initial = false, o.End
+	}
+	if f.Upgrades && c.installs() {
+		o.initial = c.Cur
 	}
 	if finalizers, _ := metadata.Of(c.Cur)["finalizers"].([]any); metadata.Marked(c.Cur) &&
 		slices.Contains(finalizers, any(orphan)) {

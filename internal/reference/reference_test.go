@@ -437,3 +437,46 @@ func TestObjectsFromBefore(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// Regression: what an upgrade had changed or added in the manifests counted as different from the runs without faults,
+// where nothing happens to it.
+func TestObjectsOfManifests(t *testing.T) {
+	service := func(event, port string) string {
+		return event + ` service/system/metrics {"spec": {"port": ` + port + `}}`
+	}
+	const added = `created configmap/system/settings {"data": {"mode": "new"}}`
+	for _, tt := range []struct {
+		name  string
+		lines []string // what begins with "manifests: " was applied by the upgrade
+		want  []string
+	}{
+		{"changed", []string{service("existing", "1"), "manifests: " + service("updated", "2")}, nil},
+		{"added", []string{service("existing", "1"), "manifests: " + added}, nil},
+		{"changed by the controller", []string{service("existing", "1"), "db: " + service("updated", "2")},
+			[]string{"service/system/metrics: spec.port is 2; without faults: 1"}},
+		{"and then changed by the controller", []string{
+			service("existing", "1"), "manifests: " + service("updated", "2"), "db: " + service("updated", "3"),
+		}, []string{"service/system/metrics: spec.port is 3; without faults: 2"}},
+		{"and then deleted by the controller", []string{
+			service("existing", "1"), "manifests: " + added, "db: " + strings.Replace(added, "created", "deleted", 1),
+		}, []string{"configmap/system/settings: deleted at the end; without faults: exists at the end"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			plain := make([]string, len(tt.lines))
+			for i, line := range tt.lines {
+				plain[i] = strings.TrimPrefix(line, "manifests: ")
+			}
+			run := story(t, plain...)
+			run.Actions = []record.Action{{Type: "upgrade", Began: time.Unix(1, 0)}}
+			for i := range tt.lines {
+				if plain[i] != tt.lines[i] {
+					run.History[i].Writers = []record.FieldManager{{Manager: record.PlanManager, Operation: "Apply"}}
+				}
+			}
+			alone := story(t, service("existing", "2"))
+			if got := compare(t, learn(t, alone, alone), run); !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

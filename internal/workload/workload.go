@@ -538,7 +538,7 @@ func (r *runner) patch(p *plan.PatchStep) step {
 	}
 	return step{what: what, object: &p.ResourceKey, do: func(ctx context.Context) error {
 		return r.retry(ctx, func(ctx context.Context) error {
-			_, err := r.objects.Patch(ctx, p.ResourceKey, p.Type, p.Patch, p.Subresource)
+			_, err := r.objects.Patch(ctx, p.ResourceKey, p.PatchType, p.Patch, p.Subresource)
 			return err
 		})
 	}}

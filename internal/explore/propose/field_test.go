@@ -236,7 +236,7 @@ func checkUndo(t *testing.T, object map[string]any, c Change) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := apply(t, data, patchStep(object, c.Path, c.To).Type, patchStep(object, c.Path, c.To).Patch)
+	there := apply(t, data, patchStep(object, c.Path, c.To).PatchType, patchStep(object, c.Path, c.To).Patch)
 	if got := plain(lookup(there, c.Path)); !reflect.DeepEqual(got, c.To) {
 		t.Errorf("%s: the field is then %v", c, got)
 	}
@@ -244,7 +244,7 @@ func checkUndo(t *testing.T, object map[string]any, c Change) {
 		t.Fatal(err)
 	}
 	undo := undoStep(object, c)
-	if back := apply(t, data, undo.Type, undo.Patch); !reflect.DeepEqual(back, object) {
+	if back := apply(t, data, undo.PatchType, undo.Patch); !reflect.DeepEqual(back, object) {
 		t.Errorf("%s: undone it is %v, and was %v", c, back, object)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // the object lacks.
 func patchStep(object map[string]any, path []string, value any) *plan.PatchStep {
 	if !slices.ContainsFunc(path, isIndex) {
-		return &plan.PatchStep{Type: "merge", Patch: nest(path, value)}
+		return &plan.PatchStep{PatchType: "merge", Patch: nest(path, value)}
 	}
 	op := map[string]any{}
 	if value == nil {
@@ -28,7 +28,7 @@ func patchStep(object map[string]any, path []string, value any) *plan.PatchStep 
 		op["value"] = value
 	}
 	op["path"] = pointer(path)
-	return &plan.PatchStep{Type: "json", Patch: []any{op}}
+	return &plan.PatchStep{PatchType: "json", Patch: []any{op}}
 }
 
 // undoStep returns the patch that undoes a change, given the object as it was before. Of what the change has added, it

@@ -143,8 +143,8 @@ func stepNode(s *plan.Step) (*yaml.Node, error) {
 	case s.Patch != nil:
 		kind = "patch"
 		pairs := []any{"resourceKey", s.Patch.ResourceKey.String()}
-		if s.Patch.Type != "merge" {
-			pairs = append(pairs, "type", s.Patch.Type)
+		if s.Patch.PatchType != "merge" {
+			pairs = append(pairs, "patchType", s.Patch.PatchType)
 		}
 		value, err = mapping(append(pairs, "patch", plain(s.Patch.Patch))...)
 	case s.Wait != nil && s.Wait.Absent:

@@ -108,7 +108,7 @@ func Reference(
 	read, last := 0, givenBack
 	var same []reference.Difference
 	since := clock.Now(ctx) // the same fields differ
-	history := ordered{follower: reference.NewFollower()}
+	history := newOrdered(p.Upgrades())
 	differences := judge.Comparison(ref, p)
 	work := &rest{look: look, limits: limits}
 	for {

@@ -15,6 +15,13 @@ type ordered struct {
 	follower *reference.Follower
 }
 
+// newOrdered returns an ordered of a history that has not begun; upgrades is [reference.Follower.Upgrades].
+func newOrdered(upgrades bool) *ordered {
+	o := &ordered{follower: reference.NewFollower()}
+	o.follower.Upgrades = upgrades
+	return o
+}
+
 func byVersion(a, b record.HistoryEntry) int {
 	return cmp.Compare(a.ResourceVersion, b.ResourceVersion)
 }
@@ -31,7 +38,7 @@ func (o *ordered) add(entries []record.HistoryEntry) error {
 	o.entries = append(o.entries, entries...)
 	if late {
 		slices.SortStableFunc(o.entries, byVersion)
-		o.follower, entries = reference.NewFollower(), o.entries
+		o.follower, entries = newOrdered(o.follower.Upgrades).follower, o.entries
 	}
 	return o.follower.Add(entries...)
 }
