@@ -156,7 +156,7 @@ func TestProgress(t *testing.T) {
 			c.done[o.Plan] = &o
 		}
 	}
-	if got, want := c.left(), 5*20*time.Second; got != want {
+	if got, want := c.left(), 6*20*time.Second; got != want {
 		t.Errorf("%s left, want %s", got, want)
 	}
 	c.Budget = 30 * time.Second
