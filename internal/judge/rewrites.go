@@ -25,7 +25,7 @@ func (rewrites) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		lines, replaced := changedSince(f.Changes(), u)
+		lines, replaced := changedSince(f, u)
 		if len(lines) == 0 {
 			continue
 		}
@@ -72,14 +72,17 @@ func (e Evidence) upgradesAtRest() (all []upgraded) {
 }
 
 // changedSince says, a line for each object, what was changed in the course of an upgrade, and of how many objects the
-// pods are replaced. The controllers' own Deployments, which an upgrade is meant to change, are not among the changes.
-func changedSince(changes []reference.Change, u upgraded) (lines []string, replaced int) {
+// pods are replaced. What an upgrade is meant to change is not among that: the controllers' own Deployments, which the
+// follower leaves out, and what the manifests themselves say.
+func changedSince(f *reference.Follower, u upgraded) (lines []string, replaced int) {
+	changes, objects := f.Changes(), f.Objects()
 	fields := map[reference.Key][]string{}
 	what := map[reference.Key]string{}
 	var keys []reference.Key
 	for i := range changes {
 		c := &changes[i]
-		if c.Time.Before(u.began) || c.Time.After(u.end) {
+		if c.Time.Before(u.began) || c.Time.After(u.end) || c.Installs() ||
+			c.Event == record.Deleted && c.By == "" && objects[c.Key].OfManifests() {
 			continue
 		}
 		names := slices.DeleteFunc(reference.Fields(c), func(name string) bool {

@@ -13,6 +13,14 @@ import (
 func TestUpgradesOfAWorkload(t *testing.T) {
 	r := tale(t, `1 created deployment.apps/default/db {"spec": {"template": {"image": "db:1"}}}`,
 		`5 op: updated deployment.apps/default/db {"spec": {"template": {"image": "db:2"}}}`)
+	for i, of := range []string{
+		`1 created service/system/metrics {}`, `5 updated service/system/metrics {"spec": {"port": 1}}`,
+	} {
+		r.History = append(r.History, tale(t, of).History...)
+		last := &r.History[len(r.History)-1]
+		last.ResourceVersion = uint64(100 + i)
+		last.Writers = []record.FieldManager{{Manager: record.PlanManager, Operation: "Apply"}}
+	}
 	for _, tt := range []struct {
 		name string
 		step record.Step

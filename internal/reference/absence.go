@@ -94,8 +94,8 @@ func installed(r *record.Run) (last time.Time) {
 	return last
 }
 
-// installs reports whether manifests were applied to the object.
-func (c *Change) installs() bool {
+// Installs reports whether manifests were applied to the object.
+func (c *Change) Installs() bool {
 	return c.Cur != nil && slices.ContainsFunc(c.writers, func(w record.FieldManager) bool {
 		return w.Manager == record.PlanManager && w.Operation == string(metav1.ManagedFieldsOperationApply) &&
 			w.Subresource == ""

@@ -17,8 +17,8 @@ import (
 type Follower struct {
 	names namer
 	last  map[Key]map[string]any // the newest state of each object
-	// Upgrades: another build of the controllers is installed in the course of the run. What its manifests make of an
-	// object is as if it had been like that from the beginning. Follow sets it; otherwise it is set before the first Add.
+	// Upgrades: another build of the controllers is installed in the course of the run. Follow sets it; otherwise it is
+	// set before the first Add.
 	Upgrades bool
 
 	changes []Change
@@ -90,7 +90,7 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 			f.grow(object)
 			o := &Object{
 				End: object, Made: 1, MostMade: 1, unchanged: true, names: f.called, rewrittenAt: -1,
-				cluster: h.Cluster, generations: f.generations,
+				cluster: h.Cluster, generations: f.generations, manifest: f.Upgrades && c.Installs(),
 			}
 			o.became(f.state(h.ResourceVersion, h.Time, object), true)
 			f.objects[key] = o
@@ -162,9 +162,7 @@ func (f *Follower) count(c *Change) {
 	if o.unchanged {
 		o.unchanged, o.initial = false, o.End
 	}
-	if f.Upgrades && c.installs() {
-		o.initial = c.Cur
-	}
+	o.manifest = o.manifest || f.Upgrades && c.Installs()
 	if finalizers, _ := metadata.Of(c.Cur)["finalizers"].([]any); metadata.Marked(c.Cur) &&
 		slices.Contains(finalizers, any(orphan)) {
 		f.orphaning[c.Key] = true

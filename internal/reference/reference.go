@@ -136,6 +136,8 @@ type Object struct {
 	// that existed before and has changed.
 	unchanged bool
 	initial   map[string]any
+	// manifest: the manifests of one of the builds have it, of a run in which another build is installed.
+	manifest bool
 }
 
 // Last is the object's state at the end, or the one that it had last; nil: unknown, as of an object that was read from
@@ -146,6 +148,9 @@ func (o *Object) Last() map[string]any {
 	}
 	return o.End
 }
+
+// OfManifests reports whether the manifests of one of the builds have it, in a run in which another build is installed.
+func (o *Object) OfManifests() bool { return o.manifest }
 
 // UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
 type UnstableError struct {
@@ -377,10 +382,18 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 		switch {
 		case want == nil && got.unchanged:
 			continue
-		case want == nil && got.initial != nil:
+		case want == nil && got.manifest && (got.End != nil || !got.Ours):
+			// The upgrade has made it, changed it or taken it away, and perhaps a controller has then put something
+			// into it, as the certificate of a webhook. Without faults that is done before the workload.
+			continue
+		case want == nil && (got.initial != nil || got.manifest):
 			// Without faults, nothing happened to it.
+			end := got.initial
+			if end == nil {
+				end = got.last
+			}
 			want = &Object{
-				End: got.initial, Made: 1, MostMade: 1, names: got.names, cluster: got.cluster, rewrittenAt: -1,
+				End: end, Made: 1, MostMade: 1, names: got.names, cluster: got.cluster, rewrittenAt: -1,
 			}
 		case want == nil:
 			want = &Object{}

@@ -452,11 +452,12 @@ func TestObjectsOfManifests(t *testing.T) {
 	}{
 		{"changed", []string{service("existing", "1"), "manifests: " + service("updated", "2")}, nil},
 		{"added", []string{service("existing", "1"), "manifests: " + added}, nil},
-		{"changed by the controller", []string{service("existing", "1"), "db: " + service("updated", "2")},
-			[]string{"service/system/metrics: spec.port is 2; without faults: 1"}},
+		{"taken away", []string{"manifests: " + service("existing", "1"), service("deleted", "1")}, nil},
 		{"and then changed by the controller", []string{
 			service("existing", "1"), "manifests: " + service("updated", "2"), "db: " + service("updated", "3"),
-		}, []string{"service/system/metrics: spec.port is 3; without faults: 2"}},
+		}, nil},
+		{"not of the manifests", []string{service("existing", "1"), "db: " + service("updated", "2")},
+			[]string{"service/system/metrics: spec.port is 2; without faults: 1"}},
 		{"and then deleted by the controller", []string{
 			service("existing", "1"), "manifests: " + added, "db: " + strings.Replace(added, "created", "deleted", 1),
 		}, []string{"configmap/system/settings: deleted at the end; without faults: exists at the end"}},

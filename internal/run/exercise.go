@@ -30,7 +30,11 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	}
 	r.journal.enter("workload")
 	meta := &r.journal.meta
-	planCtx, cancel := clock.WithTimeoutCause(ctx, r.suite.Timeouts.Settle+r.suite.Timeouts.Plan+r.asksToWait(),
+	limit := r.suite.Timeouts.Settle + r.suite.Timeouts.Plan + r.asksToWait()
+	if clock.Of(ctx) != nil {
+		limit += r.suite.Timeouts.Rest // a step may go on for so long, see workload.Config.Coming
+	}
+	planCtx, cancel := clock.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.suite.Timeouts.Plan))
 	defer cancel()
 	begins, err := p.coordinator.BeginEarly(planCtx)
@@ -93,7 +97,8 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	}
 
 	r.journal.enter("oracles")
-	return r.judge(ctx, p, recorder, invariants, stuck, len(findings) > 0)
+	// What is different when the workload has not come to its end follows from that, too.
+	return r.judge(ctx, p, recorder, invariants, stuck, len(findings) > 0 || err != nil && timedOut)
 }
 
 // catchUp blocks until the recorder knows all that the workload has done. It may hear of it later than the workload: an

@@ -218,6 +218,10 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		install: func(ctx context.Context, build string) (*installed, error) {
 			return set.installAll(ctx, r.manifestsOf(set, build), false)
 		},
+		takeAway: func(ctx context.Context, from, to string) (bool, error) {
+			return set.takeAway(ctx, r.manifestsOf(set, from), r.manifestsOf(set, to), p.in)
+		},
+		build: r.plan.Build,
 		in: func(controller string) upgradedCluster {
 			in := home[controller]
 			return upgradedCluster{p.in(in), set.applyIn(in).one}

@@ -20,7 +20,9 @@ import (
 // upgrades installs other builds of the controllers in the course of a run. It implements actions.Upgrades.
 type upgrades struct {
 	// install applies a build's manifests, except the controllers' own objects.
-	install     func(ctx context.Context, build string) (*installed, error)
+	install func(ctx context.Context, build string) (*installed, error)
+	// takeAway deletes what the charts of one build have, and those of the other one do not; see preparation.takeAway.
+	takeAway    func(ctx context.Context, from, to string) (deployments bool, err error)
 	in          func(controller string) upgradedCluster
 	controllers interface {
 		Kill(ctx context.Context, name string) (running bool, err error)
@@ -37,8 +39,9 @@ type upgrades struct {
 	become func(build string, found *installed)
 	info   func(text string)
 
-	mu   sync.Mutex
-	down map[string]bool // controllers that an upgrade has killed and not started again
+	mu    sync.Mutex
+	down  map[string]bool // controllers that an upgrade has killed and not started again
+	build string          // that is installed
 }
 
 // upgradedCluster is the cluster in which a controller runs.
@@ -51,7 +54,8 @@ type upgradedCluster struct {
 	apply func(ctx context.Context, u *unstructured.Unstructured) error
 }
 
-// Upgrade installs a build as a user does who applies its manifests: what only the former ones have stays.
+// Upgrade installs a build as a user does who applies its manifests: what only the former ones have stays, unless it
+// belongs to the release of a chart.
 func (u *upgrades) Upgrade(ctx context.Context, to string, how plan.UpgradeHow) error {
 	what := (&plan.Upgrading{To: to}).Name()
 	if err := u.upgrade(ctx, to, how); err != nil {
@@ -75,17 +79,26 @@ func (u *upgrades) upgrade(ctx context.Context, to string, how plan.UpgradeHow) 
 		return err
 	}
 	u.become(to, found)
+	u.mu.Lock()
+	from := u.build
+	u.build = to
+	u.mu.Unlock()
+	deployments, err := u.takeAway(ctx, from, to)
+	if err != nil {
+		return err
+	}
 	for _, name := range u.names {
-		if err := u.replace(ctx, name, found.own[name], how); err != nil {
+		if err := u.replace(ctx, name, found.own[name], how, deployments); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// replace applies a controller's own objects, and returns when only their pods run.
+// replace applies a controller's own objects, and returns when only their pods run. Renamed: a Deployment was taken
+// away; it is the controller's if the controller's own one is new.
 func (u *upgrades) replace(
-	ctx context.Context, name string, own []*unstructured.Unstructured, how plan.UpgradeHow,
+	ctx context.Context, name string, own []*unstructured.Unstructured, how plan.UpgradeHow, renamed bool,
 ) error {
 	before, _, err := u.sessions.Connections(ctx, name)
 	if err != nil {
@@ -105,6 +118,7 @@ func (u *upgrades) replace(
 			return err
 		}
 		if old == nil {
+			rolled = rolled || renamed && o.GetKind() == "Deployment"
 			continue
 		}
 		now, err := in.objects.Get(ctx, deploymentKey(o))

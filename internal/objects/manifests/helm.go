@@ -19,6 +19,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
@@ -30,7 +31,8 @@ func isChart(at string) bool {
 	return err == nil && ok
 }
 
-// helm does what `helm template --include-crds --no-hooks` does; the file resolves a path of the suite. Kubernetes is
+// helm does what `helm template --include-crds --no-hooks` does, and marks the objects as `helm install` does; the file
+// resolves a path of the suite. Kubernetes is
 // the version that the chart is rendered for.
 func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []objects.Located, notes []string,
 	err error) {
@@ -112,11 +114,15 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 	for _, definition := range c.CRDObjects() {
 		add(definition.File.Data, definition.Filename)
 	}
+	outside := len(all)
 	for _, manifest := range manifests {
 		add([]byte(manifest.Content), manifest.Name)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
+	}
+	for _, o := range all[outside:] {
+		released(o.Unstructured, release)
 	}
 	list, more, err := convertAll(all)
 	if err != nil {
@@ -130,6 +136,37 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 		}
 	}
 	return list, notes, nil
+}
+
+// What Helm 3 and later write on each object of a release, so that another release does not take it over.
+const (
+	releaseName      = "meta.helm.sh/release-name"
+	releaseNamespace = "meta.helm.sh/release-namespace"
+	managedBy        = "app.kubernetes.io/managed-by"
+)
+
+// released marks an object as Helm marks what it installs.
+func released(u *unstructured.Unstructured, release chartutil.ReleaseOptions) {
+	annotations, labels := u.GetAnnotations(), u.GetLabels()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	annotations[releaseName], annotations[releaseNamespace] = release.Name, release.Namespace
+	labels[managedBy] = "Helm"
+	u.SetAnnotations(annotations)
+	u.SetLabels(labels)
+}
+
+// ReleaseOf is the release of a chart to which an object belongs, as namespace/name; empty: none.
+func ReleaseOf(u *unstructured.Unstructured) string {
+	annotations := u.GetAnnotations()
+	if annotations[releaseName] == "" {
+		return ""
+	}
+	return annotations[releaseNamespace] + "/" + annotations[releaseName]
 }
 
 var logMutex sync.Mutex
