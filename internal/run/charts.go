@@ -27,7 +27,8 @@ func takenAway(former, now []*unstructured.Unstructured) []*unstructured.Unstruc
 	}
 	return slices.DeleteFunc(slices.Clone(former), func(u *unstructured.Unstructured) bool {
 		release := manifests.ReleaseOf(u)
-		return release == "" || !releases[release] || there[identity(u)] || u.GetAnnotations()[policyAnnotation] == "keep"
+		return release == "" || !releases[release] || there[identity(u)] ||
+			u.GetAnnotations()[policyAnnotation] == "keep"
 	})
 }
 
@@ -36,8 +37,8 @@ func identity(u *unstructured.Unstructured) string {
 	return strings.Join([]string{u.GroupVersionKind().GroupKind().String(), u.GetNamespace(), u.GetName()}, "/")
 }
 
-// takeAway deletes what the charts of one build have, and those of the next one do not have any more. It reports whether
-// Deployments are among that; their pods end later.
+// takeAway deletes what the charts of one build have, and those of the next one do not have any more. It reports
+// whether Deployments are among that; their pods end later.
 func (p *preparation) takeAway(
 	ctx context.Context, former, now []*suiteManifests, in func(cluster string) *objects.Client,
 ) (deployments bool, err error) {

@@ -45,8 +45,8 @@ func TestTakenAway(t *testing.T) {
 		})
 	}
 	// A newer version of an API has the same object.
-	old := object("apiVersion: policy/v1beta1, kind: PodDisruptionBudget", "op", "")
-	if got := takenAway([]*unstructured.Unstructured{old}, []*unstructured.Unstructured{object(budget, "op", "")}); len(got) > 0 {
+	old := []*unstructured.Unstructured{object("apiVersion: policy/v1beta1, kind: PodDisruptionBudget", "op", "")}
+	if got := takenAway(old, []*unstructured.Unstructured{object(budget, "op", "")}); len(got) > 0 {
 		t.Errorf("got %v", got)
 	}
 	if slices.Contains(takenAway(now, now), now[0]) {
