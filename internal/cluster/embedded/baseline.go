@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -118,14 +119,19 @@ func (b *baseline) done(changes []change, revision int64) {
 }
 
 // diff returns the changes that take etcd from now to the baseline and, separately, deletions of new events, which may
-// appear at any time and do not count as differences. The keys of now need no values.
-func (b *baseline) diff(now []keyValue) (changes []keyChange, events []change) {
-	there := map[string]bool{}
+// appear at any time and do not count as differences. The keys of now need no values. Began is etcd's revision when the
+// reset began.
+func (b *baseline) diff(now []keyValue, began int64) (changes []keyChange, events []change) {
+	there, renewed := map[string]bool{}, b.renewed()
 	for _, kv := range now {
 		key := string(kv.Key)
 		there[key] = true
 		was, ok := b.Keys[key]
 		switch role := roleOf(key); {
+		case renewed[sliceOf(key)]:
+			if kv.ModRevision != was.Modified && kv.CreateRevision <= began {
+				changes = append(changes, keyChange{change{key: key}, kv.CreateRevision})
+			}
 		case role == expired && kv.CreateRevision > b.Revision:
 			events = append(events, change{key: key})
 		case role == expired, role == foreign:
@@ -136,7 +142,7 @@ func (b *baseline) diff(now []keyValue) (changes []keyChange, events []change) {
 		}
 	}
 	for key, was := range b.Keys {
-		if !there[key] {
+		if !there[key] && !renewed[sliceOf(key)] {
 			changes = append(changes, keyChange{change{key, was.Value}, was.Created})
 		}
 	}
@@ -146,6 +152,40 @@ func (b *baseline) diff(now []keyValue) (changes []keyChange, events []change) {
 		return cmp.Or(cmp.Compare(x.rank(), y.rank()), cmp.Compare(x.created, y.created), strings.Compare(x.key, y.key))
 	})
 	return changes, events
+}
+
+// EndpointSlices that controllers make. These remember of each slice the generation that they have written, and do
+// nothing for a Service as long as they see an older one (EndpointSliceTracker of k8s.io/endpointslice). So one that has
+// changed cannot be restored: it is deleted, and its controller makes another one, with another name.
+const (
+	slicesPrefix = registryPrefix + "endpointslices/"
+	suffixLength = 5 // of a generated name
+)
+
+// slicesControllers are the values of the label endpointslice.kubernetes.io/managed-by of such slices.
+var slicesControllers = [][]byte{
+	[]byte("endpointslice-controller.k8s.io"), []byte("endpointslicemirroring-controller.k8s.io"),
+}
+
+// sliceOf is an EndpointSlice's key without what is generated, so that it is the same for all slices of a Service; empty:
+// it is none.
+func sliceOf(key string) string {
+	if !strings.HasPrefix(key, slicesPrefix) || len(key) < len(slicesPrefix)+suffixLength {
+		return ""
+	}
+	return key[:len(key)-suffixLength]
+}
+
+// renewed are those of Services that had slices in the baseline; see sliceOf.
+func (b *baseline) renewed() map[string]bool {
+	all := map[string]bool{}
+	for key, was := range b.Keys {
+		made := func(by []byte) bool { return bytes.Contains(was.Value, by) }
+		if of := sliceOf(key); of != "" && slices.ContainsFunc(slicesControllers, made) {
+			all[of] = true
+		}
+	}
+	return all
 }
 
 // keyChange is a change with the revision at which its key was created.

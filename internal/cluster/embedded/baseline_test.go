@@ -19,8 +19,14 @@ func TestBaselineDiff(t *testing.T) {
 		pod        = "/registry/pods/default/a-1-x"
 		node       = "/registry/minions/node-1"
 		lease      = "/registry/leases/default/leader"
+		slice      = "/registry/endpointslices/default/web-abcde"
+		successor  = "/registry/endpointslices/default/web-fghij"
+		manual     = "/registry/endpointslices/default/own-abcde"
 	)
+	made := kv(slice, 6, 7)
+	made.Value = []byte("endpointslice.kubernetes.io/managed-by endpointslice-controller.k8s.io")
 	before := []keyValue{
+		made, kv(manual, 6, 7),
 		kv(deployment, 10, 10), kv(replicas, 11, 14), kv(pod, 12, 13), kv(node, 2, 3), kv(lease, 5, 5),
 		kv("/registry/events/default/old", 9, 9), kv("/registry/leases/kube-system/apiserver-a", 1, 1),
 		kv("/registry/leases/kube-node-lease/process-node", 1, 1), kv("/registry/masterleases/127.0.0.1", 1, 1),
@@ -77,6 +83,11 @@ func TestBaselineDiff(t *testing.T) {
 			"a new lease", with(kv("/registry/leases/kube-system/op", 21, 22)),
 			[]change{{key: "/registry/leases/kube-system/op"}}, nil,
 		},
+		{"a changed EndpointSlice", with(kv(slice, 6, 21)), []change{{key: slice}}, nil},
+		{"a changed EndpointSlice that no controller has made", with(kv(manual, 6, 21)), []change{put(manual)}, nil},
+		{"an EndpointSlice that is gone", with(kv(slice, 0, 0)), nil, nil},
+		{"another one instead", with(kv(slice, 0, 0), kv(successor, 21, 21)), []change{{key: successor}}, nil},
+		{"one that was made during the reset", with(kv(slice, 0, 0), kv(successor, 101, 101)), nil, nil},
 		{
 			"makers first, owners before what they own", with(
 				kv("/registry/pods/default/b-1-x", 23, 23), kv("/registry/replicasets/default/b-1", 22, 22),
@@ -91,7 +102,7 @@ func TestBaselineDiff(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBaseline(before, 20, nil)
-			changes, events := b.diff(tt.now)
+			changes, events := b.diff(tt.now, 100)
 			var got []change
 			for _, c := range changes {
 				got = append(got, c.change)
@@ -108,7 +119,7 @@ func TestBaselineDiff(t *testing.T) {
 			for key, was := range b.Keys {
 				after = append(after, kv(key, was.Created, was.Modified))
 			}
-			if again, _ := b.diff(after); len(again) > 0 {
+			if again, _ := b.diff(after, 100); len(again) > 0 {
 				t.Errorf("once more: %v", again)
 			}
 		})

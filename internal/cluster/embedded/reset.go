@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -267,15 +268,17 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 	var differs []string
 	var slowest time.Duration // list
 	var first, last time.Time // write; zero: none
+	var revision int64        // when the reset began
 	var deleters bool         // of objects of a restored definition or namespace may be at work
 	for start := clock.Now(ctx); ; {
 		began := clock.Now(ctx)
-		now, _, err := store.list(ctx, registryPrefix, true)
+		now, at, err := store.list(ctx, registryPrefix, true)
 		if err != nil {
 			return differing(err, differs)
 		}
+		revision = cmp.Or(revision, at)
 		slowest = max(slowest, clock.Since(ctx, began))
-		changes, events := b.diff(now)
+		changes, events := b.diff(now, revision)
 		for _, c := range changes {
 			if name, ok := strings.CutPrefix(c.key, definitionsPrefix); ok {
 				definitions[name] = c.value
