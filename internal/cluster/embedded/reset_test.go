@@ -40,6 +40,11 @@ spec:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: main, image: one}]}
 ---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec: {ports: [{port: 80}], selector: {app: web}}
+---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: keepers.example.com}
@@ -143,6 +148,7 @@ func TestReset(t *testing.T) {
 	r.apply(resetBefore)
 	r.await("deployment.apps/default/web",
 		func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 2 })
+	r.awaitEndpoints("web", 2)
 	baseline, err := c.TakeBaseline(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -167,6 +173,7 @@ func TestReset(t *testing.T) {
 		}
 		t.Logf("round %d: reset in %s", round, time.Since(began).Round(time.Millisecond))
 		r.same(want)
+		r.awaitEndpoints("web", 2)
 		if running, err := c.Running(ctx); err != nil || !running["apiserver-2"] {
 			t.Errorf("running %v, %v", running, err)
 		}
@@ -298,6 +305,35 @@ func (r *resetRig) await(text string, done func(*unstructured.Unstructured) bool
 	})
 }
 
+// awaitEndpoints waits until so many endpoints of a Service are ready. Regression: after a reset its EndpointSlices were
+// never updated again.
+func (r *resetRig) awaitEndpoints(service string, want int) {
+	r.Helper()
+	client, slices := r.client(), key(r, "endpointslice/default/*")
+	clustertest.Eventually(r, func(ctx context.Context) error {
+		all, err := client.List(ctx, slices)
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, u := range all {
+			if u.GetLabels()["kubernetes.io/service-name"] != service {
+				continue
+			}
+			endpoints, _, _ := unstructured.NestedSlice(u.Object, "endpoints")
+			for _, e := range endpoints {
+				if is, _, _ := unstructured.NestedBool(e.(map[string]any), "conditions", "ready"); is {
+					ready++
+				}
+			}
+		}
+		if ready != want {
+			return fmt.Errorf("%d ready endpoints of %s, want %d", ready, service, want)
+		}
+		return nil
+	})
+}
+
 func number(u *unstructured.Unstructured, path ...string) int64 {
 	n, _, _ := unstructured.NestedInt64(u.Object, path...)
 	return n
@@ -331,6 +367,7 @@ func (r *resetRig) change() {
 			"metadata": map[string]any{"annotations": map[string]any{"changed": "true"}}}}})
 	r.await("deployment.apps/default/web",
 		func(u *unstructured.Unstructured) bool { return number(u, "status", "updatedReplicas") == 3 })
+	r.awaitEndpoints("web", 3)
 	r.patch("node//node-1", map[string]any{"metadata": map[string]any{"labels": map[string]any{"zone": "a"}}})
 	r.delete("node//node-2")
 	r.patch("clusterrole//view", map[string]any{"rules": nil})
@@ -352,8 +389,13 @@ func (r *resetRig) objects() map[string]string {
 func (r *resetRig) same(want map[string]string) {
 	r.Helper()
 	got := r.objects()
+	// EndpointSlices of Services have other names after a reset.
+	maps.DeleteFunc(got, func(k, _ string) bool { return strings.Contains(k, "/endpointslices/default/web-") })
 	var differ []string
 	for k, v := range want {
+		if strings.Contains(k, "/endpointslices/default/web-") {
+			continue
+		}
 		if w, ok := got[k]; !ok {
 			differ = append(differ, k+" is gone")
 		} else if v != w {
