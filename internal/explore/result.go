@@ -138,8 +138,8 @@ func (r *Result) unconfirmed() []Outcome {
 	return slices.DeleteFunc(r.With(Unconfirmed), func(o Outcome) bool { return o.Pending })
 }
 
-// What is said of findings that come without the plan's actions, too. What is left of a plan that upgrades is the upgrade
-// at rest.
+// What is said of findings that come without the plan's actions, too. What is left of a plan that upgrades is the
+// upgrade at rest.
 const (
 	withoutActions = "found without the plan's actions too"
 	atRest         = "found after the same upgrade at rest too"

@@ -155,8 +155,8 @@ func (b *baseline) diff(now []keyValue, began int64) (changes []keyChange, event
 }
 
 // EndpointSlices that controllers make. These remember of each slice the generation that they have written, and do
-// nothing for a Service as long as they see an older one (EndpointSliceTracker of k8s.io/endpointslice). So one that has
-// changed cannot be restored: it is deleted, and its controller makes another one, with another name.
+// nothing for a Service as long as they see an older one (EndpointSliceTracker of k8s.io/endpointslice). So one that
+// has changed cannot be restored: it is deleted, and its controller makes another one, with another name.
 const (
 	slicesPrefix = registryPrefix + "endpointslices/"
 	suffixLength = 5 // of a generated name
@@ -167,8 +167,8 @@ var slicesControllers = [][]byte{
 	[]byte("endpointslice-controller.k8s.io"), []byte("endpointslicemirroring-controller.k8s.io"),
 }
 
-// sliceOf is an EndpointSlice's key without what is generated, so that it is the same for all slices of a Service; empty:
-// it is none.
+// sliceOf is an EndpointSlice's key without what is generated, so that it is the same for all slices of a Service;
+// empty: it is none.
 func sliceOf(key string) string {
 	if !strings.HasPrefix(key, slicesPrefix) || len(key) < len(slicesPrefix)+suffixLength {
 		return ""

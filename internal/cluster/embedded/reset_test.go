@@ -305,8 +305,8 @@ func (r *resetRig) await(text string, done func(*unstructured.Unstructured) bool
 	})
 }
 
-// awaitEndpoints waits until so many endpoints of a Service are ready. Regression: after a reset its EndpointSlices were
-// never updated again.
+// awaitEndpoints waits until so many endpoints of a Service are ready. Regression: after a reset its EndpointSlices
+// were never updated again.
 func (r *resetRig) awaitEndpoints(service string, want int) {
 	r.Helper()
 	client, slices := r.client(), key(r, "endpointslice/default/*")
