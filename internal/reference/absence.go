@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -94,10 +92,13 @@ func installed(r *record.Run) (last time.Time) {
 	return last
 }
 
+// applied is metav1.ManagedFieldsOperationApply. Judges do not depend on that package, so it is repeated here.
+const applied = "Apply"
+
 // Installs reports whether manifests were applied to the object.
 func (c *Change) Installs() bool {
 	return c.Cur != nil && slices.ContainsFunc(c.writers, func(w record.FieldManager) bool {
-		return w.Manager == record.PlanManager && w.Operation == string(metav1.ManagedFieldsOperationApply) &&
+		return w.Manager == record.PlanManager && w.Operation == applied &&
 			w.Subresource == ""
 	})
 }
