@@ -73,7 +73,7 @@ Exit codes: 0 no mistakes, 2 mistakes.`,
 	return c
 }
 
-// nearest returns the nearest suite, and the directory of plans that `trommel init` makes, if it is there.
+// nearest returns the nearest suite, and the directory of plans that `trommel init` makes, if there are plans in it.
 func nearest() ([]string, error) {
 	suite, err := plan.FindSuite(plan.SuiteFile)
 	if err != nil {
@@ -81,7 +81,10 @@ func nearest() ([]string, error) {
 	}
 	all := []string{suite}
 	plans := filepath.Join(filepath.Dir(suite), filepath.Dir(scaffold.PlanFile))
-	if _, err := os.Stat(plans); err == nil {
+	if _, err := os.Stat(plans); err != nil {
+		return all, nil
+	}
+	if _, err := planFiles([]string{plans}); !errors.Is(err, errNoPlans) {
 		all = append(all, plans)
 	}
 	return all, nil
@@ -135,6 +138,8 @@ func order(file string) int {
 	return 1
 }
 
+var errNoPlans = errors.New("no plan and no suite in this directory")
+
 // planFiles returns the named files, and the plans and suites in the named directories.
 func planFiles(args []string) ([]string, error) {
 	var files []string
@@ -165,7 +170,7 @@ func planFiles(args []string) ([]string, error) {
 			return nil, err
 		}
 		if len(files) == found {
-			return nil, fmt.Errorf("%s: no plan and no suite in this directory", arg)
+			return nil, fmt.Errorf("%s: %w", arg, errNoPlans)
 		}
 	}
 	return files, nil
