@@ -149,9 +149,6 @@ func (o *Object) Last() map[string]any {
 	return o.End
 }
 
-// OfManifests reports whether the manifests of one of the builds have it, in a run in which another build is installed.
-func (o *Object) OfManifests() bool { return o.manifest }
-
 // UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
 type UnstableError struct {
 	Workload string
