@@ -46,6 +46,9 @@ func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
 		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause,
 		Fired: c.clock.Now(),
 	}
+	if u := a.Effects().Upgrades; u != nil {
+		c.fires[f.Action].Upgrade = u.Name()
+	}
 	if pointed, ok := c.actions[f.Action].(actions.Pointed); ok {
 		if object := pointed.PointTo(f.About); object != "" {
 			c.fires[f.Action].Target = object

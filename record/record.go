@@ -397,7 +397,8 @@ type Action struct {
 	Began   time.Time `json:"began"`
 	Done    time.Time `json:"done"`
 	Error   string    `json:"error,omitempty"`
-	Note    string    `json:"note,omitempty"` // a remark that is not an error, such as that it changed nothing
+	Upgrade string    `json:"upgrade,omitempty"` // the build that it installs, in words; empty: none
+	Note    string    `json:"note,omitempty"`    // a remark that is not an error, such as that it changed nothing
 }
 
 // String names the action for messages.

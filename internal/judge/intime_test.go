@@ -122,7 +122,7 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 				run.Events = slices.Insert(run.Events, 0, record.Event{Time: second(tt.fails), Observation: o})
 			}
 			if tt.upgraded > 0 {
-				run.Actions = []record.Action{{Type: string(plan.Upgrade), Began: second(tt.upgraded)}}
+				run.Actions = []record.Action{{Upgrade: "the build v2", Began: second(tt.upgraded)}}
 			}
 			e := evidence(run)
 			e.Reference = usual(t, normal)

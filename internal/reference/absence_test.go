@@ -47,7 +47,7 @@ func TestAway(t *testing.T) {
 			Meta: record.Meta{
 				Controllers: []record.Controller{{Name: "op", LeaseLasts: 15 * time.Second}}, Observed: at(100),
 			},
-			Actions: []record.Action{{Type: "upgrade", Began: at(10)}},
+			Actions: []record.Action{{Upgrade: "the build v2", Began: at(10)}},
 			Processes: []record.Process{
 				{Controller: "op", Started: at(0), Ended: at(14)}, {Controller: "op", Started: at(11)},
 			},

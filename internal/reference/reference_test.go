@@ -468,7 +468,7 @@ func TestObjectsOfManifests(t *testing.T) {
 				plain[i] = strings.TrimPrefix(line, "manifests: ")
 			}
 			run := story(t, plain...)
-			run.Actions = []record.Action{{Type: "upgrade", Began: time.Unix(1, 0)}}
+			run.Actions = []record.Action{{Upgrade: "the build v2", Began: time.Unix(1, 0)}}
 			for i := range tt.lines {
 				if plain[i] != tt.lines[i] {
 					run.History[i].Writers = []record.FieldManager{{Manager: record.PlanManager, Operation: "Apply"}}

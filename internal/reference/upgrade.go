@@ -4,14 +4,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // installed is when the last installation of another build began in a recorded run; zero: there was none.
 func installed(r *record.Run) (last time.Time) {
 	for _, a := range r.Actions {
-		if a.Type == string(plan.Upgrade) && a.Began.After(last) {
+		if a.Upgrade != "" && a.Began.After(last) {
 			last = a.Began
 		}
 	}

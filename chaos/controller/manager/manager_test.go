@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -349,18 +350,31 @@ func TestPhases(t *testing.T) {
 				f.running(f.pod("simulated", "node-1"))
 			}
 			f.running(f.labelled("alone", "node-2", "alone"))
+			w, err := client.NewWithWatch(must(shared.RESTConfig("")), client.Options{Scheme: newScheme()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			events, err := w.Watch(ctx, &chaos.DisruptionList{}, client.InNamespace(f.namespace))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer events.Stop()
 			d := f.disrupt("phases", tt.spec)
 			var seen []chaos.Phase
-			clustertest.Eventually(t, func(ctx context.Context) error {
-				err := f.Get(ctx, client.ObjectKeyFromObject(d), d)
-				if apierrors.IsNotFound(err) {
-					return nil
+			for e := range events.ResultChan() {
+				o, ok := e.Object.(*chaos.Disruption)
+				if !ok {
+					t.Fatalf("%s %v", e.Type, e.Object)
 				}
-				if p := d.Status.Phase; p != "" && (len(seen) == 0 || seen[len(seen)-1] != p) {
+				if p := o.Status.Phase; p != "" && (len(seen) == 0 || seen[len(seen)-1] != p) {
 					seen = append(seen, p)
 				}
-				return errors.Join(err, fmt.Errorf("it has been %v: %+v", seen, d.Status))
-			})
+				if e.Type == watch.Deleted {
+					break
+				}
+			}
 			if len(seen) > 0 && seen[0] == chaos.NotInjected && tt.want[0] != chaos.NotInjected {
 				seen = seen[1:] // may be too short to be seen
 			}

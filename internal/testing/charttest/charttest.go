@@ -3,6 +3,7 @@ package charttest
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -25,9 +26,30 @@ func Render(t testing.TB, m plan.Manifest) map[string]*unstructured.Unstructured
 		if strings.Contains(u.GetKind(), "AdmissionPolicy") {
 			u.SetNamespace("") // newer than what tells the scopes of types without a cluster
 		}
+		unmark(u)
 		all[fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())] = u
 	}
 	return all
+}
+
+// unmark takes away what says that an object belongs to the release of a chart.
+func unmark(u *unstructured.Unstructured) {
+	if manifests.ReleaseOf(u) == "" {
+		return
+	}
+	for _, part := range []string{"labels", "annotations"} {
+		all, _, _ := unstructured.NestedStringMap(u.Object, "metadata", part)
+		maps.DeleteFunc(all, func(name, value string) bool {
+			return name == "app.kubernetes.io/managed-by" && value == "Helm" || strings.HasPrefix(name, "meta.helm.sh/")
+		})
+		if len(all) == 0 {
+			unstructured.RemoveNestedField(u.Object, "metadata", part)
+			continue
+		}
+		if err := unstructured.SetNestedStringMap(u.Object, all, "metadata", part); err != nil {
+			panic(err) // of a type that labels cannot have
+		}
+	}
 }
 
 // Compare fails the test if the kustomization in the current directory and the chart do not install the same into that
