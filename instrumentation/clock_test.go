@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
+	"github.com/trommel-dev/trommel/internal/testing/cputime"
 )
 
 // clockProgram builds testdata/clock, with flags of go build or without, so that it has the run's clock.
@@ -411,14 +412,7 @@ func TestClock(t *testing.T) {
 		r.keeper.Run()
 		r.keeper.Clock().Pace(true)
 		for range 4 * runtime.NumCPU() {
-			other := exec.Command("sh", "-c", "while :; do :; done")
-			if err := other.Start(); err != nil {
-				r.Fatal(err)
-			}
-			defer func() {
-				_ = other.Process.Kill()
-				_ = other.Wait()
-			}()
+			cputime.Burn(r)
 		}
 		began := time.Now()
 		p := r.start("compute", "500ms")

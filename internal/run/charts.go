@@ -20,21 +20,24 @@ const policyAnnotation = "helm.sh/resource-policy"
 // takenAway lists what an upgrade by `helm upgrade` deletes: objects of a chart's release that the release does not
 // have any more. Definitions in a chart's crds directory belong to no release.
 func takenAway(former, now []*unstructured.Unstructured) []*unstructured.Unstructured {
-	releases, there := map[string]bool{}, map[string]bool{}
+	releases, there := map[string]bool{}, map[plan.ResourceKey]bool{}
 	for _, u := range now {
 		releases[manifests.ReleaseOf(u)] = true
-		there[identity(u)] = true
+		there[keyOfObject(u)] = true
 	}
 	return slices.DeleteFunc(slices.Clone(former), func(u *unstructured.Unstructured) bool {
 		release := manifests.ReleaseOf(u)
-		return release == "" || !releases[release] || there[identity(u)] ||
+		return release == "" || !releases[release] || there[keyOfObject(u)] ||
 			u.GetAnnotations()[policyAnnotation] == "keep"
 	})
 }
 
-// identity is the same for an object in two versions of its API.
-func identity(u *unstructured.Unstructured) string {
-	return strings.Join([]string{u.GroupVersionKind().GroupKind().String(), u.GetNamespace(), u.GetName()}, "/")
+// keyOfObject names an object. It is the same in all versions of its API.
+func keyOfObject(u *unstructured.Unstructured) plan.ResourceKey {
+	return plan.ResourceKey{
+		Type: strings.ToLower(u.GetKind()), Group: u.GroupVersionKind().Group,
+		Namespace: u.GetNamespace(), Name: u.GetName(),
+	}
 }
 
 // takeAway deletes what the charts of one build have, and those of the next one do not have any more. It reports
@@ -52,10 +55,7 @@ func (p *preparation) takeAway(
 			return false, err
 		}
 		for _, u := range takenAway(was, is) {
-			key := plan.ResourceKey{
-				Type: strings.ToLower(u.GetKind()), Group: u.GroupVersionKind().Group,
-				Namespace: u.GetNamespace(), Name: u.GetName(),
-			}
+			key := keyOfObject(u)
 			err := in(now[i].cluster).Delete(ctx, key, objects.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return false, fmt.Errorf("delete %s, which the chart does not have any more: %w", key, err)

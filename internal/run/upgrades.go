@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -192,11 +193,9 @@ func (u upgradedCluster) deployed(
 
 // deploymentKey is the key of a Deployment.
 func deploymentKey(o *unstructured.Unstructured) plan.ResourceKey {
-	namespace := o.GetNamespace()
-	if namespace == "" {
-		namespace = "default"
-	}
-	return plan.ResourceKey{Type: "deployment", Group: "apps", Namespace: namespace, Name: o.GetName()}
+	key := keyOfObject(o)
+	key.Namespace = cmp.Or(key.Namespace, "default")
+	return key
 }
 
 // gone waits until none of these pods of a controller is there any more.

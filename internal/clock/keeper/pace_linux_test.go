@@ -4,11 +4,11 @@ package keeper
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/testing/cputime"
 )
 
 func TestPace(t *testing.T) {
@@ -48,21 +48,14 @@ func TestLook(t *testing.T) {
 	if _, err := os.Stat("/proc/self/schedstat"); err != nil {
 		t.Skip("this kernel does not tell what threads wait for processors")
 	}
-	cmd := exec.Command("sh", "-c", "while :; do :; done")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}()
+	pid := cputime.Burn(t)
 	p := newPace()
 	began := time.Now()
-	if u := p.look([]int{cmd.Process.Pid, 1 << 22}); u != (used{}) {
+	if u := p.look([]int{pid, 1 << 22}); u != (used{}) {
 		t.Errorf("the first look: %+v", u)
 	}
 	time.Sleep(50 * time.Millisecond)
-	u := p.look([]int{cmd.Process.Pid})
+	u := p.look([]int{pid})
 	// It has computed or waited all the time.
 	if took := time.Since(began); u.computed+u.waited < int64(took)/2 || u.computed > int64(took) {
 		t.Errorf("in %s: %+v", took, u)
@@ -71,7 +64,7 @@ func TestLook(t *testing.T) {
 		t.Errorf("%v, %d", p.processes, p.budget)
 	}
 	p.budget = 1
-	if u := p.look([]int{cmd.Process.Pid}); u != (used{}) || p.budget != 0 {
+	if u := p.look([]int{pid}); u != (used{}) || p.budget != 0 {
 		t.Errorf("without files: %+v, %d", u, p.budget)
 	}
 	p.close()

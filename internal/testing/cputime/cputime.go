@@ -1,18 +1,34 @@
-// Package cputime tells tests and benchmarks how much processor time processes have used.
+// Package cputime tells tests and benchmarks how much processor time processes have used, and lets some use it.
 package cputime
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 )
 
 // ErrUnknown is the error of systems without Linux' account of each thread.
 var ErrUnknown = errors.New("the processor time of processes is not known on this system")
+
+// Burn starts a process that computes until the test ends, and returns its PID.
+func Burn(t testing.TB) int {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
 
 // Of returns how much processor time a process has used. What threads used that have ended is not counted.
 func Of(pid int) (time.Duration, error) {
