@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,13 +86,16 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// namespace creates a namespace named after the test.
+var namespaces atomic.Int64 // how many namespace has created
+
+// namespace creates a namespace named after the test. Each one is new, also with -count.
 func namespace(t *testing.T, c *objects.Client) string {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(t.Name()))
-	if len(name) > 60 {
-		name = name[:60]
+	if len(name) > 50 {
+		name = name[:50]
 	}
+	name = fmt.Sprintf("%s-%d", name, namespaces.Add(1))
 	apply(t, c, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
 	return name
 }
