@@ -12,6 +12,19 @@ import (
 // Lazy is an object that is costly to make. Encode calls it.
 type Lazy func() interface{}
 
+// Delivered is an object as it was when it was delivered.
+type Delivered struct {
+	Namespace, Name string
+	JSON            []byte // nil: it could not be written
+}
+
+// Deliver writes an object that nobody else has yet.
+func Deliver(object interface{}) *Delivered {
+	d := &Delivered{JSON: Encode(object)}
+	d.Namespace, d.Name = nameOf(object)
+	return d
+}
+
 // encoder holds a func(interface{}) ([]byte, error).
 var encoder atomic.Value
 
@@ -39,6 +52,8 @@ func Encode(object interface{}) (data []byte) {
 			return nil
 		}
 		return t
+	case *Delivered:
+		return t.JSON
 	}
 	if IsNil(object) {
 		return nil
@@ -132,6 +147,8 @@ func IsNil(object interface{}) bool {
 // nameOf returns the namespace and name of an object, which may be JSON.
 func nameOf(object interface{}) (namespace, name string) {
 	switch t := object.(type) {
+	case *Delivered:
+		return t.Namespace, t.Name
 	case []byte:
 		var about struct {
 			Metadata struct{ Namespace, Name string }

@@ -6,8 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"example.com/controller/reconciler"
 )
@@ -30,8 +33,18 @@ func run() error {
 		return err
 	}
 	r := &reconciler.Copier{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}
-	if err := ctrl.NewControllerManagedBy(mgr).Named("copier").For(&corev1.ConfigMap{}).Complete(r); err != nil {
+	err = ctrl.NewControllerManagedBy(mgr).Named("copier").
+		For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.Funcs{CreateFunc: spoil})).Complete(r)
+	if err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// spoil does what no controller may do, and some do: it changes an object of its cache.
+func spoil(e event.CreateEvent) bool {
+	if m, ok := e.Object.(*corev1.ConfigMap); ok && m.Name == "first" {
+		m.Data["spoiled"] = "yes"
+	}
+	return true
 }
