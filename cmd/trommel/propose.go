@@ -190,6 +190,9 @@ func (o *proposeOptions) describe(s streams, result *propose.Result) {
 			fmt.Fprintf(s.out, "    %s\n", dir)
 		}
 	}
+	if result.Trouble != "" {
+		fmt.Fprintf(s.out, "the sample, without any fault\n  %s;\n  %s\n", result.Trouble, propose.TroubleAdvice)
+	}
 	if len(result.Planless) > 0 {
 		fmt.Fprintln(s.out, "workloads from which no plan can be made")
 	}

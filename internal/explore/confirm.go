@@ -87,6 +87,9 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 			return err
 		}
 	}
+	if due, err := c.dueTo(ctx, t, o, answered(t.plan), 1); err != nil || !due {
+		return err
+	}
 	rare, err := c.repeat(ctx, t, o)
 	if err != nil || o.Reason != "" || o.Findings == nil {
 		return err
@@ -114,21 +117,15 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	if explained, err := c.explained(t, o); err != nil || explained {
 		return err
 	}
-	thawed, err := c.ofThawed(ctx, t, o.Findings)
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, errBudget):
+	if due, err := c.dueTo(ctx, t, o, killed(t.plan), 1); err != nil || !due {
 		return err
-	case err != nil:
-		o.Reason = fmt.Sprintf("it could not be run with the frozen process killed: %v", err)
-		return nil
-	case len(thawed) == 0:
-		o.Reason = "the same comes if the frozen process is killed and not thawed: it is not due to what the process " +
-			"does too late"
-		return nil
 	}
-	o.Status, o.Findings = Bug, thawed
+	if rare {
+		if due, err := c.dueTo(ctx, t, o, answered(t.plan), max(1, quiet)); err != nil || !due {
+			return err
+		}
+	}
+	o.Status = Bug
 	if rare {
 		o.Reason = fmt.Sprintf("it does not come every time, but never came in %s without the plan's actions",
 			wording.Count(max(1, quiet)+c.learnedRuns(t), "run"))
@@ -286,32 +283,6 @@ func (c *campaign) excuse(t *task, o *Outcome) (string, error) {
 		}
 	}
 	return strings.Join(all, "; "), nil
-}
-
-// ofThawed returns those findings of a plan that are due to what its thawed processes do: they do not come if these
-// processes are killed instead. A frozen leader also leaves its work undone until there is a new one, which may take
-// longer than a workload waits. Of a plan that thaws nothing, it returns all findings.
-func (c *campaign) ofThawed(ctx context.Context, t *task, found []record.Finding) ([]record.Finding, error) {
-	p := *t.plan
-	p.TestName += "-killed"
-	p.Actions = slices.Clone(p.Actions)
-	thaws := false
-	for i := range p.Actions {
-		if e := p.Actions[i].Effects(); e.Thaws != "" && !e.Kills {
-			p.Actions[i].Kill, thaws = true, true
-		}
-	}
-	if !thaws {
-		return found, nil
-	}
-	c.showConfirming(&p, nil, 0, "with the frozen process killed", 0)
-	r, _, err := c.again(ctx, t, &p, c.options(t))
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(found), func(f record.Finding) bool {
-		return slices.ContainsFunc(bugs(r.Findings), f.Same)
-	}), nil
 }
 
 // like returns the plan of the outcome of this campaign that is confirmed and has all the same findings, of the same

@@ -225,6 +225,52 @@ func TestWhatComesIfTheFrozenProcessIsKilledToo(t *testing.T) {
 	}
 }
 
+// What another client's deletion leads to is no finding about a write that is tried again.
+func TestWhatComesIfTheAnswerIsNotLost(t *testing.T) {
+	gone := finding("replicaset.apps/default/a", "deleted at the end; without faults: exists at the end")
+	wrong := finding("db.example.com/default/a", "status.phase is \"Old\"; without faults: \"New\"")
+	for _, tt := range []struct {
+		name     string
+		answered []record.Finding
+		want     string
+		found    []record.Finding
+		runs     int
+	}{
+		{"nothing", nil, "w-namesake-1 bug 3/3", []record.Finding{gone, wrong}, 4},
+		{"one of two", []record.Finding{gone}, "w-namesake-1 bug 3/3", []record.Finding{wrong}, 4},
+		{"the same", []record.Finding{gone, wrong}, "w-namesake-1 unconfirmed 1/1", []record.Finding{gone, wrong}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var actions []int
+			f := &fake{answer: func(p *plan.Plan, _ int, m *record.Meta, found *[]record.Finding, history *[]string) error {
+				*history = []string{"db.example.com/default/a", `op db.example.com/default/a {"status": {"phase": "New"}}`}
+				switch p.TestName {
+				case "w-namesake-1":
+					*found, m.Verdict = []record.Finding{gone, wrong}, record.Bug
+				case "w-namesake-1-answered":
+					*found = tt.answered
+				default:
+					return nil
+				}
+				actions = append(actions, len(p.Actions))
+				return nil
+			}}
+			c := config(t, f, "w")
+			c.Patterns = []string{"namesake"}
+			r := mustRun(t, c)
+			if diff := cmp.Diff([]string{tt.want}, statuses(r)); diff != "" {
+				t.Error(diff)
+			}
+			if o := r.Outcomes[0]; !slices.Equal(o.Findings, tt.found) || (o.Reason == "") != (len(tt.answered) < 2) {
+				t.Errorf("findings %v, reason %q", o.Findings, o.Reason)
+			}
+			if diff := cmp.Diff([]int{3, 2, 3, 3}[:tt.runs], actions); diff != "" {
+				t.Errorf("runs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // A campaign that is interrupted goes on where it was: it runs the plan again that did not end, and no other. The
 // records of runs are whole, or absent.
 func TestResume(t *testing.T) {

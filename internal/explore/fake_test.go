@@ -73,48 +73,59 @@ func (f *fake) RunWith(
 	if ctx.Err() != nil {
 		return meta, errJoin(context.Cause(ctx), w.Close())
 	}
+	there := map[plan.ResourceKey]bool{}
 	for i, line := range history {
-		if err := f.created(w, i+1, line); err != nil {
+		if err := f.written(w, there, i+1, line); err != nil {
 			return nil, err
 		}
 	}
 	return meta, errJoin(w.Findings(findings), w.Meta(*meta), w.Close())
 }
 
-// created records that an object is created, by op if the line says so, which takes all in. JSON after the key are
-// further parts of the object.
-func (f *fake) created(w *record.Writer, version int, line string) error {
+// written records that an object is created, or changed if it is there, by op if the line says so, which takes all in.
+// JSON after the key are further parts of the object.
+func (f *fake) written(w *record.Writer, there map[plan.ResourceKey]bool, version int, line string) error {
 	line, ours := strings.CutPrefix(line, "op ")
 	name, more, _ := strings.Cut(line, " ")
 	key, err := plan.ParseResourceKey(name)
 	if err != nil {
 		return err
 	}
+	operation, event := wire.Create, record.Created
+	if there[key] {
+		operation, event = wire.Update, record.Updated
+	}
+	there[key] = true
 	parts := map[string]any{}
 	if more != "" {
 		if err := json.Unmarshal([]byte(more), &parts); err != nil {
 			return err
 		}
 	}
-	parts["apiVersion"], parts["kind"] = "v1", key.Type
+	parts["apiVersion"], parts["kind"] = strings.TrimPrefix(key.Group+"/v1", "/"), key.Type
 	meta, _ := parts["metadata"].(map[string]any)
 	if meta == nil {
 		meta = map[string]any{}
 	}
-	meta["namespace"], meta["name"], meta["resourceVersion"] = key.Namespace, key.Name, fmt.Sprint(version)
+	meta["namespace"], meta["name"] = key.Namespace, key.Name
 	parts["metadata"] = meta
+	sent, err := json.Marshal(parts)
+	if err != nil {
+		return err
+	}
+	meta["resourceVersion"] = fmt.Sprint(version)
 	object, err := json.Marshal(parts)
 	if err != nil {
 		return err
 	}
 	o := record.Observation{
-		By: "op", Session: 1, Call: uint64(version), Kind: key.Type, Namespace: key.Namespace, Name: key.Name,
-		Op: wire.Create, Object: object,
+		By: "op", Session: 1, Call: uint64(version), Kind: key.Type, Group: key.Group, GroupKnown: true,
+		Namespace: key.Namespace, Name: key.Name, Op: operation, Object: object,
 	}
 	points := []record.Observation{}
 	if ours {
 		before, after := o, o
-		before.Point, before.Phase = wire.ControllerWrite, wire.Before
+		before.Point, before.Phase, before.Object = wire.ControllerWrite, wire.Before, sent
 		after.Point, after.Phase = wire.ControllerWrite, wire.After
 		points = append(points, before, after)
 	}
@@ -127,7 +138,7 @@ func (f *fake) created(w *record.Writer, version int, line string) error {
 		}
 	}
 	entry := record.HistoryEntry{
-		Time: at, ResourceVersion: uint64(version), Event: record.Created, Type: key.Type, Group: key.Group,
+		Time: at, ResourceVersion: uint64(version), Event: event, Type: key.Type, Group: key.Group,
 		Namespace: key.Namespace, Name: key.Name, Object: object,
 	}
 	if !ours {

@@ -36,6 +36,7 @@ type Learned struct {
 	Err error
 
 	wait       *plan.Step          // what a workload that waits for little can wait for; nil: see SuggestWait
+	trouble    string              // what is wrong with its sample; see propose.Trouble
 	steps      []plan.Step         // nil: the suite has the workload
 	build      string              // with which it was learned; see workload
 	scope      string              // of plans that upgrade; what runs without their actions show counts for them only
@@ -144,7 +145,7 @@ func (c *campaign) learnOne(ctx context.Context, w workload, l *Learned, why str
 		edited, err = reference.ReadMasks(l.Masks)
 		l.Reference.Override(edited)
 	}
-	l.wait = c.suggestWait(w, l.Reference, err)
+	l.wait, l.trouble = c.endings(w, l.Reference, err)
 	if err != nil {
 		l.Reference, l.Err = nil, fmt.Errorf("learn workload %q: %w", workload, err)
 		if ctx.Err() == nil {
@@ -153,40 +154,45 @@ func (c *campaign) learnOne(ctx context.Context, w workload, l *Learned, why str
 	}
 }
 
-// suggestWait returns what a workload can wait for that waits for little; nil: nothing. The reference is nil if a run
-// did not pass; the error then has the run.
-func (c *campaign) suggestWait(w workload, ref *reference.Reference, err error) *plan.Step {
-	steps := slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)
+// endings returns what the ends of runs without faults tell of the workload: what it can wait for, if it waits for
+// little (nil: nothing), and what is wrong with its sample. The reference is nil if a run did not pass; the error then
+// has the run.
+func (c *campaign) endings(w workload, ref *reference.Reference, err error) (wait *plan.Step, trouble string) {
+	var runs [][]reference.Change
 	var failed *notPassedError
 	switch {
 	case errors.As(err, &failed):
-		if changes, err := reference.Changes(failed.run); err == nil {
-			return propose.SuggestWait(steps, changes)
+		changes, err := reference.Changes(failed.run)
+		if err != nil {
+			return nil, ""
 		}
+		runs = [][]reference.Change{changes}
 	case err == nil:
-		return propose.SuggestWait(steps, append([][]reference.Change{ref.Changes}, ref.Others...)...)
+		runs = append([][]reference.Change{ref.Changes}, ref.Others...)
 	}
-	return nil
+	steps := slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)
+	return propose.SuggestWait(steps, runs...), propose.Trouble(runs...)
 }
 
-// advice says what a workload can wait for; empty: nothing.
-func (l *Learned) advice() string {
-	if l.wait == nil {
-		return ""
+// advice says what to mend in a workload: what it can wait for, and what is wrong with its sample.
+func (l *Learned) advice() (all []string) {
+	if l.wait != nil {
+		if step, err := propose.StepText(l.wait); err == nil {
+			all = append(all, "it waits for little; without faults it ended with this, to wait for:\n    "+step)
+		}
 	}
-	step, err := propose.StepText(l.wait)
-	if err != nil {
-		return ""
+	if l.trouble != "" {
+		all = append(all, "without faults "+l.trouble+"\n    "+propose.TroubleAdvice)
 	}
-	return "it waits for little; without faults it ended with this, to wait for:\n    " + step
+	return all
 }
 
 // adviceLines is the advice as further lines below what is known of the workload.
-func (l *Learned) adviceLines() string {
-	if advice := l.advice(); advice != "" {
-		return "  " + advice + "\n"
+func (l *Learned) adviceLines() (lines string) {
+	for _, advice := range l.advice() {
+		lines += "  " + advice + "\n"
 	}
-	return ""
+	return lines
 }
 
 // ReferenceFile is the file of a workload's reference in a directory of references.

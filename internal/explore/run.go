@@ -63,7 +63,7 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 		return nil, err
 	}
 	for i := range learned {
-		if advice := learned[i].advice(); advice != "" {
+		for _, advice := range learned[i].advice() {
 			c.say("%s: %s", learned[i].id(), advice)
 		}
 	}

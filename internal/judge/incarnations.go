@@ -56,17 +56,20 @@ func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 	return findings
 }
 
-// notesOf returns a note about the conditions that only have another message than without faults; one about random
-// values that were replaced more or less often, where that need not be a mistake; and one about the objects that others
-// than the controllers under test have created more or less often, and that hold no data: what the controllers did may
-// have led to that. Of a run whose plan writes objects itself, it says only the first.
+// notesOf returns a note about the conditions that only have another message than without faults; one about annotations
+// that tell of what has happened; one about random values that were replaced more or less often, where that need not be
+// a mistake; and one about the objects that others than the controllers under test have created more or less often, and
+// that hold no data: what the controllers did may have led to that. Of a run whose plan writes objects itself, it says
+// only the first two.
 func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
-	var messages, counts, renewals []reference.Difference
+	var messages, histories, counts, renewals []reference.Difference
 	for _, d := range e.Reference.Compare(f.Objects()) {
 		switch {
 		case !d.Note:
 		case d.OfMessage():
 			messages = append(messages, d)
+		case d.OfHistory():
+			histories = append(histories, d)
 		case d.Renewal:
 			renewals = append(renewals, d)
 		default:
@@ -76,6 +79,9 @@ func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
 	var findings []record.Finding
 	if len(messages) > 0 {
 		findings = append(findings, note(e, f, messages, ", which says the same", "condition"))
+	}
+	if len(histories) > 0 {
+		findings = append(findings, note(e, f, histories, ", which tells of what has happened", "annotation"))
 	}
 	if writes(p) || copied(p, f.Objects()) {
 		return findings

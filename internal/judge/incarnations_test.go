@@ -69,6 +69,38 @@ func TestOtherMessages(t *testing.T) {
 		`"it was slow"; without faults: "it is ready", which says the same`)
 }
 
+// Annotations that keep a history, or count what was done, tell of one step more. What is kept to be put back must be
+// right, and so must be what was counted less.
+func TestAnnotationsThatTellOfWhatHasHappened(t *testing.T) {
+	run := func(annotations string) string {
+		return `1 op: created replicaset.apps/default/a {"metadata": {"annotations": {` + annotations + `}}}`
+	}
+	const is = "replicaset.apps/default/a"
+	for _, tt := range []struct{ name, usual, got, want string }{
+		{"a history", `"a.io/revision": "1"`, `"a.io/revision": "1", "a.io/revision-history": "1"`,
+			`note ` + is + `: metadata.annotations.a.io/revision-history is "1"; without faults: absent, ` +
+				`which tells of what has happened`},
+		{"a counter", `"a.io/revision": "2"`, `"a.io/revision": "10"`,
+			`note ` + is + `: metadata.annotations.a.io/revision is "10"; without faults: "2", ` +
+				`which tells of what has happened`},
+		{"it counts less", `"a.io/revision": "2"`, `"a.io/revision": "1"`,
+			`bug ` + is + ` differs from the runs without faults: metadata.annotations.a.io/revision is "1"; ` +
+				`without faults: "2"`},
+		{"no number", `"a.io/revision": "abc"`, `"a.io/revision": "abd"`,
+			`bug ` + is + ` differs from the runs without faults: metadata.annotations.a.io/revision is "abd"; ` +
+				`without faults: "abc"`},
+		{"to be put back", `"a.io/previous-replicas": "2"`, `"a.io/previous-replicas": "3"`,
+			`bug ` + is + ` differs from the runs without faults: metadata.annotations.a.io/previous-replicas is "3"; ` +
+				`without faults: "2"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(tale(t, run(tt.got)))
+			e.Reference = usual(t, tale(t, run(tt.usual)))
+			expect(t, judged(t, faultFree{}, e), tt.want)
+		})
+	}
+}
+
 // Of most fields it is not known whether their random values may be replaced.
 func TestRenewalsThatAreNotes(t *testing.T) {
 	run := func(first string, others ...string) *record.Run {

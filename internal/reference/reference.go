@@ -311,7 +311,13 @@ type Difference struct {
 }
 
 // OfMessage reports whether it is only another message of a condition that says the same.
-func (d Difference) OfMessage() bool { return d.Note && d.Field != "" && !d.Renewal }
+func (d Difference) OfMessage() bool {
+	_, _, ok := condition(d.Field)
+	return ok && d.Note
+}
+
+// OfHistory reports whether it is only an annotation that tells of what has happened.
+func (d Difference) OfHistory() bool { return d.Note && strings.HasPrefix(d.Field, annotations) }
 
 // String says it in one line.
 func (d Difference) String() string {

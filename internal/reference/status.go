@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -65,6 +66,40 @@ func saysHowThingsAre(d Difference, want *Object) bool {
 		return true // it does not say any more what it should
 	}
 	return has(states)
+}
+
+const annotations = "metadata.annotations."
+
+// counters are last words of the names of annotations that count what was done.
+var counters = []string{"revision", "attempt", "attempts", "retry", "retries", "transitions"}
+
+// noteHistory finds, among the differences of an object, the annotations that tell of what has happened: histories, and
+// what counts more than without faults. Controllers write them for people and for their own next steps, such as the
+// number of the next revision: that there was one more step is not wrong by itself.
+func noteHistory(differ []Difference) {
+	for i := range differ {
+		d := &differ[i]
+		name, ok := strings.CutPrefix(d.Field, annotations)
+		if !ok || d.Got == nil {
+			continue
+		}
+		all := words(name[strings.LastIndex(name, "/")+1:])
+		// What was before may be kept to be put back, and must be right; a history is only read.
+		d.Note = slices.Contains(all, "history") ||
+			slices.Contains(counters, all[len(all)-1]) && countsMore(d.Want, d.Got)
+	}
+}
+
+// countsMore reports whether both are numbers, and the second one is greater.
+func countsMore(want, got any) bool {
+	number := func(v any) (int64, bool) {
+		text, _ := v.(string)
+		n, err := strconv.ParseInt(text, 10, 32)
+		return n, err == nil
+	}
+	w, wanted := number(want)
+	g, is := number(got)
+	return wanted && is && g > w
 }
 
 // words splits a name such as lastErrorMessage.

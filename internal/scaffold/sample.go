@@ -29,26 +29,38 @@ func (r *Repository) findSample(s *source, t *tree) {
 	}
 	likely := r.kindsByLikeliness(s, objects.Defined(s.objects))
 	type sample struct {
-		file  file
+		file  *file
 		main  *unstructured.Unstructured
+		needs []*file
 		score int
 	}
+	accepted := func(f *file) bool {
+		return !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+			return u.GetName() == "" || checker.Check(u) != nil
+		})
+	}
 	var valid []sample
-	for _, f := range t.files {
+	for i := range t.files {
+		f := &t.files[i]
 		if f.has("CustomResourceDefinition") {
 			continue
 		}
 		main, score := mainObject(f, likely)
-		if main == nil || slices.ContainsFunc(f.objects,
-			func(u *unstructured.Unstructured) bool { return checker.Check(u) != nil }) {
+		if main == nil || !accepted(f) {
 			continue
 		}
-		valid = append(valid, sample{f, main, score})
+		needed, missing := needs(f, t.files, accepted)
+		valid = append(valid, sample{f, main, needed, score - pointsForNeed*len(needed) - pointsForLack*missing})
 	}
 	if len(valid) > 0 {
 		slices.SortStableFunc(valid, func(a, b sample) int { return b.score - a.score })
 		best := valid[0]
-		r.takeSample(s, best.main, best.file.objects)
+		all := best.file.objects
+		for _, f := range best.needs {
+			r.Needs = append(r.Needs, f.path)
+			all = slices.Concat(all, f.objects)
+		}
+		r.takeSample(s, best.main, all)
 		r.Sample = best.file.path
 		for _, other := range valid[1:] {
 			if other.main.GroupVersionKind() == best.main.GroupVersionKind() && len(r.Others) < mostOthers {
@@ -96,12 +108,19 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 	}
 }
 
+// Samples are compared by points. What a sample lacks counts more than any name.
+const (
+	points        = 1000
+	pointsForNeed = 1 * points // for each file to apply before it
+	pointsForLack = 5 * points // for each name of an object that cannot be applied
+)
+
 // small lists words in the names of samples that need little.
 var small = []string{"simple", "minimal", "minimum", "basic", "single", "standalone", "quickstart"}
 
 // mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is. The
 // likeliest kinds come first.
-func mainObject(f file, likely []schema.GroupVersionKind) (*unstructured.Unstructured, int) {
+func mainObject(f *file, likely []schema.GroupVersionKind) (*unstructured.Unstructured, int) {
 	var main *unstructured.Unstructured
 	for _, u := range f.objects {
 		if u.GetName() == "" {
@@ -129,7 +148,7 @@ func mainObject(f file, likely []schema.GroupVersionKind) (*unstructured.Unstruc
 	// name, which is about something special.
 	text, _ := json.Marshal(main.Object)
 	words := len(strings.FieldsFunc(base, func(c rune) bool { return c == '-' || c == '_' }))
-	return main, 1000*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text)+200*max(0, words-3))
+	return main, points*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text)+200*max(0, words-3))
 }
 
 // kindsByLikeliness lists the kinds that are defined here, each in its newest version; the kind that the controller is

@@ -27,6 +27,7 @@ type Repository struct {
 	Image       string          // of its container, if there are several
 	Definitions []string        // kinds that the CustomResourceDefinitions define
 	Sample      string          // file of an object of such a kind; empty: none was found
+	Needs       []string        // files to apply before it, which have objects that it names
 	SampleText  string          // instead of a file: the object as one line of YAML
 	SampleKey   string          // resource key of that object
 	Namespaces  []string        // that the sample needs and no manifest creates

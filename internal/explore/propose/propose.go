@@ -122,6 +122,8 @@ type Result struct {
 	Planless []Dropped
 	Findings []Finding
 	Runs     int
+	// Trouble is what is wrong with the sample without any fault; see [Trouble]. Empty: nothing is known to be.
+	Trouble string
 }
 
 // Finding is something that an operation without any fault has shown.
@@ -349,6 +351,7 @@ func (p *proposer) creation(ctx context.Context) error {
 	p.Progress("%s: learning what its creation does", s.key)
 	var runs []*record.Run
 	var changes []reference.Change
+	var both [][]reference.Change
 	for range 2 {
 		t, ok, err := p.passes(ctx, create, "")
 		if err != nil {
@@ -357,7 +360,7 @@ func (p *proposer) creation(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("the sample cannot be created: %s", p.result.Dropped[len(p.result.Dropped)-1].Reason)
 		}
-		runs, changes = append(runs, t.run), t.changes
+		runs, changes, both = append(runs, t.run), t.changes, append(both, t.changes)
 		p.ends = append(p.ends, states(t.changes)[p.key])
 	}
 	p.creationChanges = changes
@@ -379,9 +382,16 @@ func (p *proposer) creation(ctx context.Context) error {
 	default:
 		p.masks = learned.ByType()
 	}
+	if p.result.Trouble = Trouble(both...); p.result.Trouble != "" {
+		p.Progress("%s; %s", p.result.Trouble, TroubleAdvice)
+	}
 	if p.ends[1] != nil {
 		if condition := done(p.ends[1], p.ends[0]); condition != "" {
-			p.ready = until(s.key, condition, "it is ready")
+			name := "it is ready"
+			if p.result.Trouble != "" {
+				name = "its status is what it was"
+			}
+			p.ready = until(s.key, condition, name)
 			p.waits = append(p.waits, p.ready)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -18,26 +19,11 @@ import (
 // resource that the workload creates, or, if that says nothing, what the controllers under test have made. It returns
 // nil if the workload already waits for more than a time or for any status, or if nothing is known to wait for.
 func SuggestWait(steps []plan.Step, runs ...[]reference.Change) *plan.Step {
-	if len(runs) == 0 {
+	sample, ends := created(runs)
+	if sample == nil {
 		return nil
 	}
-	ends := make([]map[reference.Key]map[string]any, len(runs))
-	for i, changes := range runs {
-		ends[i] = states(changes)
-	}
-	stays := func(key reference.Key) bool {
-		return !slices.ContainsFunc(ends, func(end map[reference.Key]map[string]any) bool { return end[key] == nil })
-	}
-	first := runs[0]
-	at := slices.IndexFunc(first, func(c reference.Change) bool {
-		_, ok := named(&c)
-		return ok && c.By == "" && c.Event == record.Created && reference.IsCustom(c.Key.Type()) && stays(c.Key)
-	})
-	if at < 0 {
-		return nil
-	}
-	sample, _ := named(&first[at])
-	if !waitsForLittle(steps, sample) {
+	if key, _ := named(sample); !waitsForLittle(steps, key) {
 		return nil
 	}
 	atEnd := func(key reference.Key) string {
@@ -54,13 +40,14 @@ func SuggestWait(steps []plan.Step, runs ...[]reference.Change) *plan.Step {
 		step.Cluster = key.Cluster()
 		return step
 	}
-	if condition := atEnd(first[at].Key); condition != "" {
-		return in(first[at].Key, until(sample, condition, "it is ready"))
+	if condition := atEnd(sample.Key); condition != "" {
+		key, _ := named(sample)
+		return in(sample.Key, until(key, condition, "it is ready"))
 	}
 	var made []reference.Key // by the controllers; the last one first
-	for _, c := range slices.Backward(first) {
+	for _, c := range slices.Backward(runs[0]) {
 		_, ok := named(&c)
-		if ok && c.By != "" && c.Event == record.Created && stays(c.Key) && !slices.Contains(made, c.Key) {
+		if ok && c.By != "" && c.Event == record.Created && throughout(ends, c.Key) && !slices.Contains(made, c.Key) {
 			made = append(made, c.Key)
 		}
 	}
@@ -76,6 +63,76 @@ func SuggestWait(steps []plan.Step, runs ...[]reference.Change) *plan.Step {
 	}
 	return nil
 }
+
+// created finds the first custom resource that a workload creates and that is there at the end of all its runs, and how
+// the runs end. Nil: there is none.
+func created(runs [][]reference.Change) (sample *reference.Change, ends []map[reference.Key]map[string]any) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	for _, changes := range runs {
+		ends = append(ends, states(changes))
+	}
+	for i := range runs[0] {
+		c := &runs[0][i]
+		_, ok := named(c)
+		if ok && c.By == "" && c.Event == record.Created && reference.IsCustom(c.Key.Type()) && throughout(ends, c.Key) {
+			return c, ends
+		}
+	}
+	return nil, nil
+}
+
+// throughout reports whether the object is there at the end of all runs.
+func throughout(ends []map[reference.Key]map[string]any, key reference.Key) bool {
+	return !slices.ContainsFunc(ends, func(end map[reference.Key]map[string]any) bool { return end[key] == nil })
+}
+
+// TroubleAdvice is what to do about [Trouble].
+const TroubleAdvice = "with an object like that a controller does little: add what it lacks, or take another sample"
+
+// Trouble says what is wrong with the custom resource that a workload creates, according to the status with which runs
+// without faults ended. Of an object that it rejects, or that lacks something, a controller does little that a plan
+// could strike at. Empty: nothing is known to be wrong.
+func Trouble(runs ...[]reference.Change) string {
+	sample, ends := created(runs)
+	if sample == nil {
+		return ""
+	}
+	what := troubleOf(ends[0][sample.Key])
+	if what == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s ended with %s", sample.Key.Local(), what)
+}
+
+// troubleOf is what a status says to be wrong.
+func troubleOf(object map[string]any) string {
+	status, _ := object["status"].(map[string]any)
+	for _, c := range conditionsOf(status) {
+		typ, _ := c["type"].(string)
+		if c["status"] == "True" && failed.MatchString(typ) || c["status"] == "False" && good.MatchString(typ) {
+			text := fmt.Sprintf("condition %s=%s", typ, c["status"])
+			if message, _ := c["message"].(string); message != "" {
+				text += ": " + wording.FirstLine(message)
+			}
+			return text
+		}
+	}
+	for _, name := range stateWords {
+		if text, _ := status[name].(string); failed.MatchString(text) {
+			return fmt.Sprintf("status.%s %s", name, wording.FirstLine(text))
+		}
+	}
+	return ""
+}
+
+// failed is in words for states that do not get better by themselves, and good are conditions that an object has that
+// is as it must be.
+var (
+	failed = regexp.MustCompile(`(?i)fail|error|invalid|degraded`)
+	good   = regexp.MustCompile(`^(Ready|Available|Healthy|Accepted|Valid|Synced|Reconciled|Active)$`)
+)
 
 // anyStatus is an object of which nothing is known but that it has a status.
 var anyStatus = map[string]any{"metadata": map[string]any{}, "status": map[string]any{"any": true}}

@@ -1,6 +1,7 @@
 package propose
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,5 +118,41 @@ func TestSuggestWait(t *testing.T) {
 	}
 	if SuggestWait([]plan.Step{{Sleep: 5}}, history(t, "created configmap/default/a {}")) != nil {
 		t.Error("a workload without a custom resource")
+	}
+}
+
+// Learning says what is wrong with a sample: little can be shown with one that its controller rejects.
+func TestTrouble(t *testing.T) {
+	const sample = "database.example.com/default/db"
+	for _, tt := range []struct {
+		name, status string
+		want         string // after the name of the sample
+	}{
+		{"a condition", `{"phase": "Degraded", "conditions": [` +
+			`{"type": "Ready", "status": "Unknown"},` +
+			`{"type": "InvalidSpec", "status": "True", "message": "service \"a\" not found\nmore"}]}`,
+			`condition InvalidSpec=True: service "a" not found`},
+		{"what must hold does not", `{"conditions": [{"type": "Available", "status": "False"}]}`,
+			"condition Available=False"},
+		{"a word for the state", `{"phase": "CreateFailed"}`, "status.phase CreateFailed"},
+		{"conditions that say that nothing is wrong", `{"phase": "Running", "conditions": [` +
+			`{"type": "Failed", "status": "False"}, {"type": "Ready", "status": "True"}]}`, ""},
+		{"it is not done yet", `{"phase": "Pending", "conditions": [{"type": "Progressing", "status": "False"}]}`, ""},
+		{"no status", `null`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			changes := history(t, "created "+sample+" {}", `updated `+sample+` {"status": `+tt.status+`}`)
+			want := tt.want
+			if want != "" {
+				want = sample + " ended with " + want
+			}
+			if got := Trouble(changes, changes); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			gone := append(slices.Clone(changes), history(t, "created "+sample+" {}", "deleted "+sample)...)
+			if got := Trouble(changes, gone); got != "" {
+				t.Errorf("it is gone at the end of a run, and yet: %q", got)
+			}
+		})
 	}
 }

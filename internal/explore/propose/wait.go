@@ -113,10 +113,19 @@ func conditions(status map[string]any, others []map[string]any) (clauses []strin
 	return clauses
 }
 
-func trueConditions(status map[string]any) (types []string) {
+// conditionsOf lists the conditions of a status.
+func conditionsOf(status map[string]any) (all []map[string]any) {
 	list, _ := status["conditions"].([]any)
 	for _, item := range list {
-		c, _ := item.(map[string]any)
+		if c, ok := item.(map[string]any); ok {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func trueConditions(status map[string]any) (types []string) {
+	for _, c := range conditionsOf(status) {
 		if typ, _ := c["type"].(string); typ != "" && c["status"] == "True" {
 			types = append(types, typ)
 		}

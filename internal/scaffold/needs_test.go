@@ -1,0 +1,72 @@
+package scaffold
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/internal/objects"
+)
+
+func TestNeeds(t *testing.T) {
+	service := func(name string) string {
+		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\n"
+	}
+	rollout := func(spec string) string {
+		return "apiVersion: example.com/v1\nkind: Rollout\nmetadata: {name: echo, labels: {app: other}}\nspec: " + spec + "\n"
+	}
+	for _, tt := range []struct {
+		name  string
+		files map[string]string // the sample is samples/rollout.yaml; those that begin with "bad" are not accepted
+		want  string
+		lacks int
+	}{
+		{"nothing", map[string]string{"samples/rollout.yaml": rollout("{replicas: 3}"),
+			"samples/other.yaml": service("other")}, "", 0},
+		{"a service beside it", map[string]string{"samples/rollout.yaml": rollout("{canaryService: canary}"),
+			"samples/services.yaml": service("canary")}, "samples/services.yaml", 0},
+		{"what that needs comes first", map[string]string{"samples/rollout.yaml": rollout("{queue: main}"),
+			"samples/a.yaml": "apiVersion: example.com/v1\nkind: Queue\nmetadata: {name: main}\nspec: {flavors: [{name: spot}]}\n",
+			"samples/b.yaml": "apiVersion: example.com/v1\nkind: Flavor\nmetadata: {name: spot}\n"},
+			"samples/b.yaml samples/a.yaml", 0},
+		{"two that need each other", map[string]string{"samples/rollout.yaml": rollout("{canaryService: canary}"),
+			"samples/services.yaml": service("canary") + "spec: {externalName: echo}\n"}, "samples/services.yaml", 0},
+		{"the smallest of several", map[string]string{"samples/rollout.yaml": rollout("{canaryService: canary}"),
+			"samples/all.yaml": service("canary") + "---\n" + service("more"), "samples/one.yaml": service("canary")},
+			"samples/one.yaml", 0},
+		{"what the cluster does not accept", map[string]string{
+			"samples/rollout.yaml": rollout("{canaryService: canary, mappings: [echoes]}"),
+			"samples/bad.yaml":     "apiVersion: example.com/v1\nkind: Mapping\nmetadata: {name: echoes}\n",
+			"samples/one.yaml":     service("canary")}, "samples/one.yaml", 1},
+		{"another directory, and names that are no references", map[string]string{
+			"samples/rollout.yaml": rollout("{canaryService: canary, " +
+				"template: {containers: [{name: web, image: nginx, args: [main]}]}, selector: {app: main}}"),
+			"other/services.yaml": service("canary"),
+			"samples/web.yaml":    service("web"), "samples/nginx.yaml": service("nginx"), "samples/main.yaml": service("main")},
+			"", 0},
+		{"too many", map[string]string{"samples/rollout.yaml": rollout("{services: [one, two, three, four, five]}"),
+			"samples/1.yaml": service("one"), "samples/2.yaml": service("two"), "samples/3.yaml": service("three"),
+			"samples/4.yaml": service("four"), "samples/5.yaml": service("five")},
+			"samples/5.yaml samples/4.yaml samples/1.yaml samples/3.yaml", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var files []file
+			for name, text := range tt.files {
+				list, err := objects.Decode([]byte(text), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, file{path: name, objects: list})
+			}
+			at := slices.IndexFunc(files, func(f file) bool { return f.path == "samples/rollout.yaml" })
+			needed, lacks := needs(&files[at], files, func(f *file) bool { return !strings.Contains(f.path, "bad") })
+			var got []string
+			for _, f := range needed {
+				got = append(got, f.path)
+			}
+			if strings.Join(got, " ") != tt.want || lacks != tt.lacks {
+				t.Errorf("got %q and %d that are missing, want %q and %d", got, lacks, tt.want, tt.lacks)
+			}
+		})
+	}
+}
