@@ -7,20 +7,29 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
-// Within returns the suite with what the plan has of its own merged in, its steps, invariants and history, and which
-// controllers use no streaming lists, and the name of the workload that exercises the controllers. The plan must be
+// MutationDetector is the variable of the environment with which client-go checks whether the objects of its caches are
+// changed; see its tools/cache/mutation_detector.go.
+const MutationDetector = "KUBE_CACHE_MUTATION_DETECTOR"
+
+// Within returns the suite with what the plan has of its own merged in, its steps, invariants and history, which
+// controllers use no streaming lists, and whether caches are checked, and the name of the workload that exercises the controllers. The plan must be
 // complete. The result shares what the plan does not add with the original.
 func (p *Plan) Within(s *Suite) (merged *Suite, workload string) {
 	listing := p.Listing()
-	if len(p.Steps)+len(p.Invariants)+len(p.History)+len(listing) == 0 {
+	if len(p.Steps)+len(p.Invariants)+len(p.History)+len(listing) == 0 && !p.CheckCaches {
 		return s, p.Workload
 	}
 	m := *s
-	if len(listing) > 0 {
+	if len(listing) > 0 || p.CheckCaches {
 		m.Controllers = slices.Clone(s.Controllers)
 		for i := range m.Controllers {
-			if c := &m.Controllers[i]; listing[c.Name] > 0 {
+			c := &m.Controllers[i]
+			if listing[c.Name] > 0 {
 				c.WatchList = new(bool)
+			}
+			if p.CheckCaches {
+				c.Env = maps.Clone(c.Env)
+				set(&c.Env, MutationDetector, "true")
 			}
 		}
 	}

@@ -24,8 +24,10 @@ type Plan struct {
 	Variant string `yaml:"variant"` // a variant of the suite; empty: none
 	Build   string `yaml:"build"`   // the build of the suite with which the run begins; empty: the suite itself
 	// Pace says when a step of the workload begins; empty: as the suite says.
-	Pace    Pace     `yaml:"pace" called:"pace" words:"rest none"`
-	Actions []Action `yaml:"actions" item:"an action"`
+	Pace Pace `yaml:"pace" called:"pace" words:"rest none"`
+	// CheckCaches has client-go check, each second, whether a controller has changed an object in its cache.
+	CheckCaches bool     `yaml:"checkCaches"`
+	Actions     []Action `yaml:"actions" item:"an action"`
 	// Invariants hold besides those of the suite.
 	Invariants []Invariant `yaml:"invariants" item:"an invariant"`
 	// History is recorded besides the objects that the suite, the actions and the invariants name.

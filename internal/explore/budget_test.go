@@ -73,7 +73,7 @@ func TestWhatTheBudgetReaches(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := lasting(tt.quiet, tt.plans)
 				c := config(t, f, tt.workloads...)
-				c.Budget = tt.budget
+				c.Budget, c.Patterns = tt.budget, acting()
 				c.Runners = nil
 				for range tt.runners {
 					c.Runners = append(c.Runners, run.Runner(f))
@@ -149,7 +149,7 @@ func TestLearningHasHalfOfTheBudget(t *testing.T) {
 func TestBudgetOfAResumedCampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, lasting(2*time.Second, 2*time.Second), "w")
-		c.Budget = 12 * time.Second
+		c.Budget, c.Patterns = 12*time.Second, acting()
 		first := mustRun(t, c)
 		c.Budget, c.Progress = 10*time.Second+first.Took, &heard{}
 		second := mustRun(t, c)
@@ -249,7 +249,7 @@ func TestBudgetIsKept(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := finds(record.HarmLost, tt.took, names[:tt.finds]...)
 				c := config(t, f, "w")
-				c.Budget, c.Runners = tt.budget, nil
+				c.Budget, c.Runners, c.Patterns = tt.budget, nil, acting()
 				for range tt.runners {
 					c.Runners = append(c.Runners, run.Runner(f))
 				}

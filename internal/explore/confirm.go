@@ -87,6 +87,12 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 			return err
 		}
 	}
+	if passed, err := c.unhurried(ctx, t, o, first); err != nil || passed {
+		return err
+	}
+	if explained, err := c.explained(t, o); err != nil || explained {
+		return err
+	}
 	if due, err := c.dueTo(ctx, t, o, answered(t.plan), 1); err != nil || !due {
 		return err
 	}
@@ -120,10 +126,13 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	if due, err := c.dueTo(ctx, t, o, killed(t.plan), 1); err != nil || !due {
 		return err
 	}
+	// Once was before; who is faster may decide what another client leads to.
+	times := c.Repeat - 1
 	if rare {
-		if due, err := c.dueTo(ctx, t, o, answered(t.plan), max(1, quiet)); err != nil || !due {
-			return err
-		}
+		times = max(1, quiet)
+	}
+	if due, err := c.dueTo(ctx, t, o, answered(t.plan), times); err != nil || !due {
+		return err
 	}
 	o.Status = Bug
 	if rare {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -15,6 +17,7 @@ type control struct {
 	plan *plan.Plan
 	how  string // what is different, in words
 	due  string // what it means that all findings come with it, too
+	anew bool   // what is created anew in the plan may end as if it had been created at once; see madeAnew
 }
 
 // killed kills the processes that a plan thaws: a frozen leader also leaves its work undone until there is a new one,
@@ -32,8 +35,11 @@ func killed(of *plan.Plan) *control {
 	if !thaws {
 		return nil
 	}
-	return &control{&p, "with the frozen process killed",
-		"the same comes if the frozen process is killed and not thawed: it is not due to what the process does too late"}
+	return &control{
+		plan: &p, how: "with the frozen process killed",
+		due: "the same comes if the frozen process is killed and not thawed: it is not due to what the process does " +
+			"too late",
+	}
 }
 
 // answered leaves out the lost answers of a plan in which another client writes: what was garbage of an object that the
@@ -49,18 +55,33 @@ func answered(of *plan.Plan) *control {
 		!slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes }) {
 		return nil
 	}
-	return &control{&p, "with no answer lost",
-		"the same comes if the answer is not lost: it is due to what the other client does"}
+	return &control{
+		plan: &p, how: "with no answer lost", anew: true,
+		due: "the same comes if the answer is not lost: it is due to what the other client does",
+	}
 }
 
 // dueTo takes away the findings that a plan's control has, too, in any of some runs, and reports whether any are left:
 // these are due to what the plan is about. If not, or if that cannot be known, the outcome's reason says so. Without a
-// control all are left.
+// control all are left. The error is errBudget, that of ctx, or of a record that cannot be read.
 func (c *campaign) dueTo(ctx context.Context, t *task, o *Outcome, with *control, times int) (bool, error) {
 	if with == nil {
 		return true, nil
 	}
-	left := o.Findings
+	left := slices.Clone(o.Findings)
+	besides := func(found []record.Finding) bool {
+		left = slices.DeleteFunc(left, func(f record.Finding) bool { return slices.ContainsFunc(found, f.Same) })
+		if len(left) == 0 {
+			o.Reason = with.due
+		}
+		return len(left) > 0
+	}
+	if with.anew {
+		found, err := c.madeAnew(ctx, t)
+		if err != nil || !besides(found) {
+			return false, err
+		}
+	}
 	for range times {
 		c.showConfirming(with.plan, nil, 0, with.how, 0)
 		r, _, err := c.again(ctx, t, with.plan, c.options(t))
@@ -72,16 +93,55 @@ func (c *campaign) dueTo(ctx context.Context, t *task, o *Outcome, with *control
 		case err != nil:
 			o.Reason = fmt.Sprintf("it could not be run %s: %v", with.how, err)
 			return false, nil
-		}
-		found := bugs(r.Findings)
-		left = slices.DeleteFunc(slices.Clone(left), func(f record.Finding) bool {
-			return slices.ContainsFunc(found, f.Same)
-		})
-		if len(left) == 0 {
-			o.Reason = with.due
+		case !besides(bugs(r.Findings)):
 			return false, nil
 		}
 	}
 	o.Findings = left
 	return true, nil
+}
+
+// madeAnew lists how the run differs from a workload's reference in which all that the workload asks for in the end is
+// created at once. What another client deletes and creates again in the middle of the workload may end like that.
+func (c *campaign) madeAnew(ctx context.Context, t *task) ([]record.Finding, error) {
+	if t.learned.Reference == nil {
+		return nil, nil
+	}
+	err := c.runOnce(t, "anew", func() error {
+		p := t.undisturbed()
+		p.TestName = t.learned.id() + "-before-fresh"
+		p.Complete(c.Suite)
+		done, _, err := c.again(ctx, t, &p, c.options(t))
+		if err != nil {
+			return err
+		}
+		once := func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
+			return c.again(ctx, t, p, o)
+		}
+		w := workload{name: t.learned.id(), build: p.Build}
+		fresh, err := c.freshly(ctx, once, w, c.stepsOf(t), t.plan.Pace, t.learned.Reference, done, nil)
+		if err != nil || fresh == nil {
+			return err
+		}
+		follower, err := reference.Follow(fresh)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.anew[t.learned.id()] = differing(t.learned.Reference, &p, follower)
+		return nil
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if errors.Is(err, errBudget) {
+			return nil, err
+		}
+		c.say("%s: what it asks for in the end, created at once: %v", t.learned.Workload, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.anew[t.learned.id()], nil
 }

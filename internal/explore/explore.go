@@ -125,6 +125,7 @@ func newCampaign(config Config) *campaign {
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
 		widened: map[*Learned]*reference.Reference{}, extra: map[string]*extra{},
+		anew:       map[string][]record.Finding{},
 		confirming: map[string]Outcome{}, lasted: map[string]time.Duration{},
 	}
 	c.changed.L = &c.mu
@@ -170,9 +171,10 @@ type campaign struct {
 	// What runs without a plan's actions have found, by workload, and the references with how they ended.
 	quietly map[string][]record.Finding
 	widened map[*Learned]*reference.Reference
-	newest  map[string]*newest // by workload
-	extra   map[string]*extra  // runs that add something to references, by workload and name
-	still   map[string]*still  // the runs without actions, by the plan without its actions
+	newest  map[string]*newest          // by workload
+	extra   map[string]*extra           // runs that add something to references, by workload and name
+	anew    map[string][]record.Finding // what the workloads end like if all is created at once; see madeAnew
+	still   map[string]*still           // the runs without actions, by the plan without its actions
 	// How long it took to write the state, and when that was; appended: some outcomes are only in the file beside it.
 	keeping  time.Duration
 	kept     time.Time

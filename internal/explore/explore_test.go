@@ -236,8 +236,8 @@ func TestWhatComesIfTheAnswerIsNotLost(t *testing.T) {
 		found    []record.Finding
 		runs     int
 	}{
-		{"nothing", nil, "w-namesake-1 bug 3/3", []record.Finding{gone, wrong}, 4},
-		{"one of two", []record.Finding{gone}, "w-namesake-1 bug 3/3", []record.Finding{wrong}, 4},
+		{"nothing", nil, "w-namesake-1 bug 3/3", []record.Finding{gone, wrong}, 6},
+		{"one of two", []record.Finding{gone}, "w-namesake-1 bug 3/3", []record.Finding{wrong}, 6},
 		{"the same", []record.Finding{gone, wrong}, "w-namesake-1 unconfirmed 1/1", []record.Finding{gone, wrong}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestWhatComesIfTheAnswerIsNotLost(t *testing.T) {
 			if o := r.Outcomes[0]; !slices.Equal(o.Findings, tt.found) || (o.Reason == "") != (len(tt.answered) < 2) {
 				t.Errorf("findings %v, reason %q", o.Findings, o.Reason)
 			}
-			if diff := cmp.Diff([]int{3, 2, 3, 3}[:tt.runs], actions); diff != "" {
+			if diff := cmp.Diff([]int{3, 2, 3, 3, 2, 2}[:tt.runs], actions); diff != "" {
 				t.Errorf("runs (-want +got):\n%s", diff)
 			}
 		})
@@ -284,7 +284,7 @@ func TestResume(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		plans := 0
 		f := &fake{answer: func(p *plan.Plan, _ int, _ *record.Meta, _ *[]record.Finding, _ *[]string) error {
-			if len(p.Actions) > 0 {
+			if len(p.Actions) > 0 || p.CheckCaches {
 				if plans++; plans == stop+1 {
 					cancel()
 				}
@@ -682,7 +682,7 @@ func TestEndBeforeAllPlans(t *testing.T) {
 	}
 
 	broken := &fake{answer: func(p *plan.Plan, _ int, _ *record.Meta, _ *[]record.Finding, _ *[]string) error {
-		if len(p.Actions) > 0 {
+		if len(p.Actions) > 0 || p.CheckCaches {
 			return errors.New("disk full")
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -174,6 +175,16 @@ func (s *heard) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines, "\n")
+}
+
+// acting are the patterns that are chosen by default whose plans do something.
+func acting() (names []string) {
+	for _, p := range pattern.Patterns() {
+		if !p.OnRequest && p.Name != "caches" {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // config returns a campaign of a suite with the given workloads, in a directory of its own.

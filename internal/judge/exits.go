@@ -125,6 +125,9 @@ func inspect(p record.Process, end int64) []record.Finding {
 			title = fmt.Sprintf("controller %s died of a panic: %s", name, s.value)
 			detail = fmt.Sprintf("exit code %d\n%s", p.ExitCode, detail)
 		}
+		if alteredPanic.MatchString(s.value) && len(log.altered) > 0 {
+			title, detail = ofCache(name, log.altered)
+		}
 		findings = append(findings, record.Finding{
 			Severity: record.SeverityBug, Judge: record.JudgePanic, Title: title, Subject: p.Controller,
 			Detail: detail, Time: when,
@@ -200,8 +203,10 @@ func LogTail(p record.Process, lines int) string {
 
 // logged is what inspect needs of a log.
 type logged struct {
-	tail   []string
-	panics []stack
+	tail    []string
+	panics  []stack
+	altered []alteration // objects of caches that were changed
+	inside  bool         // the next line may belong to the last one
 }
 
 // stack is a panic in a log.
@@ -239,6 +244,13 @@ func (l *logged) take(text string, collecting *int) {
 	l.tail = append(l.tail, text)
 	if len(l.tail) > 2*tailLines {
 		l.tail = append(l.tail[:0], l.tail[len(l.tail)-tailLines:]...)
+	}
+	if m := alteredBegins.FindStringSubmatch(text); m != nil {
+		l.altered, l.inside = append(l.altered, alteration{typ: m[1]}), true
+		return
+	}
+	if l.inside = l.inside && l.altered[len(l.altered)-1].take(text); l.inside {
+		return
 	}
 	if m := runtimePanic.FindStringSubmatch(text); m != nil {
 		// A panic that is raised again during another panic's unwinding belongs to that one.

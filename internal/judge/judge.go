@@ -94,6 +94,10 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 		}
 	}
 	e.own(all)
+	if slices.ContainsFunc(all, ofCaches) {
+		noted(all)
+		noted(e.Found)
+	}
 	why := broken(e, all)
 	if why != "" {
 		for _, i := range resting {

@@ -43,6 +43,11 @@ func (ref *Reference) AllowUpgraded(r *record.Run) error {
 	return ref.allow(r, "after the same upgrade at rest")
 }
 
+// AllowUnhurried is Allow for a run with time between the steps of the workload.
+func (ref *Reference) AllowUnhurried(r *record.Run) error {
+	return ref.allow(r, "with time between the steps")
+}
+
 func (ref *Reference) allow(r *record.Run, how string) error {
 	run, err := Follow(r)
 	if err != nil {

@@ -138,6 +138,14 @@ func (ref *Reference) MostReturned(key Key, where string) int {
 	return most
 }
 
+// AnyReturned reports whether any field of an object changed back to the value before the last one in any run without
+// faults.
+func (ref *Reference) AnyReturned(key Key) bool {
+	any := func(o *Object) bool { return o != nil && len(o.Returned) > 0 }
+	return any(ref.Objects[key]) ||
+		slices.ContainsFunc(ref.Alternatives, func(a Alternative) bool { return any(a.Objects[key]) })
+}
+
 // Return is a field that changes back and forth: to a value that it had before the last one.
 type Return struct {
 	Path   []string

@@ -59,6 +59,9 @@ func (b *PlanBuilder) Variant(name string) *PlanBuilder { b.plan.Variant = name;
 // Pace says when a step of the workload begins. Default: as the suite says, or at once.
 func (b *PlanBuilder) Pace(p plan.Pace) *PlanBuilder { b.plan.Pace = p; return b }
 
+// CheckCaches has client-go check whether a controller changes objects in its caches.
+func (b *PlanBuilder) CheckCaches() *PlanBuilder { b.plan.CheckCaches = true; return b }
+
 // From says with which of the suite's builds the run begins; default: the suite itself.
 func (b *PlanBuilder) From(build string) *PlanBuilder { b.plan.Build = build; return b }
 

@@ -15,7 +15,7 @@ import (
 func everything() *build.PlanBuilder {
 	const op, key = "op", "pod/default/a"
 	now := build.AtOnce
-	return build.Plan("all").Description("a").Suite("../x").Variant("v").From("v1").Pace(plan.PaceRest).
+	return build.Plan("all").Description("a").Suite("../x").Variant("v").From("v1").CheckCaches().Pace(plan.PaceRest).
 		Steps(plan.Step{Sleep: time.Second}).History("secret/default/*").
 		Invariants(plan.Invariant{Name: "i", Never: "false"}).Then(
 		build.RestartController(op).WaitBefore(1).WaitAfter(1).Async().When(

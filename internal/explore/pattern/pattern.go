@@ -112,6 +112,10 @@ func Patterns() []Pattern {
 			Name: Rollback, Finds: "what the new version has left, and the former one does not take up",
 			OnRequest: true, chance: 2,
 		},
+		{
+			Name: "caches", Finds: "objects of its cache that a controller changes",
+			make: (*generator).caches, chance: 1,
+		},
 	}
 }
 
@@ -211,12 +215,21 @@ func (g *generator) add(signature, why string, actions ...*build.Action) {
 
 // addWith adds a plan that is more or less likely than others of its pattern to find something.
 func (g *generator) addWith(chance float64, signature, why string, actions ...*build.Action) {
+	g.addPlan(g.begin(why).Then(actions...), chance, signature, why)
+}
+
+// begin is the plan that is added next, still without actions.
+func (g *generator) begin(why string) *build.PlanBuilder {
 	name := fmt.Sprintf("%s-%s-%d", g.ref.Workload, cmp.Or(g.label, g.pattern.Name), len(g.all)+1)
 	b := build.Plan(name).Description(why).From(g.build).Steps(g.own...)
 	if len(g.own) == 0 {
 		b.Workload(g.ref.Workload)
 	}
-	p, err := b.Then(actions...).Build()
+	return b
+}
+
+func (g *generator) addPlan(b *build.PlanBuilder, chance float64, signature, why string) {
+	p, err := b.Build()
 	if err == nil {
 		p.Complete(g.suite)
 		err = p.Validate(g.suite)

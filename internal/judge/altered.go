@@ -1,0 +1,127 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/record"
+)
+
+// client-go's mutation detector prints the objects of a cache that were changed, beside how they were delivered, and
+// panics then. See k8s.io/client-go/tools/cache/mutation_detector.go.
+var (
+	alteredBegins = regexp.MustCompile(`^CACHE (\S+)\[\d+\] ALTERED!$`)
+	alteredPanic  = regexp.MustCompile(`^cache (\S+) modified$`)
+	// typed is what the dump says about a value besides the value.
+	typed = regexp.MustCompile(`\(len=\d+\) |\((?:map\[[^()]*|[]\w.*[]+)\) `)
+	named = regexp.MustCompile(`^ {4}(Name|Namespace): .*"(.*)",$`)
+	keyed = regexp.MustCompile(`"(name|namespace)": .*"(.*)",?$`) // of an unstructured object
+)
+
+// changesCache is in the title of a finding about a controller that changes objects in its cache.
+const changesCache = "changes objects in its cache"
+
+// mostAltered limits how many lines of an object are shown.
+const mostAltered = 10
+
+// alteration is an object of a cache that was changed.
+type alteration struct {
+	typ             string
+	width           int // of the left column, in which the object is as it was changed to; 0: no line came yet
+	namespace, name string
+	is, was         []string // its lines
+}
+
+// take takes a further line, and reports whether it is one of the object.
+func (a *alteration) take(line string) bool {
+	if line == "" {
+		return false
+	}
+	if a.width == 0 {
+		begin, _, _ := strings.Cut(line, " ")
+		if a.width = strings.LastIndex(line, begin); a.width <= 0 {
+			return false
+		}
+	}
+	left, right := line, ""
+	if len(line) > a.width {
+		left, right = line[:a.width], line[a.width:]
+	}
+	left, right = strings.TrimRight(left, " "), strings.TrimRight(right, " ")
+	for _, names := range []*regexp.Regexp{named, keyed} {
+		if m := names.FindStringSubmatch(right); m != nil {
+			switch strings.ToLower(m[1]) {
+			case "name":
+				a.name = cmp.Or(a.name, m[2])
+			default:
+				a.namespace = cmp.Or(a.namespace, m[2])
+			}
+		}
+	}
+	a.is, a.was = append(a.is, left), append(a.was, right)
+	return true
+}
+
+// key names the object.
+func (a *alteration) key() string {
+	return strings.TrimPrefix(a.namespace+"/"+a.name, "/")
+}
+
+// lines say what is different.
+func (a *alteration) lines() []string {
+	all := []string{a.typ + " " + a.key()}
+	add := func(word string, lines, others []string) {
+		n := 0
+		for _, line := range lines {
+			if i := slices.Index(others, line); i >= 0 {
+				others = slices.Delete(slices.Clone(others), i, i+1)
+				continue
+			}
+			if n++; n <= mostAltered {
+				all = append(all, fmt.Sprintf("  %s %s", word, strings.TrimSpace(typed.ReplaceAllString(line, ""))))
+			}
+		}
+		if n > mostAltered {
+			all = append(all, fmt.Sprintf("  %s … (%d lines more)", word, n-mostAltered))
+		}
+	}
+	add("delivered:", a.was, a.is)
+	add("now:", a.is, a.was)
+	return all
+}
+
+// ofCache says which objects in its cache a controller has changed.
+func ofCache(controller string, all []alteration) (title, detail string) {
+	var types, names, lines []string
+	for i := range all {
+		a := &all[i]
+		if !slices.Contains(types, a.typ) {
+			types = append(types, a.typ)
+		}
+		if name := a.typ + " " + a.key(); !slices.Contains(names, name) {
+			names, lines = append(names, name), append(lines, a.lines()...)
+		}
+	}
+	return fmt.Sprintf("controller %s %s: %s", controller, changesCache, strings.Join(types, ", ")),
+		strings.Join(lines, "\n")
+}
+
+// ofCaches reports whether a finding is that a controller changes objects in its cache.
+func ofCaches(f record.Finding) bool {
+	return f.Judge == record.JudgePanic && strings.Contains(f.Title, changesCache)
+}
+
+// noted makes notes of the bugs in a run in which client-go has ended controllers because they change objects in their
+// caches: what else has gone wrong may be due to that. Panics are none.
+func noted(findings []record.Finding) {
+	for i := range findings {
+		if f := &findings[i]; f.IsBug() && f.Judge != record.JudgePanic {
+			f.Severity = record.SeverityNote
+			f.Detail = strings.TrimLeft(f.Detail+"\nit may be due to the end of the controller that changes objects "+
+				"in its cache", "\n")
+		}
+	}
+}
