@@ -286,16 +286,19 @@ func (c *campaign) foresee() {
 		return
 	}
 	c.forecast.told = reach
-	all := grouped(len(c.tasks))
+	all := grouped(len(c.tasks)) + " plan"
+	if len(c.tasks) != 1 {
+		all += "s"
+	}
 	budget := fmt.Sprintf("budget %s (after the builds), of which learning took %s", plan.FormatDuration(c.given()),
 		wording.Roughly(time.Since(c.began)))
 	switch {
 	case c.Budget == 0:
-		c.say("%s plans, in about %s; --budget sets a limit", all, wording.Roughly(in))
+		c.say("%s, in about %s; --budget sets a limit", all, wording.Roughly(in))
 	case reach == len(c.tasks):
-		c.say("%s: all %s plans, in about %s", budget, all, wording.Roughly(in))
+		c.say("%s: all %s, in about %s", budget, all, wording.Roughly(in))
 	default:
-		c.say("%s: about %s of %s plans, the most valuable first; fewer if there are findings to confirm", budget,
+		c.say("%s: about %s of %s, the most valuable first; fewer if there are findings to confirm", budget,
 			grouped(reach), all)
 	}
 }

@@ -33,7 +33,7 @@ var (
 // paces are those that may show that what a plan has found is a matter of time. The error is that of a record that
 // cannot be read.
 func (c *campaign) paces(t *task, o *Outcome) ([]pace, error) {
-	if t.learned.Reference == nil || len(t.learned.Reference.Controllers) == 0 {
+	if t.learned.Reference == nil || len(t.learned.Reference.Controllers) == 0 || len(t.plan.Actions) == 0 {
 		return nil, nil
 	}
 	steps := c.stepsOf(t)

@@ -65,6 +65,29 @@ func (a *alteration) take(line string) bool {
 	return true
 }
 
+// inWords are the values of a dump, each with what it is in.
+func inWords(dump []string) (lines []string) {
+	type parent struct {
+		indent int
+		name   string
+	}
+	var in []parent
+	for _, line := range dump {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		for len(in) > 0 && in[len(in)-1].indent >= indent {
+			in = in[:len(in)-1]
+		}
+		text := strings.TrimSuffix(strings.TrimSpace(typed.ReplaceAllString(line, "")), ",")
+		switch name, begins := strings.CutSuffix(text, "{"); {
+		case begins:
+			in = append(in, parent{indent, strings.TrimRight(name, " :(")})
+		case strings.Trim(text, "{}()[]") != "" && len(in) > 0:
+			lines = append(lines, in[len(in)-1].name+": "+text)
+		}
+	}
+	return lines
+}
+
 // key names the object.
 func (a *alteration) key() string {
 	return strings.TrimPrefix(a.namespace+"/"+a.name, "/")
@@ -73,23 +96,25 @@ func (a *alteration) key() string {
 // lines say what is different.
 func (a *alteration) lines() []string {
 	all := []string{a.typ + " " + a.key()}
+	is, was := inWords(a.is), inWords(a.was)
 	add := func(word string, lines, others []string) {
 		n := 0
+		others = slices.Clone(others)
 		for _, line := range lines {
 			if i := slices.Index(others, line); i >= 0 {
-				others = slices.Delete(slices.Clone(others), i, i+1)
+				others = slices.Delete(others, i, i+1)
 				continue
 			}
 			if n++; n <= mostAltered {
-				all = append(all, fmt.Sprintf("  %s %s", word, strings.TrimSpace(typed.ReplaceAllString(line, ""))))
+				all = append(all, "  "+word+" "+line)
 			}
 		}
 		if n > mostAltered {
 			all = append(all, fmt.Sprintf("  %s … (%d lines more)", word, n-mostAltered))
 		}
 	}
-	add("delivered:", a.was, a.is)
-	add("now:", a.is, a.was)
+	add("delivered:", was, is)
+	add("now:", is, was)
 	return all
 }
 

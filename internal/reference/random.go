@@ -31,6 +31,7 @@ var (
 	hexadecimal = regexp.MustCompile(`^[0-9a-f]{6,}$`)
 	lowercase   = regexp.MustCompile(`^[0-9a-z]{5,}$`)
 	between     = regexp.MustCompile(`[0-9][a-z]|[a-z][0-9]`)
+	lastHash    = regexp.MustCompile(`^(.*[-.])([0-9a-f]{5,})$`)
 	part        = regexp.MustCompile(`[^-.]+`)
 )
 
@@ -65,6 +66,16 @@ func randomName(name string) (r Random, ok bool) {
 		return "*"
 	})
 	return r, ok && r.Name != "*"
+}
+
+// likelyName is how objects are named of which this is one, if the last part of its name may be a short hash, in
+// hexadecimal digits. It may be chosen as well.
+func likelyName(name string) (r Random, ok bool) {
+	m := lastHash.FindStringSubmatch(name)
+	if m == nil {
+		return r, false
+	}
+	return Random{Name: m[1] + "*", Least: len(m[2]), Most: len(m[2])}, true
 }
 
 // matches reports whether an object of this type and owner is named so. What was random may look like a word by
@@ -206,7 +217,8 @@ func (n *names) rename(key Key, object map[string]any) bool {
 }
 
 // name learns which objects are named at random: those that are not in all runs, that belong to the same one, and whose
-// names differ only in what nobody has chosen. Each run must have at least one of them. Of objects that belong to none,
+// names differ only in what nobody has chosen, or in what may be a short hash and is another one in each run. Each run
+// must have at least one of them. Of objects that belong to none,
 // the same controller under test must have created them, equally many in each run, and none twice with the same name.
 func (ref *Reference) name(runs []map[Key]*Object) {
 	ref.chosen = map[Key]bool{}
@@ -264,6 +276,7 @@ func (ref *Reference) randomIn(runs []map[Key]*Object) []Random {
 		}
 		odd, makers = append(odd, owners), append(makers, made)
 	}
+	all = append(all, likely(odd, all)...)
 	return slices.DeleteFunc(all, func(r Random) bool {
 		return r.Owner == "" && !r.madeAlike(makers) || slices.ContainsFunc(odd, func(owners map[Key]Key) bool {
 			for key, owner := range owners {
@@ -274,6 +287,53 @@ func (ref *Reference) randomIn(runs []map[Key]*Object) []Random {
 			return true
 		})
 	})
+}
+
+// likely finds more of the objects that are named at random, among those of each run that are not in all, with their
+// owners: their names end in what may be a hash, of an owner there are equally many in each run, and no two runs have a
+// name in common. One of them must have a letter beside a digit.
+func likely(odd []map[Key]Key, known []Random) []Random {
+	type group struct {
+		names  map[Key]bool
+		counts []int // by run
+		mixed  bool
+		total  int
+	}
+	groups := map[Random]*group{}
+	for i, owners := range odd {
+		for key, owner := range owners {
+			if owner == "" || slices.ContainsFunc(known, func(r Random) bool { return r.matches(key, owner) }) {
+				continue
+			}
+			typ, namespace, name := split(key)
+			r, ok := likelyName(name)
+			if !ok {
+				continue
+			}
+			r.Owner, r.Type, r.Namespace = owner.Group(), typ, namespace
+			g := groups[r]
+			if g == nil {
+				g = &group{names: map[Key]bool{}, counts: make([]int, len(odd))}
+				groups[r] = g
+			}
+			g.names[key] = true
+			g.counts[i]++
+			g.total++
+			g.mixed = g.mixed || between.MatchString(name[len(name)-r.Least:])
+		}
+	}
+	var all []Random
+	for r, g := range groups {
+		alike := !slices.ContainsFunc(g.counts, func(n int) bool { return n == 0 || n != g.counts[0] })
+		if alike && g.mixed && len(g.names) == g.total {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b Random) int {
+		return cmp.Or(strings.Compare(string(a.Owner), string(b.Owner)), strings.Compare(a.Type, b.Type),
+			strings.Compare(a.Name, b.Name), cmp.Compare(a.Least, b.Least))
+	})
+	return all
 }
 
 // madeAlike reports whether one controller has created the objects without an owner in all runs, equally many in each,

@@ -100,6 +100,9 @@ func TestNamesThatAreNotRandom(t *testing.T) {
 		{"none of them", of("s", "web-x1y2z"), of("s")},
 		{"of another owner", of("s", "web-x1y2z"), of("o", "web-4r5ts")},
 		{"of no owner", of("?", "web-x1y2z"), of("?", "web-4r5ts")},
+		{"words and numbers", of("s", "web-cafe1", "web-place2"), of("s", "web-cafe1", "web-thing7")},
+		{"as a hash, and also in the other run", of("s", "web-048b3", "web-11b22"), of("s", "web-048b3", "web-3282b",
+			"web-11c22")},
 		{"another beginning", of("s", "web-x1y2z"), of("s", "job-4r5ts")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,6 +118,7 @@ func TestNamesThatAreNotRandom(t *testing.T) {
 	}{
 		{"UIDs", of("s", "web-00000000-0000-4000-8000-000000000001"),
 			of("s", "web-00000000-0000-4000-8000-000000000002"), of("s", "web-00000000-0000-4000-8000-000000000003")},
+		{"short hashes", of("s", "web-048b3"), of("s", "web-3282b"), of("s", "web-00012")},
 		{"times", of("s", "web-1764000000"), of("s", "web-1764000777"), of("s", "web-1864000777")},
 		{"dates", of("s", "web-20261124-101500"), of("s", "web-20261124-101501"), of("s", "web-20270101-000000")},
 		{"numbers", of("s", "web-8364528"), of("s", "web-93645281"), of("s", "web-123456")},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -248,7 +247,7 @@ func (r resetter) reset(ctx context.Context, to cluster.Baseline) error {
 	defer cancel()
 	if err := r.carryOut(ctx, b); err != nil {
 		if ctx.Err() != nil {
-			err = errors.Join(context.Cause(ctx), err)
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		return fmt.Errorf("reset cluster %q: %w", r.cluster.Name(), err)
 	}
@@ -279,6 +278,9 @@ func (r resetter) carryOut(ctx context.Context, b *baseline) error {
 		revision = cmp.Or(revision, at)
 		slowest = max(slowest, clock.Since(ctx, began))
 		changes, events := b.diff(now, revision)
+		if changes, err = withoutAvailability(ctx, store, b, changes); err != nil {
+			return differing(err, differs)
+		}
 		for _, c := range changes {
 			if name, ok := strings.CutPrefix(c.key, definitionsPrefix); ok {
 				definitions[name] = c.value

@@ -184,6 +184,61 @@ func TestReset(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		r.same(want)
 	}
+	t.Run("whose availability never rests", r.resetsRestlessAPIServices)
+}
+
+// Regression: of an aggregated API that answered no more, the API servers wrote its availability over what a reset had
+// restored, each in words of its own. The reset was not complete after a minute, in every run.
+func (r *resetRig) resetsRestlessAPIServices(t *testing.T) {
+	const name = "apiservice//v1.nobody.example.com"
+	r.apply(`
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.nobody.example.com}
+spec:
+  group: nobody.example.com
+  version: v1
+  groupPriorityMinimum: 100
+  versionPriority: 100
+  insecureSkipTLSVerify: true
+  service: {name: nobody, namespace: default}
+`)
+	r.await(name, func(u *unstructured.Unstructured) bool {
+		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+		return len(conditions) > 0
+	})
+	baseline, err := r.cluster.TakeBaseline(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.patch(name, map[string]any{"spec": map[string]any{"versionPriority": 7}})
+	client, k, done := r.client(), key(r, name), make(chan struct{})
+	writes := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			status := map[string]any{"conditions": []any{map[string]any{"type": "Available", "status": "False",
+				"reason": "Restless", "message": fmt.Sprintf("try %d", writes)}}}
+			if _, err := client.Patch(ctx, k, "merge", map[string]any{"status": status}, "status"); err == nil {
+				writes++
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond): // another client's pace
+			}
+		}
+	}()
+	err = r.cluster.Reset(t.Context(), baseline)
+	cancel()
+	<-done
+	if err != nil || writes == 0 {
+		t.Fatalf("%v, after %d writes", err, writes)
+	}
+	u, err := client.Get(t.Context(), k)
+	if err != nil || number(u, "spec", "versionPriority") != 100 {
+		t.Errorf("%v, %v", u, err)
+	}
 }
 
 // BenchmarkReset resets a cluster of three API servers with 200 changed objects: 60 are new, 60 have new contents, 40
