@@ -48,20 +48,23 @@ const (
 
 // Meta describes a run.
 type Meta struct {
-	Plan       string    `json:"plan"`
-	PlanFile   string    `json:"planFile,omitempty"`
-	Suite      string    `json:"suite,omitempty"`
-	Variant    string    `json:"variant,omitempty"`
-	Build      string    `json:"build,omitempty"` // of the suite, with which the run began; empty: the suite itself
-	Verdict    Verdict   `json:"verdict"`
-	Reason     string    `json:"reason,omitempty"` // of an inconclusive or error verdict
-	Trommel    string    `json:"trommel"`
-	Kubernetes string    `json:"kubernetes,omitempty"`
-	Cluster    string    `json:"cluster,omitempty"` // see the Cluster constants
-	Seed       int64     `json:"seed"`
-	Started    time.Time `json:"started"`
-	Ended      time.Time `json:"ended"`
-	Clock      *Clock    `json:"clock,omitempty"` // nil: the times are the machine's
+	Plan       string  `json:"plan"`
+	PlanFile   string  `json:"planFile,omitempty"`
+	Suite      string  `json:"suite,omitempty"`
+	Variant    string  `json:"variant,omitempty"`
+	Build      string  `json:"build,omitempty"` // of the suite, with which the run began; empty: the suite itself
+	Verdict    Verdict `json:"verdict"`
+	Reason     string  `json:"reason,omitempty"` // of an inconclusive or error verdict
+	Trommel    string  `json:"trommel"`
+	Kubernetes string  `json:"kubernetes,omitempty"`
+	Cluster    string  `json:"cluster,omitempty"` // see the Cluster constants
+	// NotReset says why the cluster of the run before could not be reset, so that this one has a fresh one. Empty: it
+	// could, or there was none.
+	NotReset string    `json:"notReset,omitempty"`
+	Seed     int64     `json:"seed"`
+	Started  time.Time `json:"started"`
+	Ended    time.Time `json:"ended"`
+	Clock    *Clock    `json:"clock,omitempty"` // nil: the times are the machine's
 	// RealTime says why, in a clause, if the times are the machine's; empty in older records.
 	RealTime      string    `json:"realTime,omitempty"`
 	WorkloadStart time.Time `json:"workloadStart"`

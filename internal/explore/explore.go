@@ -171,10 +171,12 @@ type campaign struct {
 	// What runs without a plan's actions have found, by workload, and the references with how they ended.
 	quietly map[string][]record.Finding
 	widened map[*Learned]*reference.Reference
-	newest  map[string]*newest          // by workload
-	extra   map[string]*extra           // runs that add something to references, by workload and name
-	anew    map[string][]record.Finding // what the workloads end like if all is created at once; see madeAnew
-	still   map[string]*still           // the runs without actions, by the plan without its actions
+	newest  map[string]*newest // by workload
+	extra   map[string]*extra  // runs that add something to references, by workload and name
+	// toldNotReset: it was said why a cluster could not be reset.
+	toldNotReset bool
+	anew         map[string][]record.Finding // what the workloads end like if all is created at once; see madeAnew
+	still        map[string]*still           // the runs without actions, by the plan without its actions
 	// How long it took to write the state, and when that was; appended: some outcomes are only in the file beside it.
 	keeping  time.Duration
 	kept     time.Time
@@ -344,7 +346,12 @@ func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*r
 	meta, err := runner.RunWith(ctx, p, partial, o)
 	c.mu.Lock()
 	c.lasted[p.TestName] = time.Since(began)
+	tell := meta != nil && meta.NotReset != "" && !c.toldNotReset
+	c.toldNotReset = c.toldNotReset || tell
 	c.mu.Unlock()
+	if tell {
+		c.say("runs take longer, because each starts a cluster of its own: %s", meta.NotReset)
+	}
 	if ctx.Err() != nil {
 		return nil, nil, errors.Join(context.Cause(ctx), os.RemoveAll(partial))
 	}

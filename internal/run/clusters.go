@@ -25,7 +25,9 @@ type clusters interface {
 type lease struct {
 	cluster cluster.Cluster
 	state   string // see record.Meta
-	release func(ctx context.Context) error
+	// notReset says why the cluster of the run before could not be reset; empty: it could, or there was none.
+	notReset string
+	release  func(ctx context.Context) error
 	// manifests are those of the suite's builds, once they have been read; the cluster's owner keeps them.
 	manifests *readManifests
 	// prepared: the cluster has the manifests of the run's first build already.
@@ -57,6 +59,7 @@ func (o *ownClusters) acquire(
 			o.logger.Warn("close a cluster with another kind of time", "error", err)
 		}
 	}
+	notReset := ""
 	if o.cluster != nil {
 		hurry(o.cluster, true)
 		err := o.reset(ctx, build)
@@ -66,7 +69,8 @@ func (o *ownClusters) acquire(
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		console.Info(fmt.Sprintf("starting a new cluster, because the old one could not be reset: %v", err))
+		notReset = err.Error()
+		console.Info("starting a new cluster, because the old one could not be reset: " + notReset)
 		if err := o.close(ctx); err != nil {
 			o.logger.Warn("close a cluster that could not be reset", "error", err)
 		}
@@ -83,7 +87,9 @@ func (o *ownClusters) acquire(
 			o.logger.Warn("take a baseline; the cluster is used for one run only", "error", err)
 		}
 	}
-	return o.lease(record.ClusterFresh, build), nil
+	l := o.lease(record.ClusterFresh, build)
+	l.notReset = notReset
+	return l, nil
 }
 
 func (o *ownClusters) lease(state, build string) *lease {

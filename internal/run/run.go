@@ -179,7 +179,7 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 	at := &site{lease: l, cluster: l.cluster, node: processNode(l.cluster), clock: clockOf(l.cluster)}
 	r.journal.goBy(at.clock)
 	r.journal.meta.RealTime = r.whyRealTime(at.clock)
-	r.journal.meta.Cluster = l.state
+	r.journal.meta.Cluster, r.journal.meta.NotReset = l.state, l.notReset
 	return at, nil
 }
 
