@@ -35,8 +35,8 @@ func Explain(p *Plan) string {
 		b.WriteString(indent(strings.TrimSpace(p.Description), "  ") + "\n")
 	}
 	if p.CheckCaches {
-		b.WriteString("\nAll along, client-go checks each second whether a controller has changed an object in its cache, " +
-			"and ends it then.\n")
+		b.WriteString("\nAll along, client-go checks each second whether a controller has changed an object in its " +
+			"cache, and ends it then.\n")
 	}
 	if len(p.Actions) == 0 {
 		b.WriteString("\nThe plan does nothing; the workload alone should show the bug.\n")

@@ -11,9 +11,9 @@ import (
 // changed; see its tools/cache/mutation_detector.go.
 const MutationDetector = "KUBE_CACHE_MUTATION_DETECTOR"
 
-// Within returns the suite with what the plan has of its own merged in, its steps, invariants and history, which
-// controllers use no streaming lists, and whether caches are checked, and the name of the workload that exercises the controllers. The plan must be
-// complete. The result shares what the plan does not add with the original.
+// Within returns the suite with what the plan has of its own merged in (its steps, invariants and history, which
+// controllers use no streaming lists, and whether caches are checked), and the name of the workload that exercises the
+// controllers. The plan must be complete. The result shares what the plan does not add with the original.
 func (p *Plan) Within(s *Suite) (merged *Suite, workload string) {
 	listing := p.Listing()
 	if len(p.Steps)+len(p.Invariants)+len(p.History)+len(listing) == 0 && !p.CheckCaches {

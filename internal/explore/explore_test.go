@@ -242,8 +242,11 @@ func TestWhatComesIfTheAnswerIsNotLost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var actions []int
-			f := &fake{answer: func(p *plan.Plan, _ int, m *record.Meta, found *[]record.Finding, history *[]string) error {
-				*history = []string{"db.example.com/default/a", `op db.example.com/default/a {"status": {"phase": "New"}}`}
+			f := &fake{answer: func(
+				p *plan.Plan, _ int, m *record.Meta, found *[]record.Finding, history *[]string,
+			) error {
+				const key = "db.example.com/default/a"
+				*history = []string{key, "op " + key + ` {"status": {"phase": "New"}}`}
 				switch p.TestName {
 				case "w-namesake-1":
 					*found, m.Verdict = []record.Finding{gone, wrong}, record.Bug

@@ -90,8 +90,8 @@ func TestAnnotationsThatTellOfWhatHasHappened(t *testing.T) {
 			`bug ` + is + ` differs from the runs without faults: metadata.annotations.a.io/revision is "abd"; ` +
 				`without faults: "abc"`},
 		{"to be put back", `"a.io/previous-replicas": "2"`, `"a.io/previous-replicas": "3"`,
-			`bug ` + is + ` differs from the runs without faults: metadata.annotations.a.io/previous-replicas is "3"; ` +
-				`without faults: "2"`},
+			`bug ` + is + ` differs from the runs without faults: metadata.annotations.a.io/previous-replicas is ` +
+				`"3"; without faults: "2"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, run(tt.got)))

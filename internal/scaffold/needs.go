@@ -9,7 +9,9 @@ import (
 const mostNeeds = 4
 
 // asides are fields whose texts are not names of other objects, although they may look like some.
-var asides = []string{"metadata", "labels", "matchLabels", "annotations", "selector", "args", "command", "image", "value"}
+var asides = []string{
+	"metadata", "labels", "matchLabels", "annotations", "selector", "args", "command", "image", "value",
+}
 
 // ownNames are lists whose items have names of their own.
 var ownNames = []string{"containers", "initContainers", "ports", "volumes", "volumeMounts", "env"}

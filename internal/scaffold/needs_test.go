@@ -13,7 +13,8 @@ func TestNeeds(t *testing.T) {
 		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\n"
 	}
 	rollout := func(spec string) string {
-		return "apiVersion: example.com/v1\nkind: Rollout\nmetadata: {name: echo, labels: {app: other}}\nspec: " + spec + "\n"
+		return "apiVersion: example.com/v1\nkind: Rollout\nmetadata: {name: echo, labels: {app: other}}\n" +
+			"spec: " + spec + "\n"
 	}
 	for _, tt := range []struct {
 		name  string
@@ -26,7 +27,8 @@ func TestNeeds(t *testing.T) {
 		{"a service beside it", map[string]string{"samples/rollout.yaml": rollout("{canaryService: canary}"),
 			"samples/services.yaml": service("canary")}, "samples/services.yaml", 0},
 		{"what that needs comes first", map[string]string{"samples/rollout.yaml": rollout("{queue: main}"),
-			"samples/a.yaml": "apiVersion: example.com/v1\nkind: Queue\nmetadata: {name: main}\nspec: {flavors: [{name: spot}]}\n",
+			"samples/a.yaml": "apiVersion: example.com/v1\nkind: Queue\nmetadata: {name: main}\n" +
+				"spec: {flavors: [{name: spot}]}\n",
 			"samples/b.yaml": "apiVersion: example.com/v1\nkind: Flavor\nmetadata: {name: spot}\n"},
 			"samples/b.yaml samples/a.yaml", 0},
 		{"two that need each other", map[string]string{"samples/rollout.yaml": rollout("{canaryService: canary}"),
@@ -42,8 +44,8 @@ func TestNeeds(t *testing.T) {
 			"samples/rollout.yaml": rollout("{canaryService: canary, " +
 				"template: {containers: [{name: web, image: nginx, args: [main]}]}, selector: {app: main}}"),
 			"other/services.yaml": service("canary"),
-			"samples/web.yaml":    service("web"), "samples/nginx.yaml": service("nginx"), "samples/main.yaml": service("main")},
-			"", 0},
+			"samples/web.yaml":    service("web"), "samples/nginx.yaml": service("nginx"),
+			"samples/main.yaml": service("main")}, "", 0},
 		{"too many", map[string]string{"samples/rollout.yaml": rollout("{services: [one, two, three, four, five]}"),
 			"samples/1.yaml": service("one"), "samples/2.yaml": service("two"), "samples/3.yaml": service("three"),
 			"samples/4.yaml": service("four"), "samples/5.yaml": service("five")},

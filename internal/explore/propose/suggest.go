@@ -75,8 +75,8 @@ func created(runs [][]reference.Change) (sample *reference.Change, ends []map[re
 	}
 	for i := range runs[0] {
 		c := &runs[0][i]
-		_, ok := named(c)
-		if ok && c.By == "" && c.Event == record.Created && reference.IsCustom(c.Key.Type()) && throughout(ends, c.Key) {
+		byUsers := c.By == "" && c.Event == record.Created && reference.IsCustom(c.Key.Type())
+		if _, ok := named(c); ok && byUsers && throughout(ends, c.Key) {
 			return c, ends
 		}
 	}
