@@ -52,13 +52,7 @@ func (c *campaign) unhurried(ctx context.Context, t *task, o *Outcome, first *re
 	}) {
 		return false, nil
 	}
-	r, meta, err := c.again(ctx, t, t.plan, c.options(t))
-	o.took(meta)
-	if err != nil || meta.Verdict != record.Pass {
-		return false, err
-	}
-	o.Status, o.Record, o.Findings, o.Came, o.Of = Passed, r.Dir, nil, 0, 0
-	return true, nil
+	return c.passesNow(ctx, t, o)
 }
 
 // runUnhurried is unhurried's run. The error is errBudget.
