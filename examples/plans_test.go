@@ -80,6 +80,10 @@ var plans = []examplePlan{
 	{example: tokens, plan: "missed-rotation", want: bug,
 		findings: []string{"invariant a-token-is-replaced-in-time:"}},
 	{example: tokens, plan: "missed-rotation", variant: "fixed", want: pass},
+	{example: tokens, plan: "caches", variant: "trimming", want: bug, findings: []string{
+		"controller token-operator (container operator) changes objects in its cache: *v1.Service",
+	}},
+	{example: tokens, plan: "caches", want: pass},
 	{example: tokens, plan: "two-days", want: pass},
 	{example: tokens, plan: "wrong-clock", want: pass},
 	{example: tokens, plan: "wrong-clock", variant: "fixed", want: bug,

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -42,6 +44,7 @@ func run() error {
 	r := reconciler{known: map[client.ObjectKey]time.Time{}}
 	flag.BoolVar(&r.fixUnreadable, "fix-unreadable", false, "make no token while the Secret cannot be read")
 	flag.BoolVar(&r.fixRotation, "fix-rotation", false, "count a token's age from when it was made")
+	trim := flag.Bool("trim", false, "take no notice of spaces around an audience")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	config, err := ctrl.GetConfig()
@@ -53,10 +56,22 @@ func run() error {
 		return err
 	}
 	r.Client, r.secrets = mgr.GetClient(), mgr.GetAPIReader()
-	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Service{}).Complete(&r); err != nil {
+	b := ctrl.NewControllerManagedBy(mgr).For(&corev1.Service{})
+	if *trim {
+		b.WithEventFilter(predicate.NewPredicateFuncs(trimmed))
+	}
+	if err := b.Complete(&r); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// trimmed takes the spaces around an audience away.
+func trimmed(o client.Object) bool {
+	if all := o.GetAnnotations(); all[audience] != "" {
+		all[audience] = strings.TrimSpace(all[audience]) // the bug: this is the map of the object in the cache
+	}
+	return true
 }
 
 type reconciler struct {
