@@ -16,9 +16,9 @@ var unhurriedFor = []time.Duration{4 * time.Second, 16 * time.Second, time.Minut
 
 // unhurried runs a task's workload without the plan's actions and with time between its steps, as long as the plan's
 // run took, once, if the plan has found that a field differs or is set back. Most faults delay a workload, and what
-// controllers do by timers then comes before its next step or its end: they scale something down after 5 s, for example,
-// which they never do if it is deleted within 1 s. It reports whether the plan finds nothing any more, compared with
-// that, too. The error is errBudget, that of ctx, or of a record that cannot be read.
+// controllers do by timers then comes before its next step or its end: they scale something down after 5 s, say, which
+// they never do if it is deleted within 1 s. It reports whether the plan finds nothing any more, compared with that,
+// too. The error is errBudget, that of ctx, or of a record that cannot be read.
 func (c *campaign) unhurried(ctx context.Context, t *task, o *Outcome, first *record.Meta) (passed bool, err error) {
 	ref, steps := t.learned.Reference, c.stepsOf(t)
 	ofReverts := func(f record.Finding) bool { return f.Judge == record.JudgeRevert }
