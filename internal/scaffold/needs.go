@@ -49,7 +49,7 @@ func needs(sample *file, files []file, valid func(*file) bool) (needed []*file, 
 			}
 			switch {
 			case !known || there:
-			case best == nil || len(needed) == mostNeeds:
+			case best == nil || len(seen) > mostNeeds:
 				missing++
 			default:
 				seen[best] = true
