@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -24,7 +25,7 @@ var (
 // changesCache is in the title of a finding about a controller that changes objects in its cache.
 const changesCache = "changes objects in its cache"
 
-// mostAltered limits how many lines of an object are shown.
+// mostAltered limits how many objects are shown, and how many lines of each.
 const mostAltered = 10
 
 // alteration is an object of a cache that was changed.
@@ -120,15 +121,22 @@ func (a *alteration) lines() []string {
 
 // ofCache says which objects in its cache a controller has changed.
 func ofCache(controller string, all []alteration) (title, detail string) {
-	var types, names, lines []string
+	var types, names, lines []string // of the types and objects that were changed, and the detail
 	for i := range all {
 		a := &all[i]
 		if !slices.Contains(types, a.typ) {
 			types = append(types, a.typ)
 		}
-		if name := a.typ + " " + a.key(); !slices.Contains(names, name) {
-			names, lines = append(names, name), append(lines, a.lines()...)
+		name := a.typ + " " + a.key()
+		if slices.Contains(names, name) {
+			continue
 		}
+		if names = append(names, name); len(names) <= mostAltered {
+			lines = append(lines, a.lines()...)
+		}
+	}
+	if more := len(names) - mostAltered; more > 0 {
+		lines = append(lines, "and "+wording.Count(more, "object")+" more")
 	}
 	return fmt.Sprintf("controller %s %s: %s", controller, changesCache, strings.Join(types, ", ")),
 		strings.Join(lines, "\n")
