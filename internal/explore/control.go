@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/reference"
-	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -115,11 +114,7 @@ func (c *campaign) madeAnew(ctx context.Context, t *task) ([]record.Finding, err
 		if err != nil {
 			return err
 		}
-		once := func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
-			return c.again(ctx, t, p, o)
-		}
-		w := workload{name: t.learned.id(), build: p.Build}
-		fresh, err := c.freshly(ctx, once, w, c.stepsOf(t), t.plan.Pace, t.learned.Reference, done, nil)
+		fresh, err := c.freshlyAgain(ctx, t, done, nil)
 		if err != nil || fresh == nil {
 			return err
 		}

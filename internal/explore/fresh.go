@@ -63,3 +63,12 @@ func (c *campaign) freshly(
 	}
 	return r, nil
 }
+
+// freshlyAgain is freshly for a task's workload, to confirm what the task's plan has found.
+func (c *campaign) freshlyAgain(ctx context.Context, t *task, done *record.Run, slow *pace) (*record.Run, error) {
+	once := func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
+		return c.again(ctx, t, p, o)
+	}
+	w := workload{name: t.learned.id(), build: t.plan.LastBuild()}
+	return c.freshly(ctx, once, w, c.stepsOf(t), t.plan.Pace, t.learned.Reference, done, slow)
+}

@@ -116,11 +116,7 @@ func (c *campaign) runSlowly(ctx context.Context, t *task, how pace) error {
 		return fmt.Errorf("it does not pass: %s", meta.Reason) // so how it ends says nothing
 	}
 	created := func(also *pace) (*record.Run, error) {
-		once := func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
-			return c.again(ctx, t, p, o)
-		}
-		w := workload{name: t.learned.id(), build: t.plan.LastBuild()}
-		made, err := c.freshly(ctx, once, w, c.stepsOf(t), t.plan.Pace, t.learned.Reference, r, also)
+		made, err := c.freshlyAgain(ctx, t, r, also)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

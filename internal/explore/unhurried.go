@@ -40,9 +40,8 @@ func (c *campaign) unhurried(ctx context.Context, t *task, o *Outcome, first *re
 	if !ref.Virtual {
 		between = min(between, unhurriedFor[1]) // somebody waits for it
 	}
-	err = c.runOnce(t, "unhurried-"+plan.FormatDuration(between), func() error {
-		return c.runUnhurried(ctx, t, steps, between)
-	})
+	name := "unhurried-" + plan.FormatDuration(between)
+	err = c.runOnce(t, name, func() error { return c.runUnhurried(ctx, t, name, steps, between) })
 	if err != nil || ctx.Err() != nil {
 		return false, errors.Join(err, context.Cause(ctx))
 	}
@@ -56,8 +55,9 @@ func (c *campaign) unhurried(ctx context.Context, t *task, o *Outcome, first *re
 }
 
 // runUnhurried is unhurried's run. The error is errBudget.
-func (c *campaign) runUnhurried(ctx context.Context, t *task, steps []plan.Step, between time.Duration) error {
-	name := "unhurried-" + plan.FormatDuration(between)
+func (c *campaign) runUnhurried(
+	ctx context.Context, t *task, name string, steps []plan.Step, between time.Duration,
+) error {
 	p := t.undisturbed()
 	p.TestName = t.learned.id() + "-" + name
 	p.Description = "There is time between the steps, and nothing is done to the controllers."

@@ -142,8 +142,8 @@ func ofCache(controller string, all []alteration) (title, detail string) {
 		strings.Join(lines, "\n")
 }
 
-// ofCaches reports whether a finding is that a controller changes objects in its cache.
-func ofCaches(f record.Finding) bool {
+// isOfCache reports whether a finding is that a controller changes objects in its cache.
+func isOfCache(f record.Finding) bool {
 	return f.Judge == record.JudgePanic && strings.Contains(f.Title, changesCache)
 }
 

@@ -94,7 +94,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 		}
 	}
 	e.own(all)
-	if slices.ContainsFunc(all, ofCaches) {
+	if slices.ContainsFunc(all, isOfCache) {
 		noted(all)
 		noted(e.Found)
 	}

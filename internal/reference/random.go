@@ -297,7 +297,6 @@ func likely(odd []map[Key]Key, known []Random) []Random {
 		names  map[Key]bool
 		counts []int // by run
 		mixed  bool
-		total  int
 	}
 	groups := map[Random]*group{}
 	for i, owners := range odd {
@@ -318,14 +317,13 @@ func likely(odd []map[Key]Key, known []Random) []Random {
 			}
 			g.names[key] = true
 			g.counts[i]++
-			g.total++
 			g.mixed = g.mixed || between.MatchString(name[len(name)-r.Least:])
 		}
 	}
 	var all []Random
 	for r, g := range groups {
-		alike := !slices.ContainsFunc(g.counts, func(n int) bool { return n == 0 || n != g.counts[0] })
-		if alike && g.mixed && len(g.names) == g.total {
+		alike := !slices.ContainsFunc(g.counts, func(n int) bool { return n != g.counts[0] })
+		if alike && g.mixed && len(g.names) == g.counts[0]*len(odd) {
 			all = append(all, r)
 		}
 	}

@@ -16,39 +16,46 @@ var asides = []string{
 // ownNames are lists whose items have names of their own.
 var ownNames = []string{"containers", "initContainers", "ports", "volumes", "volumeMounts", "env"}
 
+// named are the files that have an object of a name, by their directories and the name.
+type named map[[2]string][]*file
+
+func namedFiles(files []file) named {
+	all := named{}
+	for i := range files {
+		f := &files[i]
+		if f.has("CustomResourceDefinition") {
+			continue
+		}
+		for _, u := range f.objects {
+			at := [2]string{path.Dir(f.path), u.GetName()}
+			if !slices.Contains(all[at], f) {
+				all[at] = append(all[at], f)
+			}
+		}
+	}
+	return all
+}
+
 // needs lists the files beside a sample that have what it names, and what that names in turn, in the order in which to
 // apply them; valid says which files the cluster accepts. Missing counts the names that only files have that cannot be
 // applied, or those beyond a limit: a sample that lacks something shows little.
-func needs(sample *file, files []file, valid func(*file) bool) (needed []*file, missing int) {
+func needs(sample *file, files named, valid func(*file) bool) (needed []*file, missing int) {
 	seen := map[*file]bool{sample: true}
-	own := func(f *file, name string) bool {
-		for _, u := range f.objects {
-			if u.GetName() == name {
-				return true
-			}
-		}
-		return false
-	}
 	var visit func(f *file)
 	visit = func(f *file) {
 		for _, name := range namesIn(f) {
-			if own(f, name) {
-				continue
+			there := files[[2]string{path.Dir(f.path), name}]
+			if slices.ContainsFunc(there, func(g *file) bool { return seen[g] }) {
+				continue // that includes f itself
 			}
 			var best *file
-			known, there := false, false
-			for i := range files {
-				g := &files[i]
-				if path.Dir(g.path) != path.Dir(f.path) || !own(g, name) || g.has("CustomResourceDefinition") {
-					continue
-				}
-				known, there = true, there || seen[g]
+			for _, g := range there {
 				if valid(g) && (best == nil || len(g.objects) < len(best.objects)) {
 					best = g
 				}
 			}
 			switch {
-			case !known || there:
+			case len(there) == 0:
 			case best == nil || len(seen) > mostNeeds:
 				missing++
 			default:

@@ -61,7 +61,8 @@ func TestNeeds(t *testing.T) {
 				files = append(files, file{path: name, objects: list})
 			}
 			at := slices.IndexFunc(files, func(f file) bool { return f.path == "samples/rollout.yaml" })
-			needed, lacks := needs(&files[at], files, func(f *file) bool { return !strings.Contains(f.path, "bad") })
+			valid := func(f *file) bool { return !strings.Contains(f.path, "bad") }
+			needed, lacks := needs(&files[at], namedFiles(files), valid)
 			var got []string
 			for _, f := range needed {
 				got = append(got, f.path)

@@ -34,11 +34,18 @@ func (r *Repository) findSample(s *source, t *tree) {
 		needs []*file
 		score int
 	}
+	checked := map[*file]bool{}
 	accepted := func(f *file) bool {
-		return !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
-			return u.GetName() == "" || checker.Check(u) != nil
-		})
+		ok, known := checked[f]
+		if !known {
+			ok = !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+				return u.GetName() == "" || checker.Check(u) != nil
+			})
+			checked[f] = ok
+		}
+		return ok
 	}
+	byName := namedFiles(t.files)
 	var valid []sample
 	for i := range t.files {
 		f := &t.files[i]
@@ -49,7 +56,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 		if main == nil || !accepted(f) {
 			continue
 		}
-		needed, missing := needs(f, t.files, accepted)
+		needed, missing := needs(f, byName, accepted)
 		valid = append(valid, sample{f, main, needed, score - pointsForNeed*len(needed) - pointsForLack*missing})
 	}
 	if len(valid) > 0 {

@@ -350,7 +350,6 @@ func (p *proposer) creation(ctx context.Context) error {
 	create := Workload{Name: "create", Comment: "Creates the " + s.object.GetKind() + ".", Steps: p.start()}
 	p.Progress("%s: learning what its creation does", s.key)
 	var runs []*record.Run
-	var changes []reference.Change
 	var both [][]reference.Change
 	for range 2 {
 		t, ok, err := p.passes(ctx, create, "")
@@ -360,9 +359,10 @@ func (p *proposer) creation(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("the sample cannot be created: %s", p.result.Dropped[len(p.result.Dropped)-1].Reason)
 		}
-		runs, changes, both = append(runs, t.run), t.changes, append(both, t.changes)
+		runs, both = append(runs, t.run), append(both, t.changes)
 		p.ends = append(p.ends, states(t.changes)[p.key])
 	}
+	changes := both[1]
 	p.creationChanges = changes
 	for _, c := range changes {
 		if c.Key == p.key && c.Event == record.Created {

@@ -127,10 +127,12 @@ func troubleOf(object map[string]any) string {
 	return ""
 }
 
+const failures = `fail|error|invalid|degraded`
+
 // failed is in words for states that do not get better by themselves, and good are conditions that an object has that
 // is as it must be.
 var (
-	failed = regexp.MustCompile(`(?i)fail|error|invalid|degraded`)
+	failed = regexp.MustCompile(`(?i)` + failures)
 	good   = regexp.MustCompile(`^(Ready|Available|Healthy|Accepted|Valid|Synced|Reconciled|Active)$`)
 )
 
@@ -155,7 +157,7 @@ func waitsForLittle(steps []plan.Step, sample plan.ResourceKey) bool {
 }
 
 // trouble is in words for states that nobody waits for.
-var trouble = regexp.MustCompile(`(?i)fail|error|invalid|degraded|unknown|pending|creating|initiali[sz]ing`)
+var trouble = regexp.MustCompile(`(?i)` + failures + `|unknown|pending|creating|initiali[sz]ing`)
 
 // unfinished reports whether a status says that something is wrong or not yet done.
 func unfinished(object map[string]any) bool {
