@@ -163,6 +163,13 @@ func TestHeadlines(t *testing.T) {
 			"cluster default/db is marked for deletion, and stays because of its finalizer db.example/backup: " +
 				"metadata.beingDeleted is true; without faults: absent", record.HarmLeft, "",
 		},
+		{
+			"what should be deleted", []string{"1 created " + cluster, `4 updated cluster.db.example/default/db ` +
+				`{"metadata": {"uid": "c", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["db.example/b"]}}`},
+			[]string{"1 created " + cluster}, kills,
+			"cluster default/db is not marked for deletion: metadata.beingDeleted is absent; without faults: true",
+			record.HarmLeft, "",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, tt.run...))

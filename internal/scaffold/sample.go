@@ -57,6 +57,10 @@ func (r *Repository) findSample(s *source, t *tree) {
 			continue
 		}
 		needed, missing := needs(f, byName, accepted)
+		missing += misplaced(f)
+		for _, n := range needed {
+			missing += misplaced(n)
+		}
 		valid = append(valid, sample{f, main, needed, score - pointsForNeed*len(needed) - pointsForLack*missing})
 	}
 	if len(valid) > 0 {
@@ -119,11 +123,16 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 const (
 	points        = 1000
 	pointsForNeed = 1 * points // for each file to apply before it
-	pointsForLack = 5 * points // for each name of an object that cannot be applied
+	pointsForLack = 5 * points // for each object that it names and that cannot be applied, and each pod without a node
 )
 
-// small lists words in the names of samples that need little.
-var small = []string{"simple", "minimal", "minimum", "basic", "single", "standalone", "quickstart"}
+// small lists words in the names of samples that need little, and needy of those that need what is there already.
+var (
+	small = []string{
+		"simple", "minimal", "minimum", "basic", "single", "standalone", "quickstart", "sample", "example",
+	}
+	needy = []string{"existing", "external"}
+)
 
 // mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is. The
 // likeliest kinds come first.
@@ -151,10 +160,13 @@ func mainObject(f *file, likely []schema.GroupVersionKind) (*unstructured.Unstru
 		slices.ContainsFunc(small, func(word string) bool { return strings.Contains(base, word) }) {
 		score += 4
 	}
+	if slices.ContainsFunc(needy, func(word string) bool { return strings.Contains(base, word) }) {
+		score -= 4
+	}
 	// Among equally likely samples the smallest is preferred, because it requires the least, but not one with a long
 	// name, which is about something special.
 	text, _ := json.Marshal(main.Object)
-	words := len(strings.FieldsFunc(base, func(c rune) bool { return c == '-' || c == '_' }))
+	words := len(strings.FieldsFunc(base, func(c rune) bool { return strings.ContainsRune("-_.", c) }))
 	return main, points*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text)+200*max(0, words-3))
 }
 

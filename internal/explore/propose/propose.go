@@ -386,7 +386,7 @@ func (p *proposer) creation(ctx context.Context) error {
 		p.Progress("%s; %s", p.result.Trouble, TroubleAdvice)
 	}
 	if p.ends[1] != nil {
-		if condition := done(p.ends[1], p.ends[0]); condition != "" {
+		if condition := ready(p.ends[1], p.ends[0]); condition != "" {
 			name := "it is ready"
 			if p.result.Trouble != "" {
 				name = "its status is what it was"

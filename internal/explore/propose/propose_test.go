@@ -402,6 +402,11 @@ func TestDone(t *testing.T) {
 			other: `{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
 			want:  `object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`,
 		},
+		{
+			name: "states with longer names, but no texts of other fields",
+			end:  `{"status": {"jobDeploymentStatus": "Running", "jobId": "a", "status": {}, "apparatus": "b"}}`,
+			want: `object.status.jobDeploymentStatus == "Running"`,
+		},
 		{name: "a generation that is not observed",
 			end: `{"metadata": {"generation": 3}, "status": {"observedGeneration": 2}}`},
 	} {
@@ -418,6 +423,24 @@ func TestDone(t *testing.T) {
 				t.Errorf("it does not hold: %s", got)
 			}
 		})
+	}
+}
+
+// A status that counts to zero shows no more than that a controller has written it.
+func TestReady(t *testing.T) {
+	for status, want := range map[string]string{
+		`{"failed": 0, "succeeded": 0, "suspended": false}`: "",
+		`{"failed": 0, "succeeded": 1}`:                     "object.status.failed == 0 && object.status.succeeded == 1",
+		`{"failed": 0, "phase": "Up"}`:                      `object.status.phase == "Up" && object.status.failed == 0`,
+		`{}`:                                                "",
+	} {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(`{"status": `+status+`}`), &object); err != nil {
+			t.Fatal(err)
+		}
+		if got := ready(object, object); got != want {
+			t.Errorf("%s: got %q, want %q", status, got, want)
+		}
 	}
 }
 

@@ -2,12 +2,15 @@ package propose
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -32,7 +35,7 @@ func SuggestWait(steps []plan.Step, runs ...[]reference.Change) *plan.Step {
 			others = append(others, end[key])
 		}
 		if end := ends[0][key]; !unfinished(end) {
-			return done(end, others...)
+			return ready(end, others...)
 		}
 		return ""
 	}
@@ -92,18 +95,49 @@ func throughout(ends []map[reference.Key]map[string]any, key reference.Key) bool
 const TroubleAdvice = "with an object like that a controller does little: add what it lacks, or take another sample"
 
 // Trouble says what is wrong with the custom resource that a workload creates, according to the status with which runs
-// without faults ended. Of an object that it rejects, or that lacks something, a controller does little that a plan
-// could strike at. Empty: nothing is known to be wrong.
+// without faults ended, or with a pod that no node takes. Of an object that it rejects, or that lacks something, a
+// controller does little that a plan could strike at. Empty: nothing is known to be wrong.
 func Trouble(runs ...[]reference.Change) string {
 	sample, ends := created(runs)
 	if sample == nil {
 		return ""
 	}
-	what := troubleOf(ends[0][sample.Key])
-	if what == "" {
-		return ""
+	if what := troubleOf(ends[0][sample.Key]); what != "" {
+		return fmt.Sprintf("%s ended with %s", sample.Key.Local(), what)
 	}
-	return fmt.Sprintf("%s ended with %s", sample.Key.Local(), what)
+	// Names of pods may differ each time.
+	text := ""
+	for _, end := range slices.Backward(ends) {
+		if text = pending(end); text == "" {
+			return ""
+		}
+	}
+	return text
+}
+
+// pending says which pod has no node in the end, and why; the first one by name.
+func pending(end map[reference.Key]map[string]any) string {
+	for _, key := range slices.Sorted(maps.Keys(end)) {
+		if key.Type() != "pod" {
+			continue
+		}
+		if why := unscheduled(end[key]); why != "" {
+			return fmt.Sprintf("%s ended without a node: %s", key.Local(), why)
+		}
+	}
+	return ""
+}
+
+// unscheduled is why the scheduler has found no node for a pod.
+func unscheduled(pod map[string]any) string {
+	status, _ := pod["status"].(map[string]any)
+	for _, c := range conditionsOf(status) {
+		if c["type"] == string(corev1.PodScheduled) && c["status"] == string(corev1.ConditionFalse) {
+			message, _ := c["message"].(string)
+			return cmp.Or(wording.FirstLine(message), "it is not scheduled")
+		}
+	}
+	return ""
 }
 
 // troubleOf is what a status says to be wrong.
@@ -119,7 +153,7 @@ func troubleOf(object map[string]any) string {
 			return text
 		}
 	}
-	for _, name := range stateWords {
+	for _, name := range stated(status) {
 		if text, _ := status[name].(string); failed.MatchString(text) {
 			return fmt.Sprintf("status.%s %s", name, wording.FirstLine(text))
 		}
@@ -163,7 +197,7 @@ var trouble = regexp.MustCompile(`(?i)` + failures + `|unknown|pending|creating|
 func unfinished(object map[string]any) bool {
 	status, _ := object["status"].(map[string]any)
 	return slices.ContainsFunc(trueConditions(status), trouble.MatchString) ||
-		slices.ContainsFunc(stateWords, func(name string) bool {
+		slices.ContainsFunc(stated(status), func(name string) bool {
 			text, _ := status[name].(string)
 			return trouble.MatchString(text)
 		})

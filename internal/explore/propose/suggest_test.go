@@ -121,6 +121,27 @@ func TestSuggestWait(t *testing.T) {
 	}
 }
 
+// A pod that no node takes is the sample's fault: simulated nodes have no labels or devices of special machines.
+func TestTroubleOfPod(t *testing.T) {
+	const pod = "pod/default/db-0"
+	changes := func(condition string) []reference.Change {
+		return history(t, "created database.example.com/default/db {}", "created "+pod+" {}",
+			`updated `+pod+` {"status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", `+condition+`}]}}`)
+	}
+	pending := changes(`"status": "False", "message": "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."`)
+	want := pod + " ended without a node: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
+	if got := Trouble(pending, pending); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	placed := changes(`"status": "True"`)
+	gone := append(changes(`"status": "False"`), history(t, "created "+pod+" {}", "deleted "+pod)...)
+	for _, runs := range [][][]reference.Change{{placed, pending}, {pending, placed}, {pending, gone}} {
+		if got := Trouble(runs...); got != "" {
+			t.Errorf("it is not so in all runs, and yet: %q", got)
+		}
+	}
+}
+
 // Learning says what is wrong with a sample: little can be shown with one that its controller rejects.
 func TestTrouble(t *testing.T) {
 	const sample = "database.example.com/default/db"

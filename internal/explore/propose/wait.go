@@ -54,14 +54,39 @@ func literal(v any) (string, bool) {
 var opaque = regexp.MustCompile(`(?i)(revision|hash|uid|time|timestamp|generation|collisionCount|resourceVersion|IP|` +
 	`token|message|nodeName|volumeName)$`)
 
-// stateWords are fields of a status whose texts name a state.
-var stateWords = []string{"phase", "state", "status", "health"}
+// stateField is the name of a field of a status whose text names a state, such as phase or jobDeploymentStatus.
+var stateField = regexp.MustCompile(`^phase$|^state$|^status$|^health$|[a-z](Phase|State|Status|Health)$`)
+
+// stated lists the fields of a status that name a state, sorted.
+func stated(status map[string]any) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(status)) {
+		if text, _ := status[name].(string); text != "" && stateField.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // done is the condition that the sample meets at the end of a run, by its status. Fields of the status count only if
 // they are the same in the other runs, given as end states. Empty: its status says nothing.
 func done(end map[string]any, others ...map[string]any) string {
+	return strings.Join(statusClauses(end, others), " && ")
+}
+
+// ready is what [done] is, but empty if the status says only that nothing is there yet: it counts to zero.
+func ready(end map[string]any, others ...map[string]any) string {
+	clauses := statusClauses(end, others)
+	if !slices.ContainsFunc(clauses, func(c string) bool { return !zero.MatchString(c) }) {
+		return ""
+	}
+	return strings.Join(clauses, " && ")
+}
+
+// zero is a clause that also a status meets of which a controller has filled in nothing.
+var zero = regexp.MustCompile(` == (0|false)$`)
+
+func statusClauses(end map[string]any, others []map[string]any) (clauses []string) {
 	status, _ := end["status"].(map[string]any)
-	var clauses []string
 	same := func(path ...string) bool {
 		return !slices.ContainsFunc(others, func(o map[string]any) bool {
 			return !reflect.DeepEqual(lookup(o, path), lookup(end, path))
@@ -72,10 +97,8 @@ func done(end map[string]any, others ...map[string]any) string {
 			clauses = append(clauses, expression(path)+" == "+text)
 		}
 	}
-	for _, name := range stateWords {
-		if s, _ := status[name].(string); s != "" {
-			clause("status", name)
-		}
+	for _, name := range stated(status) {
+		clause("status", name)
 	}
 	if g := status["observedGeneration"]; g != nil &&
 		reflect.DeepEqual(g, lookup(end, []string{"metadata", "generation"})) {
@@ -92,7 +115,7 @@ func done(end map[string]any, others ...map[string]any) string {
 			}
 		}
 	}
-	return strings.Join(append(clauses, conditions(status, others)...), " && ")
+	return append(clauses, conditions(status, others)...)
 }
 
 // conditions are clauses for the conditions that are true at the end.

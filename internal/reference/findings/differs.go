@@ -296,6 +296,8 @@ func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) string 
 	}
 	text := ""
 	switch taken := r.taken(d); {
+	case d.Field == beingDeleted && !metadata.Marked(got.End):
+		text = of + " is not marked for deletion"
 	case d.Field == beingDeleted:
 		text = of + " is marked for deletion, and stays"
 		if waits := finalizers(got.End); waits != "" {
