@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
 // TestKilledCoordinatorLeavesNothingRunning kills a coordinator that owns its cluster, with a controller and an API
@@ -48,22 +50,36 @@ func TestKilledCoordinatorLeavesNothingRunning(t *testing.T) {
 				if code != "4" {
 					t.Errorf("exit code %s, then it printed:\n%s", code, rest)
 				}
-				if left, _ := filepath.Glob(filepath.Join(mark, "*", "[^.]*")); len(left) > 0 {
-					t.Errorf("files left: %v", left)
-				}
+				checkNoFiles(t, mark)
 			}
 			deadline := time.Now().Add(10 * time.Second)
 			for {
 				left := processesWith(t, mark)
 				if len(left) == 0 {
-					return
+					break
 				}
 				if time.Now().After(deadline) {
 					t.Fatalf("still running after 10s:\n%s", strings.Join(left, "\n"))
 				}
 				time.Sleep(20 * time.Millisecond)
 			}
+			next, err := privatedir.New("") // as the next run does; it deletes what a killed one has left
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := next.Remove(); err != nil {
+				t.Error(err)
+			}
+			checkNoFiles(t, mark)
 		})
+	}
+}
+
+// checkNoFiles checks that runs have left no files in their directory for temporary files.
+func checkNoFiles(t *testing.T, dir string) {
+	t.Helper()
+	if left, _ := filepath.Glob(filepath.Join(dir, "*", "[^.]*")); len(left) > 0 {
+		t.Errorf("files left: %v", left)
 	}
 }
 

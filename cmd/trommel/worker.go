@@ -12,6 +12,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/explore/fleet"
+	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
 )
@@ -105,10 +106,12 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 		o.cache = filepath.Join(dir, "fleet")
 	}
 	if o.dir == "" {
-		if o.dir, err = os.MkdirTemp("", "trommel-worker-"); err != nil {
-			return err
+		dir, failure := privatedir.New("")
+		if failure != nil {
+			return fmt.Errorf("create the worker's directory: %w", failure)
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
+		o.dir = dir.Path()
+		defer func() { err = errors.Join(err, dir.Remove()) }()
 	}
 	build, err := run.BuildName(version())
 	if err != nil {

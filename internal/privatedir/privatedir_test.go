@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -60,5 +61,43 @@ func TestCheck(t *testing.T) {
 	}
 	if Check(stranger, 0o022) == nil {
 		t.Error("another user's directory")
+	}
+}
+
+func TestNew(t *testing.T) {
+	parent := t.TempDir()
+	if len(parent) > 60 {
+		t.Skip("the path of the directory for temporary files is too long")
+	}
+	live, err := New(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, err := New(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.alive.Close() // as the kernel does when the owner dies
+	if _, err := os.Stat(live.path); err != nil {
+		t.Errorf("the directory of a living process was deleted: %v", err)
+	}
+	next, err := New(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead.path); !os.IsNotExist(err) {
+		t.Errorf("the directory of a dead process still exists: %v", err)
+	}
+	for _, d := range []*Dir{live, next} {
+		if _, err := os.Stat(d.path); err != nil {
+			t.Error(err)
+		}
+		if err := d.Remove(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := New(filepath.Join(parent, strings.Repeat("x", 80))); err == nil ||
+		!strings.Contains(err.Error(), "too long for the sockets") {
+		t.Errorf("long path: %v", err)
 	}
 }

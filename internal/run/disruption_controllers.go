@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -225,11 +225,12 @@ func (d *disruptionControllers) start(ctx context.Context) error {
 	if len(d.injector) == 0 {
 		return errors.New("disrupt: there is no injector (Options.Injector)")
 	}
-	journal, err := os.MkdirTemp("", "trommel-journal-")
+	dir, err := privatedir.New("")
 	if err != nil {
-		return err
+		return fmt.Errorf("keep the journal of %s: %w", what, err)
 	}
-	d.later(func(context.Context) error { return os.RemoveAll(journal) })
+	d.later(func(context.Context) error { return dir.Remove() })
+	journal := dir.Path()
 	if d.deployed {
 		return d.deploy(ctx, journal)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -67,12 +67,12 @@ func rendezvous(c cluster.Cluster, later later) (address, token string, err erro
 		address, token = c.Rendezvous()
 		return address, token, nil
 	}
-	dir, err := os.MkdirTemp("", "trommel-")
+	dir, err := privatedir.New("")
 	if err != nil {
 		return "", "", fmt.Errorf("listen for instrumented processes: %w", err)
 	}
-	later(func(context.Context) error { return os.RemoveAll(dir) })
-	return "unix://" + filepath.Join(dir, "coordinator.sock"), rand.Text(), nil
+	later(func(context.Context) error { return dir.Remove() })
+	return "unix://" + dir.File("coordinator.sock"), rand.Text(), nil
 }
 
 // awaitAPIServers waits until every instrumented API server has connected; a running one tries to connect several times
@@ -101,12 +101,12 @@ func writeKubeconfig(c cluster.Cluster, apiServer string, later later) (file str
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "trommel-kubeconfig-")
+	dir, err := privatedir.New("")
 	if err != nil {
 		return "", fmt.Errorf("write a kubeconfig for the workload: %w", err)
 	}
-	later(func(context.Context) error { return os.RemoveAll(dir) })
-	file = filepath.Join(dir, "kubeconfig")
+	later(func(context.Context) error { return dir.Remove() })
+	file = dir.File("kubeconfig")
 	return file, cluster.WriteKubeconfig(file, c.Name(), config)
 }
 

@@ -29,14 +29,14 @@ func (c *Cluster) writeServerKeys() error {
 		"sa.key":             private,
 		"sa.pub":             public,
 	} {
-		if err := c.dir.write(name, content); err != nil {
+		if err := c.dir.Write(name, content); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) kubeconfigFile(user string) string { return c.dir.file(user + ".kubeconfig") }
+func (c *Cluster) kubeconfigFile(user string) string { return c.dir.File(user + ".kubeconfig") }
 
 // writeKubeconfigs writes a kubeconfig for each infrastructure component, and one for cluster-admin access through each
 // API server.

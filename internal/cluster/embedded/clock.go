@@ -17,7 +17,7 @@ func (c *Cluster) startClock() error {
 	if !c.config.OwnTime {
 		return nil
 	}
-	k, err := keeper.Start(c.dir.path)
+	k, err := keeper.Start(c.dir.Path())
 	if errors.Is(err, keeper.ErrUnsupported) {
 		c.config.Logger.Info("time is real", "reason", err)
 		return nil

@@ -24,13 +24,13 @@ func (c *Cluster) newComponent(name, program string, args ...string) *component 
 		program: program,
 		binary:  c.config.Binary,
 		args:    args,
-		env:     append(baseEnv(c.dir.path), c.keeper.Environ()...),
+		env:     append(baseEnv(c.dir.Path()), c.keeper.Environ()...),
 		logFile: filepath.Join(c.logDir, name+".log"),
 		keeper:  c.keeper,
 	}
 }
 
-func (c *Cluster) etcdSocket() string { return etcdSocket(c.dir.path) }
+func (c *Cluster) etcdSocket() string { return etcdSocket(c.dir.Path()) }
 
 // etcdSocket is the socket on which etcd listens, in the cluster's directory.
 func etcdSocket(dir string) string { return filepath.Join(dir, "etcd.sock") }
@@ -47,10 +47,10 @@ func (c *Cluster) etcd() *component {
 	}
 	etcd := c.newComponent("etcd", "etcd",
 		"--name=etcd",
-		"--data-dir="+c.dir.file("etcd"),
+		"--data-dir="+c.dir.File("etcd"),
 		"--listen-client-urls=unix://"+c.etcdSocket(),
 		"--advertise-client-urls=http://127.0.0.1:2379",
-		"--listen-peer-urls=unix://"+c.dir.file("peer.sock"),
+		"--listen-peer-urls=unix://"+c.dir.File("peer.sock"),
 		"--initial-advertise-peer-urls="+peer,
 		"--initial-cluster=etcd="+peer,
 		fmt.Sprintf("--heartbeat-interval=%d", heartbeat),
@@ -94,22 +94,22 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 		// All API servers have the same address, so they cannot register as endpoints of the Service kubernetes.
 		"--endpoint-reconciler-type=none",
 		"--advertise-address=127.0.0.1",
-		"--tls-cert-file=" + c.dir.file("server.crt"),
-		"--tls-private-key-file=" + c.dir.file("server.key"),
-		"--client-ca-file=" + c.dir.file("ca.crt"),
+		"--tls-cert-file=" + c.dir.File("server.crt"),
+		"--tls-private-key-file=" + c.dir.File("server.key"),
+		"--client-ca-file=" + c.dir.File("ca.crt"),
 		// As on any cluster: programs that take them from the ConfigMap extension-apiserver-authentication would try
 		// again and again.
-		"--requestheader-client-ca-file=" + c.dir.file("front-proxy-ca.crt"),
+		"--requestheader-client-ca-file=" + c.dir.File("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + c.dir.file("sa.pub"),
-		"--service-account-signing-key-file=" + c.dir.file("sa.key"),
+		"--service-account-key-file=" + c.dir.File("sa.pub"),
+		"--service-account-signing-key-file=" + c.dir.File("sa.key"),
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
-		"--egress-selector-config-file=" + c.dir.file(egressConfigFile),
+		"--egress-selector-config-file=" + c.dir.File(egressConfigFile),
 		// Without this, an API server prefers a node's name and looks it up in the host's DNS.
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--service-cluster-ip-range=" + serviceCIDR,
@@ -201,8 +201,8 @@ func (c *Cluster) controllerManager() *component {
 		"--secure-port=0",
 		"--leader-elect=false",
 		controllers,
-		"--root-ca-file=" + c.dir.file("ca.crt"),
-		"--service-account-private-key-file=" + c.dir.file("sa.key"),
+		"--root-ca-file=" + c.dir.File("ca.crt"),
+		"--service-account-private-key-file=" + c.dir.File("sa.key"),
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
@@ -235,7 +235,7 @@ func (c *Cluster) scheduler() *component {
 func (c *Cluster) kwok() *component {
 	return c.newComponent("kwok", "kwok",
 		"--kubeconfig="+c.kubeconfigFile("kwok"),
-		"--config="+c.dir.file("kwok.yaml"),
+		"--config="+c.dir.File("kwok.yaml"),
 		"--manage-nodes-with-annotation-selector="+simulatedAnnotation+"="+simulatedValue,
 		// Leases are for several KWOK instances: after a restart KWOK would wait until the old instance's leases
 		// expire.

@@ -53,7 +53,7 @@ type controlServer struct {
 }
 
 func serveControl(c *Cluster) (*controlServer, error) {
-	listener, err := net.Listen("unix", c.dir.file("control.sock"))
+	listener, err := net.Listen("unix", c.dir.File("control.sock"))
 	if err != nil {
 		return nil, fmt.Errorf("listen for commands: %w", err)
 	}

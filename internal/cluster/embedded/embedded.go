@@ -31,6 +31,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
 	"github.com/trommel-dev/trommel/internal/cluster/processnode"
 	"github.com/trommel-dev/trommel/internal/pki"
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
 //go:embed stages.yaml
@@ -59,7 +60,7 @@ const (
 // Cluster is a cluster that this process runs. It implements cluster.Cluster.
 type Cluster struct {
 	config Config
-	dir    *runDir
+	dir    *privatedir.Dir
 	logDir string
 	token  string
 	clock  *clock.Clock   // nil: this machine's
@@ -132,8 +133,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		}
 		c.token = other.token
 	}
-	if c.dir, err = newRunDir(config.Dir); err != nil {
-		return nil, err
+	if c.dir, err = privatedir.New(config.Dir); err != nil {
+		return nil, fmt.Errorf("create the cluster's directory: %w", err)
 	}
 	startCtx, cancel := clock.WithTimeoutCause(clock.With(ctx, c.clock), startTimeout,
 		fmt.Errorf("not up after %s", startTimeout))
@@ -179,7 +180,7 @@ func (c *Cluster) supervise(component *component) {
 func (c *Cluster) start(ctx context.Context) error {
 	c.logDir = c.config.LogDir
 	if c.logDir == "" {
-		c.logDir = c.dir.file("logs")
+		c.logDir = c.dir.File("logs")
 	}
 	var err error
 	if c.logDir, err = filepath.Abs(c.logDir); err != nil {
@@ -235,7 +236,7 @@ func (c *Cluster) prepare() error {
 	if err := c.writeServerKeys(); err != nil {
 		return fmt.Errorf("create the cluster's keys: %w", err)
 	}
-	if err := c.dir.write("kwok.yaml", stages); err != nil {
+	if err := c.dir.Write("kwok.yaml", stages); err != nil {
 		return err
 	}
 	for i := range c.config.APIServers {
@@ -319,7 +320,7 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 		Certificate: &certificate,
 		ServiceCIDR: netip.MustParsePrefix(serviceCIDR), PodCIDR: netip.MustParsePrefix(podCIDR),
 		Route:  c.network.Resolve,
-		Dir:    c.dir.file("pods"),
+		Dir:    c.dir.File("pods"),
 		LogDir: filepath.Join(c.logDir, "pods"),
 		Logger: c.config.Logger,
 		Clock:  c.clock,
@@ -388,7 +389,7 @@ func (c *Cluster) Rendezvous() (address, token string) {
 	if other, ok := c.config.Beside.(*Cluster); ok {
 		return other.Rendezvous()
 	}
-	return "unix://" + c.dir.file("coordinator.sock"), c.token
+	return "unix://" + c.dir.File("coordinator.sock"), c.token
 }
 
 // Running reports for each API server whether it is running.
@@ -402,7 +403,7 @@ func (c *Cluster) Running(context.Context) (map[string]bool, error) {
 
 // DialInside connects to an address of the cluster.
 func (c *Cluster) DialInside(ctx context.Context, address string) (net.Conn, error) {
-	return egress.Dial(ctx, c.dir.file(egressSocket), address)
+	return egress.Dial(ctx, c.dir.File(egressSocket), address)
 }
 
 // Processes returns the process node.
@@ -416,10 +417,10 @@ func (c *Cluster) LogDir() string { return c.logDir }
 func (c *Cluster) Logs(context.Context) ([]cluster.Log, error) { return logsIn(c.logDir) }
 
 // PodDir is the directory of the pods of the process node, which they see as it is.
-func (c *Cluster) PodDir() string { return c.dir.file("pods") }
+func (c *Cluster) PodDir() string { return c.dir.File("pods") }
 
 // Dir is the cluster's own directory, which Close deletes.
-func (c *Cluster) Dir() string { return c.dir.path }
+func (c *Cluster) Dir() string { return c.dir.Path() }
 
 // KillAPIServer sends SIGKILL and waits until the process has exited.
 func (c *Cluster) KillAPIServer(_ context.Context, name string) error {
@@ -480,7 +481,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 			a.port.release()
 		}
 		c.closeClock()
-		c.closeErr = errors.Join(c.closeErr, c.dir.remove())
+		c.closeErr = errors.Join(c.closeErr, c.dir.Remove())
 	})
 	return c.closeErr
 }

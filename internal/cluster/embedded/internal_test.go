@@ -75,44 +75,6 @@ func TestReservedPortsDiffer(t *testing.T) {
 	}
 }
 
-func TestRunDir(t *testing.T) {
-	parent := t.TempDir()
-	if len(parent) > 60 {
-		t.Skip("the path of the directory for temporary files is too long")
-	}
-	live, err := newRunDir(parent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead, err := newRunDir(parent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.alive.Close() // as the kernel does when the owner dies
-	if _, err := os.Stat(live.path); err != nil {
-		t.Errorf("the directory of a running cluster was deleted: %v", err)
-	}
-	next, err := newRunDir(parent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dead.path); !os.IsNotExist(err) {
-		t.Errorf("the directory of a dead cluster still exists: %v", err)
-	}
-	for _, d := range []*runDir{live, next} {
-		if _, err := os.Stat(d.path); err != nil {
-			t.Error(err)
-		}
-		if err := d.remove(); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := newRunDir(filepath.Join(parent, strings.Repeat("x", 80))); err == nil ||
-		!strings.Contains(err.Error(), "too long for the sockets") {
-		t.Errorf("long path: %v", err)
-	}
-}
-
 func TestLockNamesHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := lockRun("c", path)

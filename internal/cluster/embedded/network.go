@@ -70,7 +70,7 @@ func (n *network) serve(c *Cluster) error {
 	if err != nil {
 		return err
 	}
-	n.kubelet, err = kubelet.Listen(c.dir.file("kubelet.sock"), kubelet.Config{
+	n.kubelet, err = kubelet.Listen(c.dir.File("kubelet.sock"), kubelet.Config{
 		TLS: certificate, Answers: c.config.Answers, Logger: c.config.Logger,
 		Process: func(namespace, pod, container string) (io.ReadCloser, bool, error) {
 			if p := n.processes.Load(); p != nil {
@@ -90,7 +90,7 @@ func (n *network) serve(c *Cluster) error {
 		{"cluster", egressSocket, n.Dial},
 		{"controlplane", "egress-url.sock", egress.OrLoopback(n.Dial)},
 	} {
-		socket := c.dir.file(s.socket)
+		socket := c.dir.File(s.socket)
 		p, err := egress.Listen(c.clock, socket, s.dial, c.config.Logger)
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func (n *network) serve(c *Cluster) error {
 		config += fmt.Sprintf("- name: %s\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: "+
 			"%q}}}\n", s.name, socket)
 	}
-	return c.dir.write(egressConfigFile, []byte(config))
+	return c.dir.Write(egressConfigFile, []byte(config))
 }
 
 func (n *network) close() {

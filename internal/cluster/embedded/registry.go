@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
 // Entry describes a running cluster that other processes can attach to.
@@ -57,7 +58,7 @@ func (e Entry) controlSocket() string { return filepath.Join(e.Dir, "control.soc
 // its control socket. An error means that this is unknown.
 func (e Entry) live() (bool, error) {
 	var errs []error
-	for _, file := range []string{lockFile(e.registered), filepath.Join(e.Dir, aliveFile)} {
+	for _, file := range []string{lockFile(e.registered), filepath.Join(e.Dir, privatedir.AliveFile)} {
 		f, err := os.OpenFile(file, os.O_RDWR, 0)
 		if err != nil {
 			errs = append(errs, err)
@@ -90,7 +91,7 @@ func registryDir() (string, error) {
 	if base == "" {
 		if cache, err := os.UserCacheDir(); err == nil {
 			base = filepath.Join(cache, "trommel")
-		} else if base, err = defaultParent(); err != nil {
+		} else if base, err = privatedir.Parent(); err != nil {
 			return "", err
 		}
 	}

@@ -491,9 +491,6 @@ func TestKilledRun(t *testing.T) {
 				t.Fatalf("left behind: %+v, %v", left, err)
 			}
 			if !tt.journal {
-				if err := os.RemoveAll(left[0].begun.Dir); err != nil { // which nobody knows then
-					t.Error(err)
-				}
 				if err := os.Remove(left[0].File); err != nil {
 					t.Fatal(err)
 				}

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +28,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/processnode"
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
 // Name is the name of the kind in suites.
@@ -61,7 +61,7 @@ type Cluster struct {
 	meta       metadata.Interface
 	front      *front
 	node       *processnode.Node
-	dir        string // of the processes' files
+	dir        *privatedir.Dir // of the processes' files
 	journal    *journal
 	progress   func(string)
 	log        *slog.Logger
@@ -129,13 +129,13 @@ func Join(ctx context.Context, config cluster.Config) (_ *Cluster, err error) {
 		c.front.refuseAll = true
 		return c, nil
 	}
-	if c.dir, err = os.MkdirTemp("", "trommel-e-"); err != nil { // short, for the sockets in it
-		return nil, err
+	if c.dir, err = privatedir.New(""); err != nil {
+		return nil, fmt.Errorf("create a directory for the controllers: %w", err)
 	}
 	c.node, err = processnode.Start(ctx, processnode.Config{
 		Unregistered: true, RESTConfig: c.front.config(), APIServers: map[string]string{server: c.front.address()},
 		First: server, CA: c.front.ca, Certificate: c.front.certificate,
-		Dir: c.dir, LogDir: c.dir + "/logs", Logger: c.log,
+		Dir: c.dir.Path(), LogDir: c.dir.File("logs"), Logger: c.log,
 	})
 	return c, err
 }
@@ -204,8 +204,8 @@ func (c *Cluster) Close(ctx context.Context) (err error) {
 	if c.front != nil {
 		err = errors.Join(err, c.front.close())
 	}
-	if c.dir != "" {
-		err = errors.Join(err, os.RemoveAll(c.dir))
+	if c.dir != nil {
+		err = errors.Join(err, c.dir.Remove())
 	}
 	return err
 }

@@ -50,7 +50,6 @@ type begun struct {
 	Kubeconfig string    `json:"kubeconfig,omitempty"` // empty: what kubectl takes
 	Host       string    `json:"host"`
 	Namespaces []string  `json:"namespaces"`
-	Dir        string    `json:"dir"` // of the processes' files
 	PID        int       `json:"pid"`
 	Baseline   *baseline `json:"baseline"`
 }

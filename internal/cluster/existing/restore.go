@@ -142,7 +142,7 @@ func (c *Cluster) KeepBaseline(b cluster.Baseline) error {
 	c.mu.Unlock()
 	return c.journal.begin(begun{
 		Context: c.access.context, Kubeconfig: c.access.file, Host: c.access.config.Host, Namespaces: c.namespaces,
-		Dir: c.dir, PID: os.Getpid(), Baseline: kept,
+		PID: os.Getpid(), Baseline: kept,
 	})
 }
 
@@ -151,9 +151,6 @@ func (c *Cluster) KeptBaseline() (cluster.Baseline, error) {
 	b, err := c.journal.read()
 	if err != nil {
 		return nil, err
-	}
-	if b.Dir != "" && b.Dir != c.dir && strings.Contains(b.Dir, "trommel-e-") {
-		_ = os.RemoveAll(b.Dir) // tokens of service accounts, if nothing else
 	}
 	return b.Baseline, nil
 }

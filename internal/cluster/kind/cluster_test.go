@@ -26,6 +26,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/layer"
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
 // needEngine skips the test where there is no container engine. TROMMEL_TEST_KIND, which make kind-test sets, says that
@@ -90,7 +91,11 @@ func leftovers(t *testing.T) string {
 		slices.Sort(list)
 		all = append(all, strings.Join(append(args[:1:1], list...), " "))
 	}
-	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), "trommel-kind-*"))
+	parent, err := privatedir.Parent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := filepath.Glob(filepath.Join(parent, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}

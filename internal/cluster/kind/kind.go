@@ -39,6 +39,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/pki"
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
 // Name is the name of this kind of cluster in suites.
@@ -67,7 +68,7 @@ func init() {
 // Cluster is a cluster that this process has made with kind.
 type Cluster struct {
 	config    cluster.Config
-	dir       string
+	dir       *privatedir.Dir
 	program   *program
 	gate      *gate
 	admission *admission
@@ -179,8 +180,8 @@ func Start(ctx context.Context, config cluster.Config) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context, tools tools, image string) (err error) {
-	if c.dir, err = newDir(); err != nil {
-		return err
+	if c.dir, err = privatedir.New(""); err != nil {
+		return fmt.Errorf("create the cluster's directory: %w", err)
 	}
 	if c.ca, err = pki.New("trommel " + c.config.Name); err != nil {
 		return err
@@ -197,7 +198,7 @@ func (c *Cluster) start(ctx context.Context, tools tools, image string) (err err
 	if c.program, err = startProgram(tools.program, c.config.Progress); err != nil {
 		return err
 	}
-	network, err := c.program.ask(ctx, request{Do: "network", Name: c.config.Name, Dir: c.dir})
+	network, err := c.program.ask(ctx, request{Do: "network", Name: c.config.Name, Dir: c.dir.Path()})
 	if err != nil {
 		return err
 	}
@@ -211,7 +212,7 @@ func (c *Cluster) start(ctx context.Context, tools tools, image string) (err err
 		return fmt.Errorf("listen in the node's network (is the engine on this machine?): %w", err)
 	}
 	c.admission = &admission{
-		gate: c.gate, processes: c.processes, launcher: tools.launcher, dir: c.dir, present: c.config.Images,
+		gate: c.gate, processes: c.processes, launcher: tools.launcher, dir: c.dir.Path(), present: c.config.Images,
 		logger: c.config.Logger,
 		load: func(ctx context.Context, archive string) error {
 			_, err := c.program.ask(ctx, request{Do: "load", Name: c.config.Name, Archive: archive})
@@ -316,16 +317,7 @@ func (c *Cluster) LoadImage(ctx context.Context, name string) error {
 	return c.loadImages(ctx, names)
 }
 
-// newDir makes a directory that only the user can enter, at a path that is short enough for sockets in it.
-func newDir() (string, error) {
-	dir, err := os.MkdirTemp("", "trommel-kind-")
-	if err != nil {
-		return "", fmt.Errorf("create the cluster's directory: %w", err)
-	}
-	return dir, nil
-}
-
-func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
+func (c *Cluster) file(name string) string { return c.dir.File(name) }
 
 func (c *Cluster) nodeName() string { return c.config.Name + "-control-plane" }
 
@@ -528,9 +520,9 @@ func (c *Cluster) Close(ctx context.Context) error {
 	if c.gate != nil {
 		c.gate.close()
 	}
-	if c.dir != "" {
-		err = errors.Join(err, os.RemoveAll(c.dir))
-		c.dir = ""
+	if c.dir != nil {
+		err = errors.Join(err, c.dir.Remove())
+		c.dir = nil
 	}
 	return err
 }
