@@ -60,7 +60,7 @@ var (
 // Shape is what two lines about the same error have in common: the message and the error, with placeholders for times,
 // numbers, IDs, quoted text, names and addresses.
 func Shape(line string) string {
-	text := message(line)
+	text := Message(line)
 	for _, v := range variables {
 		text = v.pattern.ReplaceAllString(text, v.by)
 	}
@@ -71,8 +71,8 @@ func Shape(line string) string {
 	return text
 }
 
-// message is the message of a line and its error, without the other values that a structured line has.
-func message(line string) string {
+// Message is the message of a line and its error, without the other values that a structured line has.
+func Message(line string) string {
 	var fields map[string]any
 	trimmed := strings.TrimSpace(line)
 	if strings.HasPrefix(trimmed, "{") && json.Unmarshal([]byte(trimmed), &fields) == nil {

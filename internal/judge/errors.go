@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/errorlog"
-	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -35,13 +34,39 @@ func (loggedErrors) Judge(_ context.Context, e Evidence) ([]record.Finding, erro
 	if e.Reference == nil || e.calm() < 2*leftFor {
 		return nil, nil
 	}
-	type id struct{ controller, shape string }
-	type sum struct {
-		early, late int       // in the first and the second half of the calm
-		last        time.Time // when it was logged last
-		line, file  string
+	all, err := e.newErrors()
+	var findings []record.Finding
+	for _, l := range all {
+		times := l.early + l.late
+		if float64(times) < errorsPerSecond*e.calm().Seconds() ||
+			e.Meta.Observed.Sub(l.last) > errorsEnd || float64(l.late) < errorsSteady*float64(l.early) {
+			continue
+		}
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityNote, Judge: record.JudgeErrors, Subject: l.controller, Time: e.Meta.Observed,
+			Title: fmt.Sprintf("%s logs an error without end that it does not log without faults: %q, %d times in "+
+				"the last %s", l.controller, l.shape, times, e.calm().Round(100*time.Millisecond)),
+			Detail: fmt.Sprintf("nothing has disturbed it since %s\nthe last one, in %s:\n%s", e.moment(e.Meta.Calm),
+				l.file, l.line),
+		})
 	}
-	all := map[id]*sum{}
+	return findings, err
+}
+
+// newError is an error that a controller has logged when nothing disturbed it any more, and does not log without
+// faults.
+type newError struct {
+	controller, shape string
+	early, late       int       // how often in the first and the second half of the calm
+	last              time.Time // when it was logged last
+	line, file        string    // of that
+}
+
+// newErrors lists the errors of the controllers, sorted by controller and shape. An error says that a log could not be
+// read whole.
+func (e Evidence) newErrors() ([]newError, error) {
+	type id struct{ controller, shape string }
+	all := map[id]*newError{}
 	read := map[string]bool{}
 	var errs []error
 	for _, p := range e.Processes {
@@ -58,42 +83,45 @@ func (loggedErrors) Judge(_ context.Context, e Evidence) ([]record.Finding, erro
 				return
 			}
 			k := id{p.Controller, errorlog.Shape(line)}
-			s := all[k]
-			if s == nil {
-				s = &sum{file: p.LogFile}
-				all[k] = s
+			l := all[k]
+			if l == nil {
+				l = &newError{controller: k.controller, shape: k.shape, file: p.LogFile}
+				all[k] = l
 			}
-			s.last, s.line = at, line
+			l.last, l.line = at, line
 			if at.Before(e.Meta.Calm.Add(e.calm() / 2)) {
-				s.early++
+				l.early++
 			} else {
-				s.late++
+				l.late++
 			}
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
-	var findings []record.Finding
+	for _, l := range e.Reference.Errors {
+		delete(all, id{l.Controller, l.Shape})
+	}
+	var list []newError
 	for _, k := range slices.SortedFunc(maps.Keys(all), func(a, b id) int {
 		return cmp.Or(cmp.Compare(a.controller, b.controller), cmp.Compare(a.shape, b.shape))
 	}) {
-		s := all[k]
-		known := slices.ContainsFunc(e.Reference.Errors, func(l reference.LoggedError) bool {
-			return l.Controller == k.controller && l.Shape == k.shape
-		})
-		times := s.early + s.late
-		if known || float64(times) < errorsPerSecond*e.calm().Seconds() ||
-			e.Meta.Observed.Sub(s.last) > errorsEnd || float64(s.late) < errorsSteady*float64(s.early) {
-			continue
-		}
-		findings = append(findings, record.Finding{
-			Severity: record.SeverityNote, Judge: record.JudgeErrors, Subject: k.controller, Time: e.Meta.Observed,
-			Title: fmt.Sprintf("%s logs an error without end that it does not log without faults: %q, %d times in "+
-				"the last %s", k.controller, k.shape, times, e.calm().Round(100*time.Millisecond)),
-			Detail: fmt.Sprintf("nothing has disturbed it since %s\nthe last one, in %s:\n%s", e.moment(e.Meta.Calm),
-				s.file, s.line),
-		})
+		list = append(list, *all[k])
 	}
-	return findings, errors.Join(errs...)
+	return list, errors.Join(errs...)
+}
+
+// lastNewError says which new error a controller has logged last; it may tell why a run ends differently. Empty: there
+// is none.
+func (e Evidence) lastNewError() string {
+	if e.Meta.Calm.IsZero() {
+		return "" // something disturbed it until the end
+	}
+	all, _ := e.newErrors() // as far as the logs can be read
+	if len(all) == 0 {
+		return ""
+	}
+	last := slices.MaxFunc(all, func(a, b newError) int { return a.last.Compare(b.last) })
+	return fmt.Sprintf("%s logs an error that it does not log without faults, the last time %s, in %s:\n  %s",
+		last.controller, e.moment(last.last), last.file, cut(errorlog.Message(last.line)))
 }

@@ -550,6 +550,49 @@ func TestLoops(t *testing.T) {
 	}
 }
 
+// errorLine is an error in a log, and loggedBy a run with that log.
+func errorLine(second float64, text string) string {
+	return time.UnixMilli(int64(second*1000)).UTC().Format(time.RFC3339Nano) + "\tERROR\t" + text + "\t{}\n"
+}
+
+func loggedBy(t *testing.T, log string, changes ...string) *record.Run {
+	t.Helper()
+	r := tale(t, changes...)
+	r.Dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(r.Dir, "op.log"), []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.Processes = []record.Process{{Controller: "op", LogFile: "op.log"}}
+	return r
+}
+
+// A run that ends differently says which error its controller has logged last that it does not log without faults.
+func TestErrorOfADifference(t *testing.T) {
+	const before, after = "1 op: created pod/default/a {}", "2 op: created pod/default/b {}"
+	usualLog := errorLine(1, "usual")
+	for _, tt := range []struct {
+		name, log, want string
+	}{
+		{"a new one", errorLine(12, "other") + errorLine(28, "2 pods found") + errorLine(29, "usual"),
+			"op logs an error that it does not log without faults, the last time at +28s, in op.log:\n  2 pods found"},
+		{"only the usual one", errorLine(29, "usual"), ""},
+		{"before it was left alone", errorLine(5, "2 pods found"), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(loggedBy(t, tt.log, before, after))
+			e.Reference = usual(t, loggedBy(t, usualLog, before))
+			found, err := faultFree{}.Judge(t.Context(), e)
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%+v, %v", found, err)
+			}
+			_, said, _ := strings.Cut(found[0].Detail, "op logs")
+			if said != strings.TrimPrefix(tt.want, "op logs") {
+				t.Errorf("got %q, want %q", said, tt.want)
+			}
+		})
+	}
+}
+
 func TestLeases(t *testing.T) {
 	write := func(session, version uint64, election bool, holder string) record.Event {
 		o := record.Observation{By: "op", Session: session, Point: wire.ControllerWrite, Phase: wire.After,
@@ -586,24 +629,11 @@ func TestLeases(t *testing.T) {
 }
 
 func TestLoggedErrors(t *testing.T) {
-	line := func(second float64, text string) string {
-		return time.UnixMilli(int64(second*1000)).UTC().Format(time.RFC3339Nano) + "\tERROR\t" + text + "\t{}\n"
-	}
 	every := func(from, to, step float64, text string) (log string) {
 		for s := from; s <= to; s += step {
-			log += line(s, text)
+			log += errorLine(s, text)
 		}
 		return log
-	}
-	logged := func(t *testing.T, log string) *record.Run {
-		t.Helper()
-		r := tale(t)
-		r.Dir = t.TempDir()
-		if err := os.WriteFile(filepath.Join(r.Dir, "op.log"), []byte(log), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		r.Processes = []record.Process{{Controller: "op", LogFile: "op.log"}}
-		return r
 	}
 	const finding = `note op logs an error without end that it does not log without faults: "no #", 41 times in the ` +
 		"last 20s"
@@ -612,16 +642,16 @@ func TestLoggedErrors(t *testing.T) {
 		want                 []string
 	}{
 		{name: "without end", log: every(10, 30, 0.5, "no 1"), want: []string{finding}},
-		{name: "without faults too", log: every(10, 30, 0.5, "no 1"), reference: line(1, "no 2")},
-		{name: "another one", log: every(10, 30, 0.5, "no 1"), reference: line(1, "not 2"), want: []string{finding}},
+		{name: "without faults too", log: every(10, 30, 0.5, "no 1"), reference: errorLine(1, "no 2")},
+		{name: "another one", log: every(10, 30, 0.5, "no 1"), reference: errorLine(1, "not 2"), want: []string{finding}},
 		{name: "it ends", log: every(10, 25, 0.5, "no 1")},
 		{name: "during the plan", log: every(1, 10, 0.1, "no 1")},
 		{name: "now and then", log: every(10, 30, 2, "no 1")},
-		{name: "mostly at first", log: every(10, 15, 0.1, "no 1") + line(29, "no 1")},
+		{name: "mostly at first", log: every(10, 15, 0.1, "no 1") + errorLine(29, "no 1")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := evidence(logged(t, tt.log))
-			e.Reference = usual(t, logged(t, tt.reference))
+			e := evidence(loggedBy(t, tt.log))
+			e.Reference = usual(t, loggedBy(t, tt.reference))
 			expect(t, judged(t, loggedErrors{}, e), tt.want...)
 			e.Reference = nil
 			expect(t, judged(t, loggedErrors{}, e))

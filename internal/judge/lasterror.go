@@ -50,8 +50,14 @@ func LastError(processes []record.Process) (ErrorLine, bool) {
 		last = sounding
 	}
 	last.Times = times[variable.ReplaceAllString(last.Text, "#")]
-	if len(last.Text) > maxErrorLine {
-		last.Text = strings.ToValidUTF8(last.Text[:maxErrorLine], "") + "…"
-	}
+	last.Text = cut(last.Text)
 	return last, last.Text != ""
+}
+
+// cut shortens a line of a log.
+func cut(line string) string {
+	if len(line) > maxErrorLine {
+		return strings.ToValidUTF8(line[:maxErrorLine], "") + "…"
+	}
+	return line
 }

@@ -32,7 +32,7 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	}
 	differ := Differences(e.Reference, e.Plan, f)
 	all := strangers(e, differ)
-	for _, told := range tell(e.Reference, f, planned(e), differ) {
+	for n, told := range tell(e.Reference, f, planned(e), differ) {
 		finding := told.Finding
 		var details []string
 		finding.Time = e.Meta.WorkloadEnd
@@ -49,6 +49,11 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 			}
 			since := a.Began.Sub(e.Meta.WorkloadStart).Round(10 * time.Millisecond)
 			details = append(details, fmt.Sprintf("%s: at +%s", a, since))
+		}
+		if n == 0 {
+			if logged := e.lastNewError(); logged != "" {
+				details = append(details, logged)
+			}
 		}
 		finding.Detail = strings.Join(details, "\n")
 		all = append(all, finding)

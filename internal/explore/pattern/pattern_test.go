@@ -287,6 +287,10 @@ func TestTriggersHoldInAllRuns(t *testing.T) {
 	ready := func(from, to int) reference.Change {
 		return change("op", wire.Update, db, record.Updated, status(from), status(to))
 	}
+	at := func(ip string) reference.Change {
+		return change("op", wire.Update, db, record.Updated, object{"status": object{}},
+			object{"status": object{"ip": ip}})
+	}
 	created := change("op", wire.Create, set, record.Created, nil, object{})
 	const (
 		once  = "restartController at onObjectUpdate database/default/db #1 afterControllerWrite "
@@ -308,6 +312,8 @@ func TestTriggersHoldInAllRuns(t *testing.T) {
 		{"reached in another way", [][]reference.Change{{ready(0, 2)}, {ready(0, 1), ready(1, 2)}},
 			[]string{once + whole}},
 		{"not there", [][]reference.Change{{created, ready(0, 2)}, {ready(0, 2)}}, []string{once + whole, never}},
+		{"an address, which is the same by chance", [][]reference.Change{{at("10.128.0.5")}, {at("10.128.0.5")}},
+			[]string{once + "<nil>→map[status:map[ip:$present]]"}},
 		{"equally often", [][]reference.Change{
 			{ready(0, 1), ready(1, 0), ready(0, 1)}, {ready(0, 1), ready(1, 0), ready(0, 1)},
 		}, []string{once + up, twice + up}},
