@@ -1,6 +1,8 @@
 package scaffold
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"go/build/constraint"
 	"go/parser"
@@ -87,11 +89,12 @@ func countOwned(text []byte, owns map[string]int) {
 
 // findMains lists the main packages of the module, the likeliest first: one that imports controller-runtime is more
 // likely the manager than one that imports client-go, and either more than one that imports neither. It counts in owns
-// how many types the controller of a kind owns.
-func findMains(dir, name string, owns map[string]int) ([]program, error) {
+// how many types the controller of a kind owns. Elsewhere are programs of other modules below the directory that are
+// likelier than all of these.
+func findMains(dir, name string, owns map[string]int) (mains []program, elsewhere []string, err error) {
 	byPackage := map[string]*program{}
 	var nested []string // directories of other modules
-	err := walk(dir, func(file string) error {
+	err = walk(dir, func(file string) error {
 		if file != "go.mod" && path.Base(file) == "go.mod" {
 			nested = append(nested, path.Dir(file)+"/")
 		}
@@ -131,15 +134,10 @@ func findMains(dir, name string, owns map[string]int) ([]program, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var mains []program
+	var others []program
 	for _, p := range byPackage {
-		if slices.ContainsFunc(nested, func(n string) bool {
-			return strings.HasPrefix(strings.TrimPrefix(p.pkg, "./")+"/", n)
-		}) {
-			continue
-		}
 		base := path.Base(p.pkg)
 		if p.pkg != "." && base != name && slices.ContainsFunc(otherThings,
 			func(word string) bool { return strings.Contains(base, word) }) {
@@ -149,24 +147,39 @@ func findMains(dir, name string, owns map[string]int) ([]program, error) {
 		case ".", "cmd", "manager", "operator", "controller", name:
 			p.rank += 3
 		}
-		mains = append(mains, *p)
+		if slices.ContainsFunc(nested, func(n string) bool {
+			return strings.HasPrefix(strings.TrimPrefix(p.pkg, "./")+"/", n)
+		}) {
+			others = append(others, *p)
+		} else {
+			mains = append(mains, *p)
+		}
 	}
+	likeliestFirst(others)
 	if len(mains) == 0 {
-		return nil, fmt.Errorf("%s has no main package, so no program to use as the controller", dir)
+		text := fmt.Sprintf("%s has no main package, so no program to use as the controller", dir)
+		if len(others) > 0 {
+			text += fmt.Sprintf("; another module below it has some, the likeliest is %s: run `trommel init` there",
+				others[0].pkg)
+		}
+		return nil, nil, errors.New(text)
 	}
 	if err := findBinaries(dir, mains); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	slices.SortFunc(mains, func(a, b program) int {
-		switch {
-		case a.rank != b.rank:
-			return b.rank - a.rank
-		case len(a.pkg) != len(b.pkg):
-			return len(a.pkg) - len(b.pkg)
+	likeliestFirst(mains)
+	for _, p := range others {
+		if p.rank > mains[0].rank {
+			elsewhere = append(elsewhere, p.pkg)
 		}
-		return strings.Compare(a.pkg, b.pkg)
+	}
+	return mains, elsewhere, nil
+}
+
+func likeliestFirst(programs []program) {
+	slices.SortFunc(programs, func(a, b program) int {
+		return cmp.Or(b.rank-a.rank, len(a.pkg)-len(b.pkg), strings.Compare(a.pkg, b.pkg))
 	})
-	return mains, nil
 }
 
 // ignored reports whether the file is never built, such as files that are meant for `go run`.

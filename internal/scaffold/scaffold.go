@@ -4,6 +4,7 @@ package scaffold
 
 import (
 	_ "embed"
+	"fmt"
 	"path"
 	"strings"
 	"text/template"
@@ -46,9 +47,14 @@ func Inspect(dir string) (*Repository, error) {
 	}
 	r := &Repository{Module: module, Name: controllerName(module)}
 	r.owns = map[string]int{}
-	mains, err := findMains(dir, r.Name, r.owns)
+	mains, elsewhere, err := findMains(dir, r.Name, r.owns)
 	if err != nil {
 		return nil, err
+	}
+	if len(elsewhere) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("a likelier program than %s is in another module: %s; if it is the "+
+			"controller, write its directory as the dir of build, and package: .",
+			mains[0].pkg, strings.Join(elsewhere[:min(len(elsewhere), mostOthers)], ", ")))
 	}
 	files, err := readFiles(dir)
 	if err != nil {
