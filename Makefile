@@ -119,6 +119,8 @@ long: ## run all plans of the examples and third-party operators', eight runs at
 kind-test: ## as root: bring up a container engine of Debian's packages, test clusters of type kind, and take it down again
 	go run ./cmd/trommel build --control-plane
 	go test -c -o bin/kind.test ./internal/cluster/kind
+	@# The tests build programs where there is no way to the module proxy.
+	cd install/images && go mod download
 	cd internal/cluster/kind && TROMMEL_TEST_KIND=1 testing/engine run $(CURDIR)/bin/kind.test -test.v -test.timeout 60m $(KINDFLAGS)
 
 TYPES_TIMES ?= 1

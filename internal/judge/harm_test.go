@@ -165,7 +165,8 @@ func TestHeadlines(t *testing.T) {
 		},
 		{
 			"what should be deleted", []string{"1 created " + cluster, `4 updated cluster.db.example/default/db ` +
-				`{"metadata": {"uid": "c", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["db.example/b"]}}`},
+				`{"metadata": {"uid": "c", "deletionTimestamp": "2026-01-01T00:00:00Z", ` +
+				`"finalizers": ["db.example/b"]}}`},
 			[]string{"1 created " + cluster}, kills,
 			"cluster default/db is not marked for deletion: metadata.beingDeleted is absent; without faults: true",
 			record.HarmLeft, "",

@@ -643,7 +643,10 @@ func TestLoggedErrors(t *testing.T) {
 	}{
 		{name: "without end", log: every(10, 30, 0.5, "no 1"), want: []string{finding}},
 		{name: "without faults too", log: every(10, 30, 0.5, "no 1"), reference: errorLine(1, "no 2")},
-		{name: "another one", log: every(10, 30, 0.5, "no 1"), reference: errorLine(1, "not 2"), want: []string{finding}},
+		{
+			name: "another one", log: every(10, 30, 0.5, "no 1"), reference: errorLine(1, "not 2"),
+			want: []string{finding},
+		},
 		{name: "it ends", log: every(10, 25, 0.5, "no 1")},
 		{name: "during the plan", log: every(1, 10, 0.1, "no 1")},
 		{name: "now and then", log: every(10, 30, 2, "no 1")},

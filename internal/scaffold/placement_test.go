@@ -13,9 +13,10 @@ func TestMisplaced(t *testing.T) {
 	}{
 		{"no pods", `{replicas: 3}`, 0},
 		{"what each node has", `{template: {spec: {nodeSelector: {kubernetes.io/os: linux},
-			containers: [{name: a, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {ephemeral-storage: 1Gi}}}]}}}`, 0},
+            containers: [{name: a, resources: {requests: {cpu: 1, memory: 1Gi},
+                limits: {ephemeral-storage: 1Gi}}}]}}}`, 0},
 		{"a label of a cloud", `{template: {spec: {nodeSelector: {cloud.example.com/machine: large},
-			containers: [{name: a}]}}}`, 1},
+            containers: [{name: a}]}}}`, 1},
 		{"a device of a worker, and one to begin with", `{workers: [
 			{spec: {containers: [{name: a}, {name: b, resources: {limits: {nvidia.com/gpu: 1}}}]}},
 			{spec: {containers: [{name: a}], initContainers: [{name: b, resources: {requests: {nvidia.com/gpu: 1}}}]}},

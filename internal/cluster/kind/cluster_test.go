@@ -81,7 +81,8 @@ func leftovers(t *testing.T) string {
 	t.Helper()
 	var all []string
 	for _, args := range [][]string{
-		{"ps", "-aq"}, {"network", "ls", "-q"}, {"volume", "ls", "-q"},
+		// An engine that is started again gives its own networks new IDs.
+		{"ps", "-aq"}, {"network", "ls", "--format", "{{.Name}}"}, {"volume", "ls", "-q"},
 	} {
 		out, err := engine(context.Background(), nil, args...)
 		if err != nil {

@@ -430,7 +430,7 @@ func TestDone(t *testing.T) {
 func TestReady(t *testing.T) {
 	for status, want := range map[string]string{
 		`{"failed": 0, "succeeded": 0, "suspended": false}`: "",
-		`{"failed": 0, "succeeded": 1}`:                     "object.status.failed == 0 && object.status.succeeded == 1",
+		`{"failed": 0, "done": 1}`:                          "object.status.done == 1 && object.status.failed == 0",
 		`{"failed": 0, "phase": "Up"}`:                      `object.status.phase == "Up" && object.status.failed == 0`,
 		`{}`:                                                "",
 	} {
