@@ -572,6 +572,11 @@ func testRemovedDefinitions(t *testing.T, config *rest.Config) {
 		// Objects of the previous test may still be being deleted.
 		clustertest.Eventually(t, func(ctx context.Context) error {
 			_, err := definitions.Create(ctx, list[i], metav1.CreateOptions{})
+			if there, e := definitions.Get(ctx, name, metav1.GetOptions{}); err != nil && e == nil {
+				conditions, _, _ := unstructured.NestedSlice(there.Object, "status", "conditions")
+				return fmt.Errorf("%w: deleted at %v, finalizers %v, conditions %v", err, there.GetDeletionTimestamp(),
+					there.GetFinalizers(), conditions)
+			}
 			return err
 		})
 		defer func() { _ = definitions.Delete(context.Background(), name, metav1.DeleteOptions{}) }()
