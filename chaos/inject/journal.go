@@ -72,7 +72,7 @@ func (j *Journal) lock(ctx context.Context, id string, patience time.Duration) (
 		if err != nil {
 			return nil, fmt.Errorf("lock journal entry: %w", err)
 		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err = privatedir.TryLock(f)
 		if err == nil {
 			// The one before may have removed it meanwhile.
 			ours, err := f.Stat()

@@ -106,9 +106,9 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 		o.cache = filepath.Join(dir, "fleet")
 	}
 	if o.dir == "" {
-		dir, failure := privatedir.New("")
-		if failure != nil {
-			return fmt.Errorf("create the worker's directory: %w", failure)
+		var dir *privatedir.Dir
+		if dir, err = privatedir.New(""); err != nil {
+			return fmt.Errorf("create the worker's directory: %w", err)
 		}
 		o.dir = dir.Path()
 		defer func() { err = errors.Join(err, dir.Remove()) }()

@@ -58,7 +58,7 @@ func New(parent string) (*Dir, error) {
 	}
 	d.alive, err = os.OpenFile(d.File(AliveFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
-		err = flock(d.alive)
+		err = TryLock(d.alive)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Remove())
@@ -108,14 +108,14 @@ func removeStale(parent string) {
 		if err != nil {
 			continue
 		}
-		if flock(f) == nil {
+		if TryLock(f) == nil {
 			_ = os.RemoveAll(filepath.Dir(file))
 		}
 		_ = f.Close()
 	}
 }
 
-// Path is the directory's absolute path, without symbolic links of its own.
+// Path is the directory's absolute path.
 func (d *Dir) Path() string { return d.path }
 
 // File is the path of a file in the directory.
@@ -135,5 +135,5 @@ func (d *Dir) Remove() error {
 	return err
 }
 
-// flock locks the file for as long as it is open; it fails if the file is locked.
-func flock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+// TryLock locks a file for as long as it is open. It does not wait: if the file is locked, it returns EWOULDBLOCK.
+func TryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }

@@ -139,8 +139,7 @@ func findMains(dir, name string, owns map[string]int) (mains []program, elsewher
 	var others []program
 	for _, p := range byPackage {
 		base := path.Base(p.pkg)
-		if p.pkg != "." && base != name && slices.ContainsFunc(otherThings,
-			func(word string) bool { return strings.Contains(base, word) }) {
+		if p.pkg != "." && base != name && containsAny(base, otherThings) {
 			p.rank -= 30
 		}
 		switch base {
@@ -174,6 +173,10 @@ func findMains(dir, name string, owns map[string]int) (mains []program, elsewher
 		}
 	}
 	return mains, elsewhere, nil
+}
+
+func containsAny(text string, words []string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 }
 
 func likeliestFirst(programs []program) {

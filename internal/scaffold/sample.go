@@ -157,10 +157,10 @@ func mainObject(f *file, likely []schema.GroupVersionKind) (*unstructured.Unstru
 	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(lower), ".yaml"), ".yml")
 	if strings.HasSuffix(base, "_"+kind) || base == kind || strings.HasSuffix(base, "_"+kind+"_cr") ||
 		strings.HasSuffix(base, "_cr") ||
-		slices.ContainsFunc(small, func(word string) bool { return strings.Contains(base, word) }) {
+		containsAny(base, small) {
 		score += 4
 	}
-	if slices.ContainsFunc(needy, func(word string) bool { return strings.Contains(base, word) }) {
+	if containsAny(base, needy) {
 		score -= 4
 	}
 	// Among equally likely samples the smallest is preferred, because it requires the least, but not one with a long

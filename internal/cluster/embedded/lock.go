@@ -10,10 +10,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-// flock locks the file for as long as it is open; it fails if the file is locked.
-func flock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+	"github.com/trommel-dev/trommel/internal/privatedir"
+)
 
 // locked reports whether another process holds the file's lock. Concurrent calls do not disturb each other.
 func locked(f *os.File) bool {
@@ -29,7 +28,7 @@ func lockRun(name, path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock cluster %q: %w", name, err)
 	}
-	if err := flock(f); err != nil {
+	if err := privatedir.TryLock(f); err != nil {
 		defer f.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock cluster %q: %w", name, err)

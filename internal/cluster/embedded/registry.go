@@ -189,14 +189,14 @@ func claim(name string) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("claim the name of cluster %q: %w", name, err)
 	}
-	err = flock(f)
+	err = privatedir.TryLock(f)
 	for range 10 {
 		if err == nil {
 			break
 		}
 		// Another process may hold the lock for a moment to check it.
 		time.Sleep(pollInterval)
-		err = flock(f)
+		err = privatedir.TryLock(f)
 	}
 	if err != nil {
 		_ = f.Close()

@@ -12,6 +12,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
 // A run holds a Lease in each of its namespaces, which it renews. So a second run, on whatever machine, is refused. On
@@ -47,7 +49,7 @@ func (c *Cluster) Lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the use of %s: %w", c.access, err)
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := privatedir.TryLock(file); err != nil {
 		_ = file.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			holder := "a process of this machine"
