@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +43,25 @@ func TestTimersFireInOrder(t *testing.T) {
 	})
 }
 
+// On a busy machine the clock is slow, and then behind the machine's. What compares a deadline with that must not take
+// it for over.
+func TestConnectBehindTheMachine(t *testing.T) {
+	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c := New()
+	c.change(func(l Line) Line { return Line{Base: l.Base, Ahead: l.Ahead - int64(time.Minute)} })
+	ctx, cancel := WithTimeout(With(t.Context(), c), 10*time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+}
+
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New()
@@ -60,8 +81,8 @@ func TestDeadlines(t *testing.T) {
 			parent, cancel := WithTimeoutCause(ctx, tt.within, why)
 			child, cancelChild := context.WithCancel(parent)
 			grandchild, cancelGrandchild := WithTimeout(child, 2*time.Hour)
-			if at, ok := grandchild.Deadline(); !ok || Until(ctx, at) > tt.within {
-				t.Errorf("%s: the grandchild's deadline is in %s (%t)", tt.name, Until(ctx, at), ok)
+			if at, ok := grandchild.Deadline(); ok {
+				t.Errorf("%s: the grandchild's deadline is %s", tt.name, at)
 			}
 			tt.end(cancel)
 			for i, of := range []context.Context{parent, child, grandchild} {

@@ -73,7 +73,7 @@ func WithDeadlineCause(ctx context.Context, t time.Time, cause error) (context.C
 		cause = context.DeadlineExceeded
 	}
 	inner, cancel := context.WithCancelCause(ctx)
-	d := &deadline{Context: inner, at: t, done: make(chan struct{})}
+	d := &deadline{Context: inner, done: make(chan struct{})}
 	timer := c.AfterFunc(c.Until(t), func() {
 		d.expired.Store(inner.Err() == nil)
 		cancel(cause)
@@ -86,20 +86,13 @@ func WithDeadlineCause(ctx context.Context, t time.Time, cause error) (context.C
 }
 
 // deadline is a context that ends at a time of a clock. Its Done is closed after the inner context's, and its Err
-// follows Done, so that the contexts made from it take their error from here: the inner one would say Canceled.
+// follows Done, so that the contexts made from it take their error from here: the inner one would say Canceled. Its
+// Deadline is that of the context that it was made from: others compare it with the machine's time, as net.Dialer does,
+// which would connect to nothing any more if the clock is behind that.
 type deadline struct {
 	context.Context
-	at      time.Time
 	done    chan struct{}
 	expired atomic.Bool // by its own deadline
-}
-
-// Deadline is a time of the clock, too.
-func (d *deadline) Deadline() (time.Time, bool) {
-	if outer, ok := d.Context.Deadline(); ok && outer.Before(d.at) {
-		return outer, true
-	}
-	return d.at, true
 }
 
 func (d *deadline) Done() <-chan struct{} { return d.done }
