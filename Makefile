@@ -134,7 +134,8 @@ SOAK ?= 1h
 
 .PHONY: soak
 soak: ## run the examples' plans again and again for SOAK, such as 8h, and see that nothing differs, grows or is left; docs/trust.md has figures
-	cd examples && TROMMEL_TEST_SOAK=$(SOAK) go test -v -count=1 -run '^TestSoak$$' -timeout 0 .
+	mkdir -p bin/soak
+	cd examples && TROMMEL_TEST_SOAK=$(SOAK) go test -v -count=1 -run '^TestSoak$$' -timeout 0 -artifacts -outputdir ../bin/soak .
 
 .PHONY: bench
 bench: ## run the benchmarks

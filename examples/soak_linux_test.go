@@ -128,6 +128,8 @@ func (s *soak) round(t *testing.T, example, clock string) {
 	if t.Failed() {
 		text, _ := os.ReadFile(out.Name())
 		t.Logf("%s", text)
+	} else if err := os.RemoveAll(dir); err != nil { // hours of records fill a disk
+		t.Error(err)
 	}
 }
 

@@ -195,7 +195,11 @@ func (m *Manifest) checkForm(at *yamlfile.Place) {
 		for _, f := range at.OneOf("release", "values", "valuesFiles") {
 			f.Errorf("%s is for a chart: helm: %s", f.Step(), m.Path)
 		}
-	case !helm.Given():
+	case helm.Given():
+		for _, f := range at.OneOf("skipRemote") {
+			f.Errorf("skipRemote is for a kustomization; a chart loads nothing from the network")
+		}
+	default:
 		at.Errorf("an item of manifests has neither path nor helm")
 	}
 	if m.Namespace != "" && !validNamespace(m.Namespace) {

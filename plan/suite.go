@@ -176,6 +176,8 @@ type Manifest struct {
 
 	// Namespace is set on namespaced objects without one, as `kubectl apply -n` does; for a chart it is the release's.
 	Namespace string `yaml:"namespace"`
+	// SkipRemote leaves out what a kustomization loads from the network.
+	SkipRemote bool `yaml:"skipRemote"`
 
 	Release     string         `yaml:"release"` // for a chart; default: the chart's name
 	Values      map[string]any `yaml:"values"`

@@ -57,6 +57,7 @@ func walk(dir string, visit func(file string) error) error {
 // program is a main package.
 type program struct {
 	pkg    string // as `go build` takes it: . or ./cmd/manager
+	path   string // as `import` takes it
 	binary string // base name of the executable that it is built to
 	rank   int    // how much it looks like a controller
 }
@@ -87,11 +88,11 @@ func countOwned(text []byte, owns map[string]int) {
 	}
 }
 
-// findMains lists the main packages of the module, the likeliest first: one that imports controller-runtime is more
-// likely the manager than one that imports client-go, and either more than one that imports neither. It counts in owns
+// findMains lists the main packages of the module, the likeliest first: one that imports controller-runtime or
+// Knative's package for controllers is more likely the manager than one that imports client-go, and either more than one that imports neither. It counts in owns
 // how many types the controller of a kind owns. Elsewhere are programs of other modules below the directory that are
 // likelier than all of these.
-func findMains(dir, name string, owns map[string]int) (mains []program, elsewhere []string, err error) {
+func findMains(dir, module, name string, owns map[string]int) (mains []program, elsewhere []string, err error) {
 	byPackage := map[string]*program{}
 	var nested []string // directories of other modules
 	err = walk(dir, func(file string) error {
@@ -116,7 +117,7 @@ func findMains(dir, name string, owns map[string]int) (mains []program, elsewher
 		}
 		p := byPackage[at]
 		if p == nil {
-			p = &program{pkg: at, binary: path.Base(at), rank: 10}
+			p = &program{pkg: at, path: path.Join(module, at), binary: path.Base(at), rank: 10}
 			if at == "." {
 				p.binary = name
 			}
@@ -125,7 +126,8 @@ func findMains(dir, name string, owns map[string]int) (mains []program, elsewher
 		for _, i := range parsed.Imports {
 			imported, _ := strconv.Unquote(i.Path.Value) // cannot fail: the parser has checked it
 			switch {
-			case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime"):
+			case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime"),
+				strings.HasPrefix(imported, "knative.dev/pkg/injection"):
 				p.rank = max(p.rank, 30)
 			case strings.HasPrefix(imported, "k8s.io/client-go"):
 				p.rank = max(p.rank, 20)

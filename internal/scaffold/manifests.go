@@ -85,36 +85,9 @@ type tree struct {
 
 func within(name, folder string) bool { return folder == "." || strings.HasPrefix(name, folder+"/") }
 
-// kustomization holds the fields that name files that are not objects or are elsewhere.
-type kustomization struct {
-	Kind                  string
-	Resources             []string
-	Bases                 []string
-	Components            []string
-	Configurations        []string
-	Patches               []yaml.Node
-	PatchesStrategicMerge []string                      `yaml:"patchesStrategicMerge"`
-	PatchesJSON6902       []struct{ Path string }       `yaml:"patchesJson6902"`
-	Replacements          []struct{ Path string }       `yaml:"replacements"`
-	Transformers          []string                      `yaml:"transformers"`
-	Generators            []string                      `yaml:"generators"`
-	OpenAPI               struct{ Path string }         `yaml:"openapi"`
-	Charts                []struct{ Name, Repo string } `yaml:"helmCharts"`
-}
-
-// readKustomization returns false for a directory whose file is not a valid kustomization.
-func readKustomization(dir string) (k kustomization, ok bool) {
-	for _, name := range konfig.RecognizedKustomizationFileNames() {
-		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
-			return k, yaml.Unmarshal(text, &k) == nil
-		}
-	}
-	return k, false
-}
-
 // patchesOf lists the files of the kustomization that are not objects, relative to it.
 func patchesOf(dir string) []string {
-	k, _ := readKustomization(dir)
+	k, _ := manifests.ReadKustomization(dir)
 	files := slices.Concat(k.Configurations, k.PatchesStrategicMerge, k.Transformers, k.Generators,
 		[]string{k.OpenAPI.Path})
 	for _, p := range k.PatchesJSON6902 {
@@ -135,33 +108,17 @@ func patchesOf(dir string) []string {
 	return files
 }
 
-// fetches returns something that the kustomization or one of its bases loads from the network; "" if there is nothing.
-func fetches(dir string, depth int) string {
-	k, _ := readKustomization(dir)
-	if len(k.Charts) > 0 && k.Charts[0].Repo != "" {
-		return "chart " + k.Charts[0].Name
-	}
-	for _, r := range slices.Concat(k.Resources, k.Bases, k.Components) {
-		if strings.Contains(r, "://") || strings.Contains(r, "?ref=") || strings.HasPrefix(r, "github.com/") ||
-			strings.HasPrefix(r, "git@") {
-			return r
-		}
-		if info, err := os.Stat(filepath.Join(dir, r)); err == nil && info.IsDir() && depth < 10 {
-			if what := fetches(filepath.Join(dir, r), depth+1); what != "" {
-				return what
-			}
-		}
-	}
-	return ""
-}
-
 // source is a way to install the controller.
 type source struct {
 	manifests  []plan.Manifest
 	objects    []*unstructured.Unstructured
+	notes      []string // what the user must check
 	match      match
 	preference int
 }
+
+// lacking reports whether the source leaves out what it would load from the network.
+func (s *source) lacking() bool { return s.manifests[0].SkipRemote }
 
 // match is a container that runs one of the programs.
 type match struct {
@@ -176,6 +133,7 @@ type match struct {
 // or else single files.
 func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	var sources []*source
+	before := slices.Clip(r.Notes)
 	const usual = "config/default" // if it exists, the others are parts of it
 	if slices.Contains(t.kustomizations, usual) {
 		if s := r.fromKustomization(dir, usual, mains, t); s != nil {
@@ -183,7 +141,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 		}
 	}
 	for _, k := range t.kustomizations {
-		if len(sources) > 0 && sources[0].manifests[0].Path == usual {
+		if len(sources) > 0 && sources[0].manifests[0].Path == usual && !sources[0].lacking() {
 			break
 		}
 		if s := r.fromKustomization(dir, k, mains, t); s != nil {
@@ -194,13 +152,17 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	charts := slices.DeleteFunc(slices.Clone(t.charts), func(c string) bool {
 		return slices.ContainsFunc(t.charts, func(other string) bool { return within(c, path.Join(other, "charts")) })
 	})
-	if len(sources) > 0 {
+	if slices.ContainsFunc(sources, func(s *source) bool { return !s.lacking() }) {
 		r.Charts = slices.DeleteFunc(charts, func(c string) bool { return !deploys(filepath.Join(dir, c)) })
 	} else {
+		var complete []*source
 		for _, c := range charts {
 			if s := r.fromChart(dir, c, mains); s != nil {
-				sources = append(sources, s)
+				complete = append(complete, s)
 			}
+		}
+		if len(complete) > 0 {
+			sources = complete
 		}
 	}
 	if len(sources) == 0 {
@@ -210,8 +172,8 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	}
 	s := &source{match: match{program: mains[0]}}
 	if len(sources) > 0 {
-		r.Notes = nil // why the others were not chosen does not matter
 		s = slices.MaxFunc(sources, func(a, b *source) int { return a.preference - b.preference })
+		r.Notes = append(before, s.notes...) // why the others were not chosen does not matter
 		r.takeDeployment(s)
 	} else if len(t.kustomizations)+len(t.charts) > 0 {
 		r.Notes = append(r.Notes, "no kustomization and no chart contains a Deployment of the controller")
@@ -234,24 +196,28 @@ var (
 )
 
 func (r *Repository) fromKustomization(dir, at string, mains []program, t *tree) *source {
-	if k, ok := readKustomization(filepath.Join(dir, at)); !ok || k.Kind == "Component" {
+	if k, ok := manifests.ReadKustomization(filepath.Join(dir, at)); !ok || k.Kind == "Component" {
 		return nil
 	}
-	if what := fetches(filepath.Join(dir, at), 0); what != "" {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s was skipped: it loads %s from the network", at, what))
-		return nil
+	m := plan.Manifest{Path: at}
+	var notes []string
+	remote := manifests.Remote(filepath.Join(dir, at))
+	if m.SkipRemote = len(remote) > 0; m.SkipRemote {
+		notes = append(notes, fmt.Sprintf("%s loads %s from the network, which is left out; "+
+			"apply what the controller needs of it from a file", at, strings.Join(remote, ", ")))
 	}
-	list, _, err := manifests.ReadServed(filepath.Join(dir, at))
+	list, _, err := manifests.One(filepath.Join(dir, plan.SuiteFile), m, instrumentation.KubernetesVersion)
 	if err != nil {
 		if at == "config/default" {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s cannot be built: %s", at, wording.FirstLine(err.Error())))
 		}
 		return nil
 	}
-	s := &source{manifests: []plan.Manifest{{Path: at}}, objects: list}
+	s := &source{manifests: []plan.Manifest{m}, objects: list, notes: notes}
 	if !s.find(mains) {
 		return nil
 	}
+	s.preference -= 10 * len(remote)
 	// Prefer the most complete one.
 	kinds := map[string]bool{}
 	for _, u := range list {
@@ -466,10 +432,17 @@ func (s *source) find(mains []program) bool {
 func containerScore(deployment *unstructured.Unstructured, c map[string]any, p program) int {
 	name, _ := c["name"].(string)
 	image, _ := c["image"].(string)
+	of, byKo := strings.CutPrefix(image, "ko://") // ko, which builds images, takes the package's import path
 	image, _, _ = strings.Cut(path.Base(image), "@")
 	image, _, _ = strings.Cut(image, ":")
 	command, _, _ := unstructured.NestedStringSlice(c, "command")
 	score := 0
+	switch {
+	case byKo && of == p.path:
+		score += 40
+	case byKo:
+		score -= 40
+	}
 	if len(command) > 0 && path.Base(command[0]) == p.binary {
 		score += 40
 	}

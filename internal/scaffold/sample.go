@@ -170,7 +170,8 @@ func mainObject(f *file, likely []schema.GroupVersionKind) (*unstructured.Unstru
 	return main, points*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text)+200*max(0, words-3))
 }
 
-// kindsByLikeliness lists the kinds that are defined here, each in its newest version; the kind that the controller is
+// kindsByLikeliness lists the kinds that are defined here, each in its newest version. Those come last that
+// have no status and that no controller is set up for: they are settings, or templates. Of the others the kind that the controller is
 // named after comes first, and then the one whose controller owns most types.
 func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []schema.GroupVersionKind {
 	score := func(kind schema.GroupVersionKind) int {
@@ -187,13 +188,16 @@ func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []sche
 		return 0
 	}
 	var kinds []schema.GroupVersionKind
-	scores := map[schema.GroupVersionKind]int{}
+	scores, handled := map[schema.GroupVersionKind]int{}, map[schema.GroupVersionKind]int{}
 	for _, t := range defined {
 		kinds = append(kinds, t.Kind)
 		scores[t.Kind] = score(t.Kind)
+		if _, setUp := r.owns[t.Kind.Kind]; setUp || hasStatus(s.objects, t.Kind) {
+			handled[t.Kind] = 1
+		}
 	}
 	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(scores[b]-scores[a], r.owns[b.Kind]-r.owns[a.Kind])
+		return cmp.Or(handled[b]-handled[a], scores[b]-scores[a], r.owns[b.Kind]-r.owns[a.Kind])
 	})
 	return kinds
 }

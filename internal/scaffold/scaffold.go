@@ -47,7 +47,7 @@ func Inspect(dir string) (*Repository, error) {
 	}
 	r := &Repository{Module: module, Name: controllerName(module)}
 	r.owns = map[string]int{}
-	mains, elsewhere, err := findMains(dir, r.Name, r.owns)
+	mains, elsewhere, err := findMains(dir, module, r.Name, r.owns)
 	if err != nil {
 		return nil, err
 	}

@@ -82,11 +82,13 @@ func relativeTo(suiteFile, file string) (string, error) {
 	return filepath.Rel(dir, file)
 }
 
-// sampleOf finds the first custom resource that the steps apply; nil if there is none.
+// sampleOf finds a custom resource that the steps apply, the first that they also wait for, or else the first; nil if
+// there is none.
 func sampleOf(
 	suite *plan.Suite, steps []plan.Step, defined []objects.Type, installed []*unstructured.Unstructured,
 ) (*sample, error) {
-	s := &sample{}
+	var first *sample
+	var before []*plan.Step
 	for i := range steps {
 		step := &steps[i]
 		if step.Apply == nil {
@@ -101,7 +103,8 @@ func sampleOf(
 			if at < 0 || u.GetName() == "" {
 				continue
 			}
-			s.create, s.object = &plan.Step{Name: step.Name, Apply: step.Apply}, u
+			s := &sample{before: slices.Clone(before), object: u}
+			s.create = &plan.Step{Name: step.Name, Apply: step.Apply}
 			if s.create.Name == "" {
 				s.create.Name = "create the " + u.GetKind()
 			}
@@ -111,12 +114,24 @@ func sampleOf(
 					s.key.Namespace = "default"
 				}
 			}
-			s.schema, err = schemaOf(installed, u.GroupVersionKind())
-			return s, err
+			if s.schema, err = schemaOf(installed, u.GroupVersionKind()); err != nil {
+				return nil, err
+			}
+			if slices.ContainsFunc(steps, func(other plan.Step) bool { return other.Wait != nil && s.named(other.Wait) }) {
+				return s, nil
+			}
+			if first == nil {
+				first = s
+			}
 		}
-		s.before = append(s.before, &plan.Step{Name: step.Name, Apply: step.Apply})
+		before = append(before, &plan.Step{Name: step.Name, Apply: step.Apply})
 	}
-	return nil, nil
+	return first, nil
+}
+
+// named reports whether the step waits for the sample.
+func (s *sample) named(wait *plan.WaitStep) bool {
+	return wait.ResourceKey.Matches(s.key.Type, s.object.GroupVersionKind().Group, true, s.key.Namespace, s.key.Name)
 }
 
 // schemaOf finds the schema of a kind's version.

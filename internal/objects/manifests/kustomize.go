@@ -26,41 +26,112 @@ func isKustomization(dir string) bool {
 	return false
 }
 
-// kustomize does what `kubectl kustomize DIR` does.
-func kustomize(dir string) ([]objects.Located, error) {
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(oldPatches{filesys.MakeFsOnDisk()}, dir)
-	if err != nil {
-		return nil, fmt.Errorf("kustomize %s: %w", dir, err)
+// kustomize does what `kubectl kustomize DIR` does. With skipRemote it leaves out what is loaded from the network, and
+// returns what that is, in the order in which it was found.
+func kustomize(dir string, skipRemote bool) (list []objects.Located, skipped []string, err error) {
+	files := rewritten{FileSystem: filesys.MakeFsOnDisk()}
+	if skipRemote {
+		files.skipped = &skipped
 	}
-	var all []objects.Located
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
+	if err != nil {
+		hint := ""
+		if !skipRemote && len(Remote(dir)) > 0 {
+			hint = "\nwithout access to the network, use {path: DIR, skipRemote: true}, which leaves out what it loads from there"
+		}
+		return nil, nil, fmt.Errorf("kustomize %s: %w%s", dir, err, hint)
+	}
 	for _, r := range built.Resources() {
 		text, err := r.MarshalJSON() // AsYaml makes YAML of that, which would have to be read again
 		if err != nil {
-			return nil, fmt.Errorf("kustomize %s: %w", dir, err)
+			return nil, nil, fmt.Errorf("kustomize %s: %w", dir, err)
 		}
 		u, err := objects.DecodeJSON(text)
 		if err != nil {
-			return nil, fmt.Errorf("kustomize %s: %s: %w", dir, r.CurId(), err)
+			return nil, nil, fmt.Errorf("kustomize %s: %s: %w", dir, r.CurId(), err)
 		}
-		all = append(all, objects.Located{Unstructured: u, Where: dir + " (built by kustomize)"})
+		list = append(list, objects.Located{Unstructured: u, Where: dir + " (built by kustomize)"})
 	}
-	return all, nil
+	return list, skipped, nil
 }
 
-// oldPatches is a file system in which kustomizations from before kustomize 2 can be read: their `patches` were a list
-// of strings, as kubebuilder wrote them at that time: file names or inline text.
-type oldPatches struct{ filesys.FileSystem }
+// Kustomization has the fields of a kustomization that name files that are not objects or are elsewhere.
+type Kustomization struct {
+	Kind                  string
+	Resources             []string
+	Bases                 []string
+	Components            []string
+	Configurations        []string
+	Patches               []yaml.Node
+	PatchesStrategicMerge []string                `yaml:"patchesStrategicMerge"`
+	PatchesJSON6902       []struct{ Path string } `yaml:"patchesJson6902"`
+	Replacements          []struct{ Path string } `yaml:"replacements"`
+	Transformers          []string                `yaml:"transformers"`
+	Generators            []string                `yaml:"generators"`
+	OpenAPI               struct{ Path string }   `yaml:"openapi"`
+	Charts                []chartReference        `yaml:"helmCharts"`
+}
 
-func (f oldPatches) ReadFile(name string) ([]byte, error) {
+// chartReference is a chart that a kustomization renders.
+type chartReference struct{ Name, Repo string }
+
+func (c chartReference) String() string { return "chart " + c.Name }
+
+// ReadKustomization returns false for a directory that has no kustomization, or one that is no YAML.
+func ReadKustomization(dir string) (k Kustomization, ok bool) {
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			return k, yaml.Unmarshal(text, &k) == nil
+		}
+	}
+	return k, false
+}
+
+// Remote lists what the kustomization in a directory and its bases load from the network.
+func Remote(dir string) []string { return remote(dir, 0) }
+
+func remote(dir string, depth int) (all []string) {
+	k, _ := ReadKustomization(dir)
+	for _, c := range k.Charts {
+		if c.Repo != "" {
+			all = append(all, c.String())
+		}
+	}
+	for _, r := range slices.Concat(k.Resources, k.Bases, k.Components) {
+		if isRemote(r) {
+			all = append(all, r)
+		} else if info, err := os.Stat(filepath.Join(dir, r)); err == nil && info.IsDir() && depth < 10 {
+			all = append(all, remote(filepath.Join(dir, r), depth+1)...)
+		}
+	}
+	return all
+}
+
+// isRemote reports whether a resource of a kustomization is loaded from the network.
+func isRemote(resource string) bool {
+	return strings.Contains(resource, "://") || strings.Contains(resource, "?ref=") ||
+		strings.HasPrefix(resource, "github.com/") || strings.HasPrefix(resource, "git@")
+}
+
+// rewritten is a file system in which kustomizations from before kustomize 2 can be read: their `patches` were a list
+// of strings, as kubebuilder wrote them at that time: file names or inline text. If skipped is set, kustomizations load
+// nothing from the network, and what that would be is added to it.
+type rewritten struct {
+	filesys.FileSystem
+
+	skipped *[]string
+}
+
+func (f rewritten) ReadFile(name string) ([]byte, error) {
 	data, err := f.FileSystem.ReadFile(name)
 	if err != nil || !slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(name)) {
 		return data, err
 	}
-	return renewPatches(data), nil
+	return f.rewrite(data), nil
 }
 
-// renewPatches rewrites patches that are strings in today's form and leaves the rest unchanged.
-func renewPatches(data []byte) []byte {
+// rewrite returns a kustomization as it is to be read, and unchanged if there is nothing to change.
+func (f rewritten) rewrite(data []byte) []byte {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 ||
 		doc.Content[0].Kind != yaml.MappingNode {
@@ -69,20 +140,15 @@ func renewPatches(data []byte) []byte {
 	changed := false
 	fields := doc.Content[0].Content
 	for i := 0; i+1 < len(fields); i += 2 {
-		if fields[i].Value != "patches" || fields[i+1].Kind != yaml.SequenceNode {
+		value := fields[i+1]
+		if value.Kind != yaml.SequenceNode {
 			continue
 		}
-		for j, item := range fields[i+1].Content {
-			if item.Kind != yaml.ScalarNode {
-				continue
-			}
-			field := "path"
-			if strings.Contains(item.Value, "\n") {
-				field = "patch"
-			}
-			fields[i+1].Content[j] = &yaml.Node{Kind: yaml.MappingNode,
-				Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: field}, item}}
-			changed = true
+		switch fields[i].Value {
+		case "patches":
+			changed = renewPatches(value) || changed
+		case "resources", "bases", "components", "helmCharts":
+			changed = f.skip(value) || changed
 		}
 	}
 	if !changed {
@@ -93,4 +159,45 @@ func renewPatches(data []byte) []byte {
 		return data
 	}
 	return renewed
+}
+
+// renewPatches rewrites patches that are strings in today's form.
+func renewPatches(patches *yaml.Node) (changed bool) {
+	for i, item := range patches.Content {
+		if item.Kind != yaml.ScalarNode {
+			continue
+		}
+		field := "path"
+		if strings.Contains(item.Value, "\n") {
+			field = "patch"
+		}
+		patches.Content[i] = &yaml.Node{Kind: yaml.MappingNode,
+			Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: field}, item}}
+		changed = true
+	}
+	return changed
+}
+
+// skip removes what is loaded from the network from a list of resources or charts.
+func (f rewritten) skip(list *yaml.Node) (changed bool) {
+	if f.skipped == nil {
+		return false
+	}
+	list.Content = slices.DeleteFunc(list.Content, func(item *yaml.Node) bool {
+		what, chart := "", chartReference{}
+		switch {
+		case item.Kind == yaml.ScalarNode && isRemote(item.Value):
+			what = item.Value
+		case item.Kind == yaml.MappingNode && item.Decode(&chart) == nil && chart.Repo != "":
+			what = chart.String()
+		default:
+			return false
+		}
+		if !slices.Contains(*f.skipped, what) {
+			*f.skipped = append(*f.skipped, what)
+		}
+		changed = true
+		return true
+	})
+	return changed
 }

@@ -59,7 +59,7 @@ func one(suiteFile string, m plan.Manifest, kubernetes string) (list []objects.L
 	if isChart(at) {
 		return nil, nil, fmt.Errorf("%s is a Helm chart: write `helm: %s`", m.Path, m.Path)
 	}
-	if list, notes, err = readServed(at); err != nil {
+	if list, notes, err = readServed(at, m.SkipRemote); err != nil {
 		return nil, nil, err
 	}
 	if m.Namespace != "" {

@@ -16,7 +16,7 @@ import (
 // in the order of their paths. A directory with a kustomization file is built by kustomize instead, as `kubectl apply
 // -k` does. Errors name the file and, if the decoder knows it, the line.
 func Read(path string) ([]*unstructured.Unstructured, error) {
-	all, err := read(path)
+	all, _, err := read(path, false)
 	return Bare(all), err
 }
 
@@ -29,15 +29,17 @@ func Bare(all []objects.Located) []*unstructured.Unstructured {
 	return list
 }
 
-func read(path string) ([]objects.Located, error) {
+// read is [Read] with the places of the objects, and what a kustomization loads from the network if that is to be
+// skipped.
+func read(path string, skipRemote bool) (all []objects.Located, skipped []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files := []string{path}
 	if info.IsDir() {
 		if isKustomization(path) {
-			return kustomize(path)
+			return kustomize(path, skipRemote)
 		}
 		files = nil
 		err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
@@ -47,15 +49,14 @@ func read(path string) ([]objects.Located, error) {
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	var all []objects.Located
 	var errs []error
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		list, err := objects.DecodeLocated(data, f)
 		if err != nil {
@@ -64,7 +65,7 @@ func read(path string) ([]objects.Located, error) {
 		all = append(all, list...)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return all, nil
+	return all, nil, nil
 }

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/plan"
 )
 
 func TestReadFolder(t *testing.T) {
@@ -71,5 +74,44 @@ func TestReadKustomization(t *testing.T) {
 	}
 	if _, err := Read(filepath.Join(dir, "default")); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("a broken kustomization: %v", err)
+	}
+}
+
+// A kustomization without what it and its bases would load from the network.
+func TestSkipRemote(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"all/kustomization.yaml": "namespace: system\nresources: [../own, ../jobs, github.com/a/b, " +
+			"\"https://a.b/c.yaml\"]\nhelmCharts: [{name: d, repo: \"https://e\"}]\n",
+		"jobs/kustomization.yaml": "resources: [\"https://a.b/c.yaml\"]\n",
+		"own/kustomization.yaml":  "resources: [own.yaml]\n",
+		"own/own.yaml":            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n",
+	} {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	suite, m := filepath.Join(dir, plan.SuiteFile), plan.Manifest{Path: "all", SkipRemote: true}
+	list, notes, err := One(suite, m, "v1.36.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].GetNamespace() != "system" || list[0].GetName() != "own" {
+		t.Errorf("got %v", list)
+	}
+	var want []string
+	for _, what := range []string{"github.com/a/b", "https://a.b/c.yaml", "chart d"} {
+		want = append(want, what+" is left out: "+filepath.Join(dir, "all")+" would load it from the network")
+	}
+	if diff := cmp.Diff(want, notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	remote := []string{"chart d", "https://a.b/c.yaml", "github.com/a/b", "https://a.b/c.yaml"}
+	if diff := cmp.Diff(remote, Remote(filepath.Join(dir, "all"))); diff != "" {
+		t.Errorf("remote (-want +got):\n%s", diff)
 	}
 }

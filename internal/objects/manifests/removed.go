@@ -120,16 +120,20 @@ func Served(list []*unstructured.Unstructured) (served []*unstructured.Unstructu
 
 // ReadServed is [Read] and [Served]; its errors name file and line.
 func ReadServed(path string) (list []*unstructured.Unstructured, notes []string, err error) {
-	all, notes, err := readServed(path)
+	all, notes, err := readServed(path, false)
 	return Bare(all), notes, err
 }
 
-func readServed(path string) (list []objects.Located, notes []string, err error) {
-	all, err := read(path)
+func readServed(path string, skipRemote bool) (list []objects.Located, notes []string, err error) {
+	all, skipped, err := read(path, skipRemote)
 	if err != nil {
 		return nil, nil, err
 	}
-	return convertAll(all)
+	list, notes, err = convertAll(all)
+	for _, what := range skipped {
+		notes = append(notes, fmt.Sprintf("%s is left out: %s would load it from the network", what, path))
+	}
+	return list, notes, err
 }
 
 func convertAll(list []objects.Located) (served []objects.Located, notes []string, err error) {
