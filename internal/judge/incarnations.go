@@ -57,12 +57,12 @@ func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 }
 
 // notesOf returns a note about the conditions that only have another message than without faults; one about annotations
-// that tell of what has happened; one about random values that were replaced more or less often, where that need not be
+// that tell of what has happened; one about how long something has taken; one about random values that were replaced more or less often, where that need not be
 // a mistake; and one about the objects that others than the controllers under test have created more or less often, and
 // that hold no data: what the controllers did may have led to that. Of a run whose plan writes objects itself, it says
-// only the first two.
+// only the first three.
 func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
-	var messages, histories, counts, renewals []reference.Difference
+	var messages, histories, times, counts, renewals []reference.Difference
 	for _, d := range e.Reference.Compare(f.Objects()) {
 		switch {
 		case !d.Note:
@@ -70,6 +70,8 @@ func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
 			messages = append(messages, d)
 		case d.OfHistory():
 			histories = append(histories, d)
+		case d.OfElapsed():
+			times = append(times, d)
 		case d.Renewal:
 			renewals = append(renewals, d)
 		default:
@@ -82,6 +84,9 @@ func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
 	}
 	if len(histories) > 0 {
 		findings = append(findings, note(e, f, histories, ", which tells of what has happened", "annotation"))
+	}
+	if len(times) > 0 {
+		findings = append(findings, note(e, f, times, ", which is how long it took", "field"))
 	}
 	if writes(p) || copied(p, f.Objects()) {
 		return findings

@@ -101,6 +101,32 @@ func TestAnnotationsThatTellOfWhatHasHappened(t *testing.T) {
 	}
 }
 
+// How long something has taken is the clock's; how long it may take is a setting.
+func TestHowLongItTook(t *testing.T) {
+	run := func(status string) string {
+		return `1 op: created job.example.com/default/a {"status": {` + status + `}}`
+	}
+	const is = "job.example.com/default/a"
+	for _, tt := range []struct{ name, usual, got, want string }{
+		{"seconds", `"accumulatedSeconds": 2`, `"accumulatedSeconds": 9`,
+			`note ` + is + `: status.accumulatedSeconds is 9; without faults: 2, which is how long it took`},
+		{"a text", `"steps": {"a": {"duration": "2s"}}`, `"steps": {"a": {"duration": "1m9.5s"}}`,
+			`note ` + is + `: status.steps.a.duration is "1m9.5s"; without faults: "2s", which is how long it took`},
+		{"a setting", `"timeoutSeconds": 2`, `"timeoutSeconds": 9`,
+			`bug ` + is + ` differs from the runs without faults: status.timeoutSeconds is 9; without faults: 2`},
+		{"another number", `"replicas": 2`, `"replicas": 9`,
+			`bug ` + is + ` differs from the runs without faults: status.replicas is 9; without faults: 2`},
+		{"not there", `"elapsedSeconds": 2`, `"phase": ""`,
+			`bug ` + is + ` differs from the runs without faults: status.elapsedSeconds is absent; without faults: 2`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence(tale(t, run(tt.got)))
+			e.Reference = usual(t, tale(t, run(tt.usual)))
+			expect(t, judged(t, faultFree{}, e), tt.want)
+		})
+	}
+}
+
 // Of most fields it is not known whether their random values may be replaced.
 func TestRenewalsThatAreNotes(t *testing.T) {
 	run := func(first string, others ...string) *record.Run {

@@ -268,7 +268,7 @@ func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []
 // that it tells of what has happened there; empty: none. The objects are the run's.
 func (f *filter) excused(differ []Difference, objects map[Key]*Object) (how string) {
 	rest := slices.DeleteFunc(slices.Clone(differ), func(d Difference) bool {
-		if d.OfMessage() || d.OfHistory() || d.Renewal && d.Note {
+		if d.OfMessage() || d.OfHistory() || d.OfElapsed() || d.Renewal && d.Note {
 			return true
 		}
 		kept := f.ref.keeps(d)

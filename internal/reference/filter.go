@@ -346,6 +346,7 @@ func (f *filter) fields(key Key, want, got *Object) []Difference {
 	slices.SortFunc(differ, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })
 	noteMessages(differ)
 	noteHistory(differ)
+	noteElapsed(differ)
 	return differ
 }
 

@@ -319,6 +319,11 @@ func (d Difference) OfMessage() bool {
 // OfHistory reports whether it is only an annotation that tells of what has happened.
 func (d Difference) OfHistory() bool { return d.Note && strings.HasPrefix(d.Field, annotations) }
 
+// OfElapsed reports whether it is only how long something has taken, as a status says.
+func (d Difference) OfElapsed() bool {
+	return d.Note && !d.Renewal && inStatus(d.Field) && !d.OfMessage()
+}
+
 // String says it in one line.
 func (d Difference) String() string {
 	if d.Field == "" {

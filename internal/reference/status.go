@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/trommel-dev/trommel/record"
@@ -88,6 +89,39 @@ func noteHistory(differ []Difference) {
 		d.Note = slices.Contains(all, "history") ||
 			slices.Contains(counters, all[len(all)-1]) && countsMore(d.Want, d.Got)
 	}
+}
+
+// units are last words of the names of fields that say how long something has taken, and settings words in those that
+// say how long it may take.
+var (
+	units    = []string{"seconds", "milliseconds", "millis", "minutes", "duration", "elapsed"}
+	settings = []string{"timeout", "deadline", "period", "interval", "grace", "delay", "max", "min", "limit", "ttl"}
+)
+
+// noteElapsed finds, among the differences of an object, what its status says of how long something has taken. That is
+// the clock's, like dates, and differs with each fault.
+func noteElapsed(differ []Difference) {
+	for i := range differ {
+		d := &differ[i]
+		if _, _, ok := condition(d.Field); ok || !inStatus(d.Field) || !isDuration(d.Want) || !isDuration(d.Got) {
+			continue
+		}
+		all := words(d.Field[strings.LastIndexAny(d.Field, ".]")+1:])
+		d.Note = slices.Contains(units, all[len(all)-1]) &&
+			!slices.ContainsFunc(all, func(word string) bool { return slices.Contains(settings, word) })
+	}
+}
+
+// isDuration reports whether a value is a number, or a text such as 1m30s.
+func isDuration(v any) bool {
+	switch v := v.(type) {
+	case int64, float64:
+		return true
+	case string:
+		_, err := time.ParseDuration(v)
+		return err == nil
+	}
+	return false
 }
 
 // countsMore reports whether both are numbers, and the second one is greater.
