@@ -15,11 +15,11 @@ const (
 	byDeploy   = 16 // a Makefile's target `deploy`
 )
 
-// installs finds a path in a command that installs it: that of a kustomization, or of a file or directory. Commands may
-// be variables, such as $(KUSTOMIZE).
+// installs finds a path in a command that installs it: that of a kustomization, or of a file or directory, also by ko,
+// which builds the images. Commands may be variables, such as $(KUSTOMIZE).
 var installs = []*regexp.Regexp{
 	regexp.MustCompile("(?i)kustomize[)}\"']* build (?:--?[a-z-]+(?:=\\S+)? )*([^\\s|;&`]+)"),
-	regexp.MustCompile("(?i)kubectl[)}\"']*(?:[^\\n|;&]*?) (?:apply|create|replace)\\b[^\\n|;&]*"),
+	regexp.MustCompile("(?i)\\b(?:kubectl|ko)[)}\"']*(?:[^\\n|;&]*?) (?:apply|create|replace)\\b[^\\n|;&]*"),
 }
 
 // pathFlag finds the paths in a kubectl command.

@@ -38,6 +38,10 @@ func TestFindDeployed(t *testing.T) {
 				"```\nOr `kubectl apply -k config/crd`.\n",
 			map[string]int{"config/default": byDocs, "deploy/operator.yaml": byDocs, "config/crd": byDocs},
 		},
+		{
+			"ko", "DEVELOPMENT.md", "```\nko apply -R -f deploy/\n```\nSo that gecko create -f config shows nothing.\n",
+			map[string]int{"deploy": byDocs},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()

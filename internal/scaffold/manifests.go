@@ -83,6 +83,16 @@ type tree struct {
 	deployed       map[string]int
 }
 
+// installs reports whether the Makefile or the docs install the file, or a directory that contains it.
+func (t *tree) installs(name string) bool {
+	for at := name; at != "."; at = path.Dir(at) {
+		if t.deployed[at] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func within(name, folder string) bool { return folder == "." || strings.HasPrefix(name, folder+"/") }
 
 // patchesOf lists the files of the kustomization that are not objects, relative to it.
@@ -324,7 +334,7 @@ func (r *Repository) fromFiles(t *tree, mains []program) *source {
 			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() &&
 				wordScore(path.Dir(f.path)) >= 0 &&
 				!s.holds(f) {
-				if t.deployed[f.path] == 0 && !s.needs(f) {
+				if !t.installs(f.path) && !s.needs(f) {
 					if !slices.Contains(r.Beside, f.path) {
 						r.Beside = append(r.Beside, f.path)
 					}
