@@ -83,9 +83,17 @@ func checkFileBeside(at *yamlfile.Place, suite, path string) {
 	}
 }
 
+// kindName is what the name of a kind looks like.
+var kindName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+
 func (c *ClusterSpec) check(at *yamlfile.Place) {
 	if v := c.KubernetesVersion; v != "" && !kubernetesSemver.MatchString(v) {
 		at.Field("kubernetesVersion").Errorf("kubernetesVersion %q: write it like v1.36.3 or 1.36", v)
+	}
+	for i, kind := range c.JobKinds {
+		if !kindName.MatchString(kind) {
+			at.Field("jobKinds").Item(i).Errorf("jobKinds %q: a kind is written like TaskRun", kind)
+		}
 	}
 	for i := range c.Answers {
 		a, at := &c.Answers[i], at.Field("answers").Item(i)

@@ -123,6 +123,7 @@
 //	  answers:                         # of simulated pods; default: success and no output
 //	    - {pod: db-*, container: main, command: "^pg_isready", stdout: "accepting connections\n", exitCode: 0}
 //	    - {pod: db-*, log: "started\n"}
+//	  jobKinds: [TaskRun]              # whose simulated pods run for a second and succeed, as those of a Job
 //	  # policy/v1beta1 and the like; default: if a controller has client-go before 0.25
 //	  removedAPIs: true
 //	controllers:

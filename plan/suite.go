@@ -139,6 +139,8 @@ type ClusterSpec struct {
 	APIServerArgs         []string        `yaml:"apiServerArgs"`
 	ControllerManagerArgs []string        `yaml:"controllerManagerArgs"`
 	Answers               []Answer        `yaml:"answers" item:"an answer"` // of simulated pods
+	// JobKinds are kinds of objects whose simulated pods run for a second and then succeed, as those of a Job do.
+	JobKinds []string `yaml:"jobKinds"`
 	// RemovedAPIs serves API versions that Kubernetes has removed; nil: if a controller is built with a client-go of
 	// that time.
 	RemovedAPIs *bool `yaml:"removedAPIs"`

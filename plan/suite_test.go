@@ -27,6 +27,7 @@ cluster:
   answers:
     - {namespace: default, pod: "db-*", container: main, command: ^ls, stdout: x, stderr: y, exitCode: 2}
     - {log: started}
+  jobKinds: [TaskRun]
   removedAPIs: false
 controllers:
   - name: db
@@ -83,6 +84,7 @@ timeouts: {plan: 1m, hold: 5s}
 			Type: "embedded", KubernetesVersion: "v1.36.3", APIServers: 2, Nodes: new(0),
 			DisableControllers: []string{"statefulset-controller"},
 			FeatureGates:       map[string]bool{"A": true, "B": false},
+			JobKinds:           []string{"TaskRun"},
 			Answers: []Answer{
 				{Namespace: "default", Pod: "db-*", Container: "main", Command: "^ls", Stdout: "x", Stderr: "y",
 					ExitCode: 2}, {Log: &started},

@@ -46,6 +46,8 @@ type Config struct {
 	Small bool
 	// Answers are the responses of containers of simulated pods; the default is success and no output.
 	Answers []kubelet.Answer
+	// JobKinds are kinds of objects, beside Job, whose simulated pods run for a second and then succeed.
+	JobKinds []string
 	// Equip, if set, is called when a cluster that other processes attach to has started, and stop before it ends.
 	Equip func(ctx context.Context, c Cluster) (stop func() error, err error)
 	// Equipment names what Equip gives the cluster; see Equipped.

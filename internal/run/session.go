@@ -364,6 +364,7 @@ func (s *Session) clusterConfig(spec plan.ClusterSpec, binary string, console *c
 		RemovedAPIs:           removed,
 		Images:                spec.Images,
 		Answers:               answers(spec.Answers),
+		JobKinds:              spec.JobKinds,
 		Progress:              console.Info,
 		Logger:                s.options.Logger,
 	}

@@ -334,7 +334,7 @@ func (r *Repository) fromFiles(t *tree, mains []program) *source {
 			if near && !f.chart && f.has(kind) && !f.has("Deployment") && !f.custom() &&
 				wordScore(path.Dir(f.path)) >= 0 &&
 				!s.holds(f) {
-				if !t.installs(f.path) && !s.needs(f) {
+				if !t.installs(f.path) && !s.needs(f) || s.othersServe(f, t) {
 					if !slices.Contains(r.Beside, f.path) {
 						r.Beside = append(r.Beside, f.path)
 					}
@@ -368,6 +368,32 @@ func (s *source) needs(f file) bool {
 		}
 	}
 	return false
+}
+
+// othersServe reports whether a Service of the repository that does not select the Deployment's pods serves a webhook of
+// the file: as long as nothing runs behind it, API servers would refuse what the webhook is for.
+func (s *source) othersServe(f file, t *tree) bool {
+	own, _, _ := unstructured.NestedStringMap(s.match.deployment.Object, "spec", "template", "metadata", "labels")
+	served := map[string]bool{} // by the name of a Service, whether it selects the Deployment's pods
+	for _, other := range t.files {
+		for _, u := range other.objects {
+			selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
+			if u.GetKind() == "Service" && len(selector) > 0 {
+				served[u.GetName()] = served[u.GetName()] ||
+					labels.SelectorFromSet(selector).Matches(labels.Set(own))
+			}
+		}
+	}
+	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+		hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+		return strings.HasSuffix(u.GetKind(), "WebhookConfiguration") &&
+			slices.ContainsFunc(hooks, func(h any) bool {
+				hook, _ := h.(map[string]any)
+				name, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "name")
+				ours, known := served[name]
+				return known && !ours
+			})
+	})
 }
 
 // names reports whether a text in the value is the name, or ends in it as arguments and paths do.

@@ -8,6 +8,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	_ "embed"
@@ -18,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -227,6 +229,12 @@ func (c *Cluster) startAPIServers(ctx context.Context) error {
 	return group.Wait()
 }
 
+// stagesFor returns the stages with further kinds whose pods complete as those of a Job.
+func stagesFor(jobKinds []string) []byte {
+	all := strings.Join(append([]string{"Job"}, jobKinds...), ", ")
+	return bytes.Replace(stages, []byte("values: [Job]"), []byte("values: ["+all+"]"), 1)
+}
+
 // prepare creates keys, ports, files and the components.
 func (c *Cluster) prepare() error {
 	var err error
@@ -236,7 +244,7 @@ func (c *Cluster) prepare() error {
 	if err := c.writeServerKeys(); err != nil {
 		return fmt.Errorf("create the cluster's keys: %w", err)
 	}
-	if err := c.dir.Write("kwok.yaml", stages); err != nil {
+	if err := c.dir.Write("kwok.yaml", stagesFor(c.config.JobKinds)); err != nil {
 		return err
 	}
 	for i := range c.config.APIServers {

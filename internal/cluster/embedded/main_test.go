@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 			{Pod: "told", Command: regexp.MustCompile("^pg_isready"), Stdout: "no response", ExitCode: 2},
 			{Pod: "to*", Log: &log},
 		}
-		return clustertest.Run(m, embedded.Config{Answers: answers}, func(c *embedded.Cluster) { shared = c })
+		config := embedded.Config{Answers: answers, JobKinds: []string{"TaskRun", "ConfigMap"}}
+		return clustertest.Run(m, config, func(c *embedded.Cluster) { shared = c })
 	}))
 }
 

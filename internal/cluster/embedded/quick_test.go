@@ -69,6 +69,41 @@ func TestDependentsOfANewTypeAreCollectedSoon(t *testing.T) {
 	}
 }
 
+// The pods of objects of some kinds run for a second and succeed, as those of a Job do. TestMain says which kinds.
+func TestPodsOfJobKindsSucceed(t *testing.T) {
+	client := clientFor(t, shared, "")
+	ns := clustertest.Namespace(t, client)
+	owner, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := client.CoreV1().Pods(ns)
+	create := func(name string, owners ...metav1.OwnerReference) {
+		_, err := pods.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("alone")
+	create("owned", metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID})
+	for _, want := range []struct {
+		name  string
+		phase corev1.PodPhase
+	}{{"owned", corev1.PodSucceeded}, {"alone", corev1.PodRunning}} {
+		clustertest.Eventually(t, func(ctx context.Context) error {
+			pod, err := pods.Get(ctx, want.name, metav1.GetOptions{})
+			if err == nil && pod.Status.Phase != want.phase {
+				err = fmt.Errorf("%s is %s", want.name, pod.Status.Phase)
+			}
+			return err
+		})
+	}
+}
+
 func defineType(t *testing.T, client dynamic.Interface, kind string) schema.GroupVersionResource {
 	t.Helper()
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
