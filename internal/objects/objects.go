@@ -262,7 +262,9 @@ func (c *Client) unserved(ctx context.Context, definition *unstructured.Unstruct
 		if t.Unserved {
 			continue
 		}
+		release := clock.Hold(ctx) // as refresh does
 		list, err := c.served.discovery.ServerResourcesForGroupVersion(t.Kind.GroupVersion().String())
+		release()
 		if apierrors.IsNotFound(err) {
 			return t.Kind.Version, nil
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -111,8 +112,8 @@ func (t Type) Watchable() bool {
 }
 
 // AllWatchable asks the API server for its types, and returns the watchable ones, each in one version.
-func (c *Client) AllWatchable() ([]Type, error) {
-	if err := c.served.refresh(); err != nil {
+func (c *Client) AllWatchable(ctx context.Context) ([]Type, error) {
+	if err := c.served.refresh(ctx); err != nil {
 		return nil, err
 	}
 	c.served.mu.RLock()
@@ -154,7 +155,7 @@ func (s *served) find(ctx context.Context, find func([]Type) (Type, error)) (Typ
 	if ctx.Err() != nil {
 		return Type{}, ctx.Err()
 	}
-	if err := s.refresh(); err != nil {
+	if err := s.refresh(ctx); err != nil {
 		return Type{}, err
 	}
 	s.mu.RLock()
@@ -163,8 +164,10 @@ func (s *served) find(ctx context.Context, find func([]Type) (Type, error)) (Typ
 }
 
 // refresh asks the API server for its types. Groups that cannot be asked, such as those of an aggregated API server
-// that is down, are left out.
-func (s *served) refresh() error {
+// that is down, are left out. The clock is held: a discovery client has no context, so it waits by the machine's clock
+// before it repeats a request.
+func (s *served) refresh(ctx context.Context) error {
+	defer clock.Hold(ctx)()
 	groups, lists, err := s.discovery.ServerGroupsAndResources()
 	if err != nil && len(lists) == 0 {
 		return fmt.Errorf("ask the API server for its types: %w", err)

@@ -103,9 +103,9 @@ func (a anyServed) Resolve(ctx context.Context, key plan.ResourceKey) (t objects
 }
 
 // AllWatchable lists the types of all clusters, each once.
-func (a anyServed) AllWatchable() (all []objects.Type, err error) {
+func (a anyServed) AllWatchable(ctx context.Context) (all []objects.Type, err error) {
 	for _, m := range a {
-		served, err := m.objects.AllWatchable()
+		served, err := m.objects.AllWatchable(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
@@ -140,7 +141,7 @@ func warmWatchCaches(
 			return err
 		}
 		unthrottle(config)
-		config.Wrap(atOnce)
+		config.WrapTransport = transport.Wrappers(atOnce, config.WrapTransport) // before what repeats requests
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return err

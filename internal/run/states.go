@@ -23,7 +23,7 @@ import (
 type states struct {
 	types interface {
 		resolver
-		AllWatchable() ([]objects.Type, error)
+		AllWatchable(ctx context.Context) ([]objects.Type, error)
 	}
 	list   func(ctx context.Context, t objects.Type) error // says whether the API server can list it now
 	find   bool                                            // nobody knows all types that matter: record every type
@@ -70,7 +70,7 @@ const listTimeout = 5 * time.Second
 
 // listable lists the types of which anything counts, without those that the API server cannot list now.
 func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
-	all, err := s.types.AllWatchable()
+	all, err := s.types.AllWatchable(ctx)
 	if err != nil {
 		return nil, err
 	}

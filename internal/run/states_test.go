@@ -25,7 +25,7 @@ func (k kinds) Resolve(_ context.Context, key plan.ResourceKey) (objects.Type, e
 	return objects.Type{}, &objects.NotServedError{What: key.Type}
 }
 
-func (k kinds) AllWatchable() (all []objects.Type, err error) {
+func (k kinds) AllWatchable(context.Context) (all []objects.Type, err error) {
 	for _, t := range k {
 		if t.Watchable() {
 			all = append(all, t)

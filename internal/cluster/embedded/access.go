@@ -3,6 +3,7 @@ package embedded
 import (
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/pki"
 )
@@ -63,12 +64,15 @@ func (c *Cluster) writeKubeconfig(path, addr string, user pki.Pair) error {
 	return cluster.WriteKubeconfig(path, "trommel-"+c.config.Name, c.restConfig(addr, user))
 }
 
-// restConfig is for use within this process: it does not limit the rate of requests.
+// restConfig is for use within this process: it does not limit the rate of requests, and repeats them by the clock of
+// their context.
 func (c *Cluster) restConfig(addr string, user pki.Pair) *rest.Config {
-	return &rest.Config{
+	config := &rest.Config{
 		Host:            "https://" + addr,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.PEM(), CertData: user.Cert, KeyData: user.Key},
 		QPS:             -1,
 		UserAgent:       "trommel",
 	}
+	config.Wrap(kube.Retries)
+	return config
 }
