@@ -316,6 +316,15 @@ func TestAsked(t *testing.T) {
 			"apiVersion": "v1", "kind": "Set", "spec": map[string]any{"n": 2.0},
 			"metadata": map[string]any{"namespace": "default", "name": "a", "labels": map[string]any{"x": "2"}},
 		}}},
+		{"a Job without what is generated", by(story(t, `created job/default/a {"spec": {
+			"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "1"}},
+			"template": {"metadata": {"labels": {"batch.kubernetes.io/controller-uid": "1", "job-name": "a", "x": "1"}}}}}`),
+			user), []map[string]any{{
+			"apiVersion": "v1", "kind": "Job", "metadata": map[string]any{"namespace": "default", "name": "a"},
+			"spec": map[string]any{"template": map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"x": "1"}},
+			}},
+		}}},
 		{"a status", by(story(t, `created set/default/a {}`, `updated set/default/a {"status": {"x": 1}}`),
 			user, user+"/status"), nil},
 		{"another's object", by(story(t, `created pod/default/a {}`, `updated pod/default/a {"spec": {"x": 1}}`),

@@ -4,6 +4,9 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -66,7 +69,30 @@ func Anew(object, meta map[string]any) map[string]any {
 		}
 	}
 	all["metadata"] = kept
+	if spec, _ := all["spec"].(map[string]any); all["kind"] == "Job" && spec["manualSelector"] != true {
+		all["spec"] = withoutSelector(spec)
+	}
 	return all
+}
+
+// jobLabels are those that the API server gives the pods of a Job, beside a selector; it refuses a Job that is
+// created with those of another one.
+// https://kubernetes.io/docs/concepts/workloads/controllers/job/#specifying-your-own-pod-selector
+var jobLabels = []string{
+	"controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
+}
+
+// withoutSelector is the spec of a Job without what the API server has generated.
+func withoutSelector(spec map[string]any) map[string]any {
+	spec = runtime.DeepCopyJSON(spec)
+	delete(spec, "selector")
+	if labels, ok, _ := unstructured.NestedMap(spec, "template", "metadata", "labels"); ok {
+		for _, label := range jobLabels {
+			delete(labels, label)
+		}
+		_ = unstructured.SetNestedMap(spec, labels, "template", "metadata", "labels")
+	}
+	return spec
 }
 
 // merged is a mapping after the change from one state of it to another. Each may be nil.
