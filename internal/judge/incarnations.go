@@ -57,10 +57,10 @@ func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 }
 
 // notesOf returns a note about the conditions that only have another message than without faults; one about annotations
-// that tell of what has happened; one about how long something has taken; one about random values that were replaced more or less often, where that need not be
-// a mistake; and one about the objects that others than the controllers under test have created more or less often, and
-// that hold no data: what the controllers did may have led to that. Of a run whose plan writes objects itself, it says
-// only the first three.
+// that tell of what has happened; one about how long something has taken; one about random values that were replaced
+// more or less often, where that need not be a mistake; and one about the objects that others than the controllers
+// under test have created more or less often, and that hold no data: what the controllers did may have led to that. Of
+// a run whose plan writes objects itself, it says only the first three.
 func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
 	var messages, histories, times, counts, renewals []reference.Difference
 	for _, d := range e.Reference.Compare(f.Objects()) {

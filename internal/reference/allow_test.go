@@ -318,8 +318,8 @@ func TestAsked(t *testing.T) {
 		}}},
 		{"a Job without what is generated", by(story(t, `created job/default/a {"spec": {
 			"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "1"}},
-			"template": {"metadata": {"labels": {"batch.kubernetes.io/controller-uid": "1", "job-name": "a", "x": "1"}}}}}`),
-			user), []map[string]any{{
+			"template": {"metadata": {"labels": {
+				"batch.kubernetes.io/controller-uid": "1", "job-name": "a", "x": "1"}}}}}`), user), []map[string]any{{
 			"apiVersion": "v1", "kind": "Job", "metadata": map[string]any{"namespace": "default", "name": "a"},
 			"spec": map[string]any{"template": map[string]any{
 				"metadata": map[string]any{"labels": map[string]any{"x": "1"}},

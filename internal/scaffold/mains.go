@@ -89,9 +89,9 @@ func countOwned(text []byte, owns map[string]int) {
 }
 
 // findMains lists the main packages of the module, the likeliest first: one that imports controller-runtime or
-// Knative's package for controllers is more likely the manager than one that imports client-go, and either more than one that imports neither. It counts in owns
-// how many types the controller of a kind owns. Elsewhere are programs of other modules below the directory that are
-// likelier than all of these.
+// Knative's package for controllers is more likely the manager than one that imports client-go, and either more than
+// one that imports neither. It counts in owns how many types the controller of a kind owns. Elsewhere are programs of
+// other modules below the directory that are likelier than all of these.
 func findMains(dir, module, name string, owns map[string]int) (mains []program, elsewhere []string, err error) {
 	byPackage := map[string]*program{}
 	var nested []string // directories of other modules

@@ -370,8 +370,8 @@ func (s *source) needs(f file) bool {
 	return false
 }
 
-// othersServe reports whether a Service of the repository that does not select the Deployment's pods serves a webhook of
-// the file: as long as nothing runs behind it, API servers would refuse what the webhook is for.
+// othersServe reports whether a Service of the repository that does not select the Deployment's pods serves a webhook
+// of the file: as long as nothing runs behind it, API servers would refuse what the webhook is for.
 func (s *source) othersServe(f file, t *tree) bool {
 	own, _, _ := unstructured.NestedStringMap(s.match.deployment.Object, "spec", "template", "metadata", "labels")
 	served := map[string]bool{} // by the name of a Service, whether it selects the Deployment's pods

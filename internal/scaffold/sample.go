@@ -171,8 +171,8 @@ func mainObject(f *file, likely []schema.GroupVersionKind) (*unstructured.Unstru
 }
 
 // kindsByLikeliness lists the kinds that are defined here, each in its newest version. Those come last that
-// have no status and that no controller is set up for: they are settings, or templates. Of the others the kind that the controller is
-// named after comes first, and then the one whose controller owns most types.
+// have no status and that no controller is set up for: they are settings, or templates. Of the others the kind that the
+// controller is named after comes first, and then the one whose controller owns most types.
 func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []schema.GroupVersionKind {
 	score := func(kind schema.GroupVersionKind) int {
 		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(r.Name, "-operator"), "-controller"), "-", "")

@@ -117,7 +117,7 @@ func sampleOf(
 			if s.schema, err = schemaOf(installed, u.GroupVersionKind()); err != nil {
 				return nil, err
 			}
-			if slices.ContainsFunc(steps, func(other plan.Step) bool { return other.Wait != nil && s.named(other.Wait) }) {
+			if slices.ContainsFunc(steps, func(other plan.Step) bool { return s.named(other.Wait) }) {
 				return s, nil
 			}
 			if first == nil {
@@ -131,7 +131,7 @@ func sampleOf(
 
 // named reports whether the step waits for the sample.
 func (s *sample) named(wait *plan.WaitStep) bool {
-	return wait.ResourceKey.Matches(s.key.Type, s.object.GroupVersionKind().Group, true, s.key.Namespace, s.key.Name)
+	return wait != nil && wait.ResourceKey.Matches(s.key.Type, s.object.GroupVersionKind().Group, true, s.key.Namespace, s.key.Name)
 }
 
 // schemaOf finds the schema of a kind's version.

@@ -37,7 +37,8 @@ func kustomize(dir string, skipRemote bool) (list []objects.Located, skipped []s
 	if err != nil {
 		hint := ""
 		if !skipRemote && len(Remote(dir)) > 0 {
-			hint = "\nwithout access to the network, use {path: DIR, skipRemote: true}, which leaves out what it loads from there"
+			hint = "\nwithout access to the network, use {path: DIR, skipRemote: true}, which leaves out what it " +
+				"loads from there"
 		}
 		return nil, nil, fmt.Errorf("kustomize %s: %w%s", dir, err, hint)
 	}
