@@ -131,7 +131,8 @@ func sampleOf(
 
 // named reports whether the step waits for the sample.
 func (s *sample) named(wait *plan.WaitStep) bool {
-	return wait != nil && wait.ResourceKey.Matches(s.key.Type, s.object.GroupVersionKind().Group, true, s.key.Namespace, s.key.Name)
+	return wait != nil && wait.ResourceKey.Matches(s.key.Type, s.object.GroupVersionKind().Group, true,
+		s.key.Namespace, s.key.Name)
 }
 
 // schemaOf finds the schema of a kind's version.
