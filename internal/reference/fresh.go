@@ -4,9 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -84,13 +81,19 @@ var jobLabels = []string{
 
 // withoutSelector is the spec of a Job without what the API server has generated.
 func withoutSelector(spec map[string]any) map[string]any {
-	spec = runtime.DeepCopyJSON(spec)
+	spec = maps.Clone(spec)
 	delete(spec, "selector")
-	if labels, ok, _ := unstructured.NestedMap(spec, "template", "metadata", "labels"); ok {
-		for _, label := range jobLabels {
-			delete(labels, label)
+	at := spec
+	for _, field := range []string{"template", "metadata", "labels"} {
+		below, ok := at[field].(map[string]any)
+		if !ok {
+			return spec
 		}
-		_ = unstructured.SetNestedMap(spec, labels, "template", "metadata", "labels")
+		below = maps.Clone(below)
+		at[field], at = below, below
+	}
+	for _, label := range jobLabels {
+		delete(at, label)
 	}
 	return spec
 }
