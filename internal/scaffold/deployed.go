@@ -19,7 +19,7 @@ const (
 // which builds the images. Commands may be variables, such as $(KUSTOMIZE).
 var installs = []*regexp.Regexp{
 	regexp.MustCompile("(?i)kustomize[)}\"']* build (?:--?[a-z-]+(?:=\\S+)? )*([^\\s|;&`]+)"),
-	regexp.MustCompile("(?i)\\b(?:kubectl|ko)[)}\"']*(?:[^\\n|;&]*?) (?:apply|create|replace)\\b[^\\n|;&]*"),
+	regexp.MustCompile("(?i)(?:kubectl|\\bko)[)}\"']*(?:[^\\n|;&]*?) (?:apply|create|replace)\\b[^\\n|;&]*"),
 }
 
 // pathFlag finds the paths in a kubectl command.
