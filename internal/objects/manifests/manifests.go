@@ -59,6 +59,9 @@ func one(suiteFile string, m plan.Manifest, kubernetes string) (list []objects.L
 	if isChart(at) {
 		return nil, nil, fmt.Errorf("%s is a Helm chart: write `helm: %s`", m.Path, m.Path)
 	}
+	if m.SkipRemote && !isKustomization(at) {
+		return nil, nil, fmt.Errorf("%s has no kustomization, which skipRemote is for", m.Path)
+	}
 	if list, notes, err = readServed(at, m.SkipRemote); err != nil {
 		return nil, nil, err
 	}

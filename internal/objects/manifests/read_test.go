@@ -110,6 +110,10 @@ func TestSkipRemote(t *testing.T) {
 	if diff := cmp.Diff(want, notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
+	m.Path = "own/own.yaml"
+	if _, _, err := One(suite, m, "v1.36.0"); err == nil || !strings.Contains(err.Error(), "no kustomization") {
+		t.Errorf("a file: %v", err)
+	}
 	remote := []string{"chart d", "https://a.b/c.yaml", "github.com/a/b", "https://a.b/c.yaml"}
 	if diff := cmp.Diff(remote, Remote(filepath.Join(dir, "all"))); diff != "" {
 		t.Errorf("remote (-want +got):\n%s", diff)
