@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -22,36 +24,23 @@ const (
 // nothing happened, so that its clock would move on, past all timeouts. It is meant for [rest.Config.Wrap].
 //
 // [rest.Config.Wrap]: https://pkg.go.dev/k8s.io/client-go/rest#Config.Wrap
-func Retries(next http.RoundTripper) http.RoundTripper {
+func Retries(transport http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		ctx := r.Context()
 		if clock.Of(ctx) == nil {
-			return next.RoundTrip(r)
+			return transport.RoundTrip(r)
 		}
 		for tries := 0; ; tries++ {
-			response, err := next.RoundTrip(r)
+			response, err := transport.RoundTrip(r)
 			after, again := retryAfter(r, response, err)
 			if !again {
 				return response, err
 			}
-			again = tries < mostRetries
-			if again && r.Body != nil {
-				// client-go gives each request a body that can be read again, but for those that it does not repeat.
-				if again = r.GetBody != nil; again {
-					body, bodyErr := r.GetBody()
-					if bodyErr != nil {
-						return response, err
-					}
-					r = r.Clone(ctx)
-					r.Body = body
-				}
+			next, ok := rewound(r)
+			if tries == mostRetries || !ok {
+				return final(r, response, err)
 			}
-			if !again {
-				if response != nil {
-					response.Header.Del("Retry-After")
-				}
-				return response, err
-			}
+			r = next
 			if response != nil {
 				_ = response.Body.Close()
 			}
@@ -60,6 +49,39 @@ func Retries(next http.RoundTripper) http.RoundTripper {
 			}
 		}
 	})
+}
+
+// rewound returns the request with its body from the beginning. It is not ok if that cannot be had again; then
+// client-go does not repeat the request either.
+func rewound(r *http.Request) (again *http.Request, ok bool) {
+	if r.Body == nil {
+		return r, true
+	}
+	if r.GetBody == nil {
+		return nil, false
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	again = r.Clone(r.Context())
+	again.Body = body
+	return again, true
+}
+
+// final is an answer that client-go takes for the last one. It would begin again after the error of a connection that
+// has ended, so that is an answer, too: 503, which means the same to its callers.
+func final(r *http.Request, response *http.Response, err error) (*http.Response, error) {
+	if err == nil {
+		response.Header.Del("Retry-After")
+		return response, nil
+	}
+	return &http.Response{
+		Status: http.StatusText(http.StatusServiceUnavailable), StatusCode: http.StatusServiceUnavailable,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/plain"}},
+		Body:   io.NopCloser(strings.NewReader(err.Error())), Request: r,
+	}, nil
 }
 
 // retryAfter says whether and when client-go would repeat a request.

@@ -58,6 +58,7 @@ func TestRetriesGoByTheRunsClock(t *testing.T) {
 		{"a server that is not ready", later(http.StatusServiceUnavailable), 1, create, time.Hour, nil},
 		{"a watch", later(http.StatusTooManyRequests), 1, watch, time.Hour, nil},
 		{"an ended connection", ended, 1, get, time.Second, nil},
+		{"connections that always end", ended, 1000, get, mostRetries * time.Second, apierrors.IsServiceUnavailable},
 		{"always busy", later(http.StatusTooManyRequests), 1000, get, mostRetries * time.Hour,
 			apierrors.IsTooManyRequests},
 		{"another answer", func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, 1, get, 0,
