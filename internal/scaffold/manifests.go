@@ -143,7 +143,6 @@ type match struct {
 // or else single files.
 func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	var sources []*source
-	before := slices.Clip(r.Notes)
 	const usual = "config/default" // if it exists, the others are parts of it
 	if slices.Contains(t.kustomizations, usual) {
 		if s := r.fromKustomization(dir, usual, mains, t); s != nil {
@@ -183,7 +182,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	s := &source{match: match{program: mains[0]}}
 	if len(sources) > 0 {
 		s = slices.MaxFunc(sources, func(a, b *source) int { return a.preference - b.preference })
-		r.Notes = append(before, s.notes...) // why the others were not chosen does not matter
+		r.Notes = s.notes // why the others were not chosen does not matter
 		r.takeDeployment(s)
 	} else if len(t.kustomizations)+len(t.charts) > 0 {
 		r.Notes = append(r.Notes, "no kustomization and no chart contains a Deployment of the controller")
