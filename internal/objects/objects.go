@@ -262,9 +262,7 @@ func (c *Client) unserved(ctx context.Context, definition *unstructured.Unstruct
 		if t.Unserved {
 			continue
 		}
-		release := clock.Hold(ctx) // as refresh does
-		list, err := c.served.discovery.ServerResourcesForGroupVersion(t.Kind.GroupVersion().String())
-		release()
+		list, err := c.served.resources(ctx, t.Kind.GroupVersion())
 		if apierrors.IsNotFound(err) {
 			return t.Kind.Version, nil
 		}

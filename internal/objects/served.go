@@ -164,11 +164,9 @@ func (s *served) find(ctx context.Context, find func([]Type) (Type, error)) (Typ
 }
 
 // refresh asks the API server for its types. Groups that cannot be asked, such as those of an aggregated API server
-// that is down, are left out. The clock is held: a discovery client has no context, so it waits by the machine's clock
-// before it repeats a request.
+// that is down, are left out.
 func (s *served) refresh(ctx context.Context) error {
-	defer clock.Hold(ctx)()
-	groups, lists, err := s.discovery.ServerGroupsAndResources()
+	groups, lists, err := s.groupsAndResources(ctx)
 	if err != nil && len(lists) == 0 {
 		return fmt.Errorf("ask the API server for its types: %w", err)
 	}
@@ -200,6 +198,19 @@ func (s *served) refresh(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.all = all
 	return nil
+}
+
+// groupsAndResources asks the API server, as resources does. A discovery client has no context, so it waits by the
+// machine's clock before it repeats a request: the run's is held meanwhile.
+func (s *served) groupsAndResources(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	defer clock.Hold(ctx)()
+	return s.discovery.ServerGroupsAndResources()
+}
+
+// resources asks the API server for the types of one version of a group.
+func (s *served) resources(ctx context.Context, of schema.GroupVersion) (*metav1.APIResourceList, error) {
+	defer clock.Hold(ctx)()
+	return s.discovery.ServerResourcesForGroupVersion(of.String())
 }
 
 // add adds types that the API server serves.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
@@ -141,7 +141,7 @@ func warmWatchCaches(
 			return err
 		}
 		unthrottle(config)
-		config.WrapTransport = transport.Wrappers(atOnce, config.WrapTransport) // before what repeats requests
+		config.WrapTransport = transport.Wrappers(kube.AtOnce, config.WrapTransport) // before what repeats requests
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return err
@@ -152,22 +152,6 @@ func warmWatchCaches(
 	}
 	return group.Wait()
 }
-
-// atOnce makes client-go return a response that it would otherwise retry a second later: a watch cache that is being
-// filled is ready much sooner.
-func atOnce(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		response, err := next.RoundTrip(r)
-		if err == nil {
-			response.Header.Del("Retry-After")
-		}
-		return response, err
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // warm lists until the watch cache responds. Each server serves a new custom resource only once it has seen its
 // definition.

@@ -95,9 +95,32 @@ func (t *tree) installs(name string) bool {
 
 func within(name, folder string) bool { return folder == "." || strings.HasPrefix(name, folder+"/") }
 
+// kustomization holds the fields that name files that are not objects.
+type kustomization struct {
+	Kind                  string
+	Configurations        []string
+	Patches               []yaml.Node
+	PatchesStrategicMerge []string                `yaml:"patchesStrategicMerge"`
+	PatchesJSON6902       []struct{ Path string } `yaml:"patchesJson6902"`
+	Replacements          []struct{ Path string } `yaml:"replacements"`
+	Transformers          []string                `yaml:"transformers"`
+	Generators            []string                `yaml:"generators"`
+	OpenAPI               struct{ Path string }   `yaml:"openapi"`
+}
+
+// readKustomization returns false for a directory whose file is not a valid kustomization.
+func readKustomization(dir string) (k kustomization, ok bool) {
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			return k, yaml.Unmarshal(text, &k) == nil
+		}
+	}
+	return k, false
+}
+
 // patchesOf lists the files of the kustomization that are not objects, relative to it.
 func patchesOf(dir string) []string {
-	k, _ := manifests.ReadKustomization(dir)
+	k, _ := readKustomization(dir)
 	files := slices.Concat(k.Configurations, k.PatchesStrategicMerge, k.Transformers, k.Generators,
 		[]string{k.OpenAPI.Path})
 	for _, p := range k.PatchesJSON6902 {
@@ -205,17 +228,16 @@ var (
 )
 
 func (r *Repository) fromKustomization(dir, at string, mains []program, t *tree) *source {
-	if k, ok := manifests.ReadKustomization(filepath.Join(dir, at)); !ok || k.Kind == "Component" {
+	if k, ok := readKustomization(filepath.Join(dir, at)); !ok || k.Kind == "Component" {
 		return nil
 	}
 	m := plan.Manifest{Path: at}
 	var notes []string
-	remote := manifests.Remote(filepath.Join(dir, at))
+	list, remote, err := manifests.ReadLocal(filepath.Join(dir, at))
 	if m.SkipRemote = len(remote) > 0; m.SkipRemote {
 		notes = append(notes, fmt.Sprintf("%s loads %s from the network, which is left out; "+
 			"apply what the controller needs of it from a file", at, strings.Join(remote, ", ")))
 	}
-	list, _, err := manifests.One(filepath.Join(dir, plan.SuiteFile), m, instrumentation.KubernetesVersion)
 	if err != nil {
 		if at == "config/default" {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s cannot be built: %s", at, wording.FirstLine(err.Error())))
@@ -350,7 +372,6 @@ func (r *Repository) fromFiles(t *tree, mains []program) *source {
 // Services, of these with those that its pods name or that select them.
 func (s *source) needs(f file) bool {
 	template, _, _ := unstructured.NestedMap(s.match.deployment.Object, "spec", "template")
-	own, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
 	for _, u := range f.objects {
 		switch u.GetKind() {
 		case "ConfigMap", "Secret":
@@ -358,8 +379,7 @@ func (s *source) needs(f file) bool {
 				return true
 			}
 		case "Service":
-			selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
-			if len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(own)) {
+			if _, ours := s.selectedBy(u); ours {
 				return true
 			}
 		default:
@@ -372,27 +392,34 @@ func (s *source) needs(f file) bool {
 // othersServe reports whether a Service of the repository that does not select the Deployment's pods serves a webhook
 // of the file: as long as nothing runs behind it, API servers would refuse what the webhook is for.
 func (s *source) othersServe(f file, t *tree) bool {
-	own, _, _ := unstructured.NestedStringMap(s.match.deployment.Object, "spec", "template", "metadata", "labels")
+	if !f.has("ValidatingWebhookConfiguration") && !f.has("MutatingWebhookConfiguration") {
+		return false
+	}
 	served := map[string]bool{} // by the name of a Service, whether it selects the Deployment's pods
 	for _, other := range t.files {
 		for _, u := range other.objects {
-			selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
-			if u.GetKind() == "Service" && len(selector) > 0 {
-				served[u.GetName()] = served[u.GetName()] ||
-					labels.SelectorFromSet(selector).Matches(labels.Set(own))
+			if selects, ours := s.selectedBy(u); selects {
+				served[u.GetName()] = served[u.GetName()] || ours
 			}
 		}
 	}
 	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
 		hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
-		return strings.HasSuffix(u.GetKind(), "WebhookConfiguration") &&
-			slices.ContainsFunc(hooks, func(h any) bool {
-				hook, _ := h.(map[string]any)
-				name, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "name")
-				ours, known := served[name]
-				return known && !ours
-			})
+		return slices.ContainsFunc(hooks, func(h any) bool {
+			hook, _ := h.(map[string]any)
+			name, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "name")
+			ours, known := served[name]
+			return known && !ours
+		})
 	})
+}
+
+// selectedBy reports whether an object is a Service that selects pods, and the Deployment's.
+func (s *source) selectedBy(u *unstructured.Unstructured) (selects, ours bool) {
+	own, _, _ := unstructured.NestedStringMap(s.match.deployment.Object, "spec", "template", "metadata", "labels")
+	selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
+	selects = u.GetKind() == "Service" && len(selector) > 0
+	return selects, selects && labels.SelectorFromSet(selector).Matches(labels.Set(own))
 }
 
 // names reports whether a text in the value is the name, or ends in it as arguments and paths do.

@@ -37,10 +37,14 @@ func Retries(transport http.RoundTripper) http.RoundTripper {
 				return response, err
 			}
 			next, ok := rewound(r)
-			if tries == mostRetries || !ok {
-				return final(r, response, err)
+			switch {
+			case tries < mostRetries && ok:
+				r = next
+			case err != nil:
+				return unavailable(r, err), nil
+			default:
+				return last(response), nil
 			}
-			r = next
 			if response != nil {
 				_ = response.Body.Close()
 			}
@@ -69,19 +73,33 @@ func rewound(r *http.Request) (again *http.Request, ok bool) {
 	return again, true
 }
 
-// final is an answer that client-go takes for the last one. It would begin again after the error of a connection that
-// has ended, so that is an answer, too: 503, which means the same to its callers.
-func final(r *http.Request, response *http.Response, err error) (*http.Response, error) {
-	if err == nil {
-		response.Header.Del("Retry-After")
-		return response, nil
-	}
+// AtOnce makes client-go return a response that it would otherwise retry a second later: a watch cache that is being
+// filled is ready much sooner.
+func AtOnce(transport http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := transport.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		return last(response), nil
+	})
+}
+
+// last makes of a response one after which client-go does not repeat the request.
+func last(response *http.Response) *http.Response {
+	response.Header.Del("Retry-After")
+	return response
+}
+
+// unavailable is the answer 503 instead of the error of a connection that has ended, after which client-go would begin
+// again. To its callers it means the same.
+func unavailable(r *http.Request, err error) *http.Response {
 	return &http.Response{
 		Status: http.StatusText(http.StatusServiceUnavailable), StatusCode: http.StatusServiceUnavailable,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"text/plain"}},
 		Body:   io.NopCloser(strings.NewReader(err.Error())), Request: r,
-	}, nil
+	}
 }
 
 // retryAfter says whether and when client-go would repeat a request.

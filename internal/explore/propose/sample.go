@@ -103,30 +103,43 @@ func sampleOf(
 			if at < 0 || u.GetName() == "" {
 				continue
 			}
-			s := &sample{before: slices.Clone(before), object: u}
-			s.create = &plan.Step{Name: step.Name, Apply: step.Apply}
-			if s.create.Name == "" {
-				s.create.Name = "create the " + u.GetKind()
-			}
-			s.key = plan.ResourceKey{Type: defined[at].Singular, Name: u.GetName()}
-			if defined[at].Namespaced {
-				if s.key.Namespace = u.GetNamespace(); s.key.Namespace == "" {
-					s.key.Namespace = "default"
-				}
-			}
-			if s.schema, err = schemaOf(installed, u.GroupVersionKind()); err != nil {
-				return nil, err
-			}
+			s := sampleIn(step, u, defined[at])
+			s.before = before
 			if slices.ContainsFunc(steps, func(other plan.Step) bool { return s.named(other.Wait) }) {
-				return s, nil
+				return s.withSchema(installed)
 			}
 			if first == nil {
 				first = s
 			}
 		}
-		before = append(before, &plan.Step{Name: step.Name, Apply: step.Apply})
+		before = append(slices.Clip(before), &plan.Step{Name: step.Name, Apply: step.Apply})
 	}
-	return first, nil
+	return first.withSchema(installed)
+}
+
+// withSchema adds the schema of the sample's kind; s may be nil.
+func (s *sample) withSchema(installed []*unstructured.Unstructured) (*sample, error) {
+	if s == nil {
+		return nil, nil
+	}
+	var err error
+	s.schema, err = schemaOf(installed, s.object.GroupVersionKind())
+	return s, err
+}
+
+// sampleIn is the sample of an object that a step applies.
+func sampleIn(step *plan.Step, u *unstructured.Unstructured, of objects.Type) *sample {
+	s := &sample{object: u, create: &plan.Step{Name: step.Name, Apply: step.Apply}}
+	if s.create.Name == "" {
+		s.create.Name = "create the " + u.GetKind()
+	}
+	s.key = plan.ResourceKey{Type: of.Singular, Name: u.GetName()}
+	if of.Namespaced {
+		if s.key.Namespace = u.GetNamespace(); s.key.Namespace == "" {
+			s.key.Namespace = "default"
+		}
+	}
+	return s
 }
 
 // named reports whether the step waits for the sample.

@@ -143,7 +143,7 @@ func OfStep(suite *plan.Suite, s *plan.ApplyStep) (list []*unstructured.Unstruct
 // ofStep also returns the places of objects in files.
 func ofStep(suite *plan.Suite, s *plan.ApplyStep) (list []objects.Located, notes []string, err error) {
 	if s.File != "" {
-		return readServed(plan.Beside(suite.File, s.File), false)
+		return readServed(plan.Beside(suite.File, s.File))
 	}
 	for _, o := range s.Objects {
 		u, err := objects.FromMap(o)

@@ -26,17 +26,14 @@ func isKustomization(dir string) bool {
 	return false
 }
 
-// kustomize does what `kubectl kustomize DIR` does. With skipRemote it leaves out what is loaded from the network, and
-// returns what that is, in the order in which it was found.
-func kustomize(dir string, skipRemote bool) (list []objects.Located, skipped []string, err error) {
-	files := rewritten{FileSystem: filesys.MakeFsOnDisk()}
-	if skipRemote {
-		files.skipped = &skipped
-	}
+// kustomize does what `kubectl kustomize DIR` does. Remote is what the kustomization and its bases load from the
+// network, in the order in which it was found; with skipRemote it is left out.
+func kustomize(dir string, skipRemote bool) (list []objects.Located, remote []string, err error) {
+	files := rewritten{filesys.MakeFsOnDisk(), skipRemote, &remote}
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
 	if err != nil {
 		hint := ""
-		if !skipRemote && len(Remote(dir)) > 0 {
+		if !skipRemote && len(remote) > 0 {
 			hint = "\nwithout access to the network, use {path: DIR, skipRemote: true}, which leaves out what it " +
 				"loads from there"
 		}
@@ -53,60 +50,11 @@ func kustomize(dir string, skipRemote bool) (list []objects.Located, skipped []s
 		}
 		list = append(list, objects.Located{Unstructured: u, Where: dir + " (built by kustomize)"})
 	}
-	return list, skipped, nil
-}
-
-// Kustomization has the fields of a kustomization that name files that are not objects or are elsewhere.
-type Kustomization struct {
-	Kind                  string
-	Resources             []string
-	Bases                 []string
-	Components            []string
-	Configurations        []string
-	Patches               []yaml.Node
-	PatchesStrategicMerge []string                `yaml:"patchesStrategicMerge"`
-	PatchesJSON6902       []struct{ Path string } `yaml:"patchesJson6902"`
-	Replacements          []struct{ Path string } `yaml:"replacements"`
-	Transformers          []string                `yaml:"transformers"`
-	Generators            []string                `yaml:"generators"`
-	OpenAPI               struct{ Path string }   `yaml:"openapi"`
-	Charts                []chartReference        `yaml:"helmCharts"`
+	return list, remote, nil
 }
 
 // chartReference is a chart that a kustomization renders.
 type chartReference struct{ Name, Repo string }
-
-func (c chartReference) String() string { return "chart " + c.Name }
-
-// ReadKustomization returns false for a directory that has no kustomization, or one that is no YAML.
-func ReadKustomization(dir string) (k Kustomization, ok bool) {
-	for _, name := range konfig.RecognizedKustomizationFileNames() {
-		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
-			return k, yaml.Unmarshal(text, &k) == nil
-		}
-	}
-	return k, false
-}
-
-// Remote lists what the kustomization in a directory and its bases load from the network.
-func Remote(dir string) []string { return remote(dir, 0) }
-
-func remote(dir string, depth int) (all []string) {
-	k, _ := ReadKustomization(dir)
-	for _, c := range k.Charts {
-		if c.Repo != "" {
-			all = append(all, c.String())
-		}
-	}
-	for _, r := range slices.Concat(k.Resources, k.Bases, k.Components) {
-		if isRemote(r) {
-			all = append(all, r)
-		} else if info, err := os.Stat(filepath.Join(dir, r)); err == nil && info.IsDir() && depth < 10 {
-			all = append(all, remote(filepath.Join(dir, r), depth+1)...)
-		}
-	}
-	return all
-}
 
 // isRemote reports whether a resource of a kustomization is loaded from the network.
 func isRemote(resource string) bool {
@@ -115,12 +63,13 @@ func isRemote(resource string) bool {
 }
 
 // rewritten is a file system in which kustomizations from before kustomize 2 can be read: their `patches` were a list
-// of strings, as kubebuilder wrote them at that time: file names or inline text. If skipped is set, kustomizations load
-// nothing from the network, and what that would be is added to it.
+// of strings, as kubebuilder wrote them at that time: file names or inline text. It finds what kustomizations load from
+// the network, each once; with skipRemote they do not.
 type rewritten struct {
 	filesys.FileSystem
 
-	skipped *[]string
+	skipRemote bool
+	remote     *[]string
 }
 
 func (f rewritten) ReadFile(name string) ([]byte, error) {
@@ -149,7 +98,7 @@ func (f rewritten) rewrite(data []byte) []byte {
 		case "patches":
 			changed = renewPatches(value) || changed
 		case "resources", "bases", "components", "helmCharts":
-			changed = f.skip(value) || changed
+			changed = f.findRemote(value) || changed
 		}
 	}
 	if !changed {
@@ -179,26 +128,23 @@ func renewPatches(patches *yaml.Node) (changed bool) {
 	return changed
 }
 
-// skip removes what is loaded from the network from a list of resources or charts.
-func (f rewritten) skip(list *yaml.Node) (changed bool) {
-	if f.skipped == nil {
-		return false
-	}
+// findRemote finds what is loaded from the network in a list of resources or charts.
+func (f rewritten) findRemote(list *yaml.Node) (changed bool) {
+	before := len(list.Content)
 	list.Content = slices.DeleteFunc(list.Content, func(item *yaml.Node) bool {
 		what, chart := "", chartReference{}
 		switch {
 		case item.Kind == yaml.ScalarNode && isRemote(item.Value):
 			what = item.Value
 		case item.Kind == yaml.MappingNode && item.Decode(&chart) == nil && chart.Repo != "":
-			what = chart.String()
+			what = "chart " + chart.Name
 		default:
 			return false
 		}
-		if !slices.Contains(*f.skipped, what) {
-			*f.skipped = append(*f.skipped, what)
+		if !slices.Contains(*f.remote, what) {
+			*f.remote = append(*f.remote, what)
 		}
-		changed = true
-		return true
+		return f.skipRemote
 	})
-	return changed
+	return len(list.Content) < before
 }

@@ -62,8 +62,17 @@ func one(suiteFile string, m plan.Manifest, kubernetes string) (list []objects.L
 	if m.SkipRemote && !isKustomization(at) {
 		return nil, nil, fmt.Errorf("%s has no kustomization, which skipRemote is for", m.Path)
 	}
-	if list, notes, err = readServed(at, m.SkipRemote); err != nil {
+	list, remote, err := read(at, m.SkipRemote)
+	if err != nil {
 		return nil, nil, err
+	}
+	if list, notes, err = convertAll(list); err != nil {
+		return nil, nil, err
+	}
+	if m.SkipRemote {
+		for _, what := range remote {
+			notes = append(notes, fmt.Sprintf("%s is left out: %s would load it from the network", what, at))
+		}
 	}
 	if m.Namespace != "" {
 		setNamespace(Bare(list), m.Namespace)

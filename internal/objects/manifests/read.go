@@ -29,9 +29,8 @@ func Bare(all []objects.Located) []*unstructured.Unstructured {
 	return list
 }
 
-// read is [Read] with the places of the objects, and what a kustomization loads from the network if that is to be
-// skipped.
-func read(path string, skipRemote bool) (all []objects.Located, skipped []string, err error) {
+// read is [Read] with the places of the objects, and with what a kustomization loads from the network, see kustomize.
+func read(path string, skipRemote bool) (all []objects.Located, remote []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, err

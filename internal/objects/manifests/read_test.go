@@ -79,22 +79,20 @@ func TestReadKustomization(t *testing.T) {
 
 // A kustomization without what it and its bases would load from the network.
 func TestSkipRemote(t *testing.T) {
-	dir := t.TempDir()
-	for file, text := range map[string]string{
-		"all/kustomization.yaml": "namespace: system\nresources: [../own, ../jobs, github.com/a/b, " +
-			"\"https://a.b/c.yaml\"]\nhelmCharts: [{name: d, repo: \"https://e\"}]\n",
-		"jobs/kustomization.yaml": "resources: [\"https://a.b/c.yaml\"]\n",
-		"own/kustomization.yaml":  "resources: [own.yaml]\n",
-		"own/own.yaml":            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n",
-	} {
-		path := filepath.Join(dir, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := unpack(t, `
+-- all/kustomization.yaml --
+namespace: system
+resources: [../own, ../jobs, github.com/a/b, "https://a.b/c.yaml"]
+helmCharts: [{name: d, repo: "https://e"}]
+-- jobs/kustomization.yaml --
+resources: ["https://a.b/c.yaml"]
+-- own/kustomization.yaml --
+resources: [own.yaml]
+-- own/own.yaml --
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: own}
+`)
 	suite, m := filepath.Join(dir, plan.SuiteFile), plan.Manifest{Path: "all", SkipRemote: true}
 	list, notes, err := One(suite, m, "v1.36.0")
 	if err != nil {
@@ -114,8 +112,8 @@ func TestSkipRemote(t *testing.T) {
 	if _, _, err := One(suite, m, "v1.36.0"); err == nil || !strings.Contains(err.Error(), "no kustomization") {
 		t.Errorf("a file: %v", err)
 	}
-	remote := []string{"chart d", "https://a.b/c.yaml", "github.com/a/b", "https://a.b/c.yaml"}
-	if diff := cmp.Diff(remote, Remote(filepath.Join(dir, "all"))); diff != "" {
-		t.Errorf("remote (-want +got):\n%s", diff)
+	_, remote, err := ReadLocal(filepath.Join(dir, "all"))
+	if diff := cmp.Diff([]string{"github.com/a/b", "https://a.b/c.yaml", "chart d"}, remote); err != nil || diff != "" {
+		t.Errorf("remote (-want +got), %v:\n%s", err, diff)
 	}
 }

@@ -120,20 +120,26 @@ func Served(list []*unstructured.Unstructured) (served []*unstructured.Unstructu
 
 // ReadServed is [Read] and [Served]; its errors name file and line.
 func ReadServed(path string) (list []*unstructured.Unstructured, notes []string, err error) {
-	all, notes, err := readServed(path, false)
+	all, notes, err := readServed(path)
 	return Bare(all), notes, err
 }
 
-func readServed(path string, skipRemote bool) (list []objects.Located, notes []string, err error) {
-	all, skipped, err := read(path, skipRemote)
+func readServed(path string) (list []objects.Located, notes []string, err error) {
+	all, _, err := read(path, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	list, notes, err = convertAll(all)
-	for _, what := range skipped {
-		notes = append(notes, fmt.Sprintf("%s is left out: %s would load it from the network", what, path))
+	return convertAll(all)
+}
+
+// ReadLocal is [ReadServed] without what a kustomization and its bases would load from the network, which it returns.
+func ReadLocal(path string) (list []*unstructured.Unstructured, remote []string, err error) {
+	all, remote, err := read(path, true)
+	if err != nil {
+		return nil, nil, err
 	}
-	return list, notes, err
+	all, _, err = convertAll(all)
+	return Bare(all), remote, err
 }
 
 func convertAll(list []objects.Located) (served []objects.Located, notes []string, err error) {
