@@ -33,6 +33,7 @@ func FuzzParsePlan(f *testing.F) {
 		}
 	}
 	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte(": \"\u008556}\neexitCod\u0085"))
 	f.Add([]byte("actions: [{trigger: {expression: >-\n  a\n  b}}]"))
 	f.Add([]byte(merged))
 	f.Add([]byte("actions: [{<<: [&a {async: true}, *b]}, &b {<<: *a, <<: 1}]"))

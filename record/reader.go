@@ -97,7 +97,7 @@ func readLines[T any](r *Run, name string) ([]T, error) {
 	}
 	defer func() { _ = f.Close() }()
 	var all []T
-	in := bufio.NewReaderSize(f, 1<<20)
+	in := bufio.NewReaderSize(f, 64<<10)
 	for number := 1; ; number++ {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {

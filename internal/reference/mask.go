@@ -227,6 +227,15 @@ func leavesAt(v any, at leaf, visit func(leaf)) {
 // same name, such as a Secret's key that a volume shows as two files: then their values are compared together.
 func placeOf(item any, i int) string { return cmp.Or(nameOfItem(item), strconv.Itoa(i)) }
 
+// tokenVolume begins the random name that the API server gives the volume with a pod's token.
+const tokenVolume = "kube-api-access-"
+
+// IsTokenVolume reports whether that is such a name, which differs each time.
+func IsTokenVolume(name string) bool {
+	rest, ok := strings.CutPrefix(name, tokenVolume)
+	return ok && len(rest) == 5
+}
+
 // nameOfItem is the field by which an item of a list is known, and its value; empty: it has none.
 func nameOfItem(v any) string {
 	m, ok := v.(map[string]any)
@@ -235,9 +244,8 @@ func nameOfItem(v any) string {
 	}
 	for _, field := range []string{"name", "type", "key", "mountPath", "ip"} {
 		if s := metadata.Text(m, field); s != "" {
-			// The API server gives a pod's volume with its token a random name.
-			if rest, ok := strings.CutPrefix(s, "kube-api-access-"); ok && len(rest) == 5 {
-				s = "kube-api-access-*"
+			if IsTokenVolume(s) {
+				s = tokenVolume + "*"
 			}
 			return field + "=" + s
 		}

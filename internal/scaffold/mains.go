@@ -20,15 +20,19 @@ import (
 // skippedDirs lists directories that contain neither a controller nor manifests to apply, but old copies, copies for
 // other tools, and files for tests.
 var skippedDirs = []string{
-	"vendor", "testdata", "node_modules", "hack", "docs", "doc", "tools", "third_party", "site", "website",
+	"vendor", "testdata", "node_modules", "hack", "tools", "third_party", "site", "website",
 	"trommel-runs",
 	"trommel-plans",
 	"bundle", "bundles", "csv", "olm", "olm-catalog", "catalog", "scorecard",
 }
 
+// docsDirs are directories of documentation. Their manifests are only looked at if no others have a sample.
+var docsDirs = []string{"docs", "doc"}
+
 // skipped reports whether a directory of that name is ignored.
 func skipped(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || slices.Contains(skippedDirs, name) ||
+		slices.Contains(docsDirs, name) ||
 		name == "test" || name == "tests" || name == "testing" || strings.HasPrefix(name, "e2e") ||
 		strings.HasPrefix(name, "test-") ||
 		strings.HasSuffix(name, "-tests") || strings.HasSuffix(name, "-test") || strings.HasSuffix(name, "_test")

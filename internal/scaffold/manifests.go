@@ -2,6 +2,7 @@ package scaffold
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -60,18 +61,52 @@ func readFiles(dir string) (*tree, error) {
 		if notObjects[name] || inChart && !strings.Contains(name, "/crds/") || strings.Contains(name, "/templates/") {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(dir, name))
+		f, err := readFile(dir, name)
 		if err != nil {
 			return nil, err
 		}
-		if list, err := objects.Decode(text, name); err == nil && len(list) > 0 {
-			if served, _, err := manifests.Served(list); err == nil && len(served) > 0 {
-				list = served
-			}
-			t.files = append(t.files, file{name, list, inChart})
+		if f.chart = inChart; len(f.objects) > 0 {
+			t.files = append(t.files, f)
 		}
 	}
 	return t, nil
+}
+
+// readFile reads the objects of a file. It has none if it holds something else.
+func readFile(dir, name string) (file, error) {
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return file{}, err
+	}
+	list, err := objects.Decode(text, name)
+	if err != nil {
+		return file{path: name}, nil
+	}
+	if served, _, err := manifests.Served(list); err == nil && len(served) > 0 {
+		list = served
+	}
+	return file{path: name, objects: list}, nil
+}
+
+// readDocs reads the files with objects in a repository's documentation.
+func readDocs(dir string) ([]file, error) {
+	var all []file
+	for _, docs := range docsDirs {
+		err := walk(filepath.Join(dir, docs), func(name string) error {
+			if path.Ext(name) != ".yaml" && path.Ext(name) != ".yml" {
+				return nil
+			}
+			f, err := readFile(dir, path.Join(docs, name))
+			if len(f.objects) > 0 {
+				all = append(all, f)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // tree is what the repository contains.

@@ -5,12 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/trommel-dev/trommel/internal/objects"
 )
 
 func TestNeeds(t *testing.T) {
 	service := func(name string) string {
 		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\n"
+	}
+	account := func(name string) string {
+		return "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: " + name + "}\n"
 	}
 	rollout := func(spec string) string {
 		return "apiVersion: example.com/v1\nkind: Rollout\nmetadata: {name: echo, labels: {app: other}}\n" +
@@ -46,6 +51,16 @@ func TestNeeds(t *testing.T) {
 			"other/services.yaml": service("canary"),
 			"samples/web.yaml":    service("web"), "samples/nginx.yaml": service("nginx"),
 			"samples/main.yaml": service("main")}, "", 0},
+		{"a store that is nowhere", map[string]string{
+			"samples/rollout.yaml": rollout("{storeRef: {name: main}, from: {kind: Store, name: main}, " +
+				"queueRef: {name: a}}"),
+			"samples/main.yaml": service("main"),
+			"other/store.yaml":  "apiVersion: example.com/v1\nkind: Store\nmetadata: {name: main}\n"},
+			"samples/main.yaml", 1},
+		{"service accounts", map[string]string{
+			"samples/rollout.yaml": rollout("{pods: [{serviceAccountName: echo}, {serviceAccountName: default}, " +
+				"{serviceAccountName: nobody}, {serviceAccountName: operator}]}"),
+			"samples/account.yaml": account("echo")}, "samples/account.yaml", 1},
 		{"too many", map[string]string{"samples/rollout.yaml": rollout("{services: [one, two, three, four, five]}"),
 			"samples/1.yaml": service("one"), "samples/2.yaml": service("two"), "samples/3.yaml": service("three"),
 			"samples/4.yaml": service("four"), "samples/5.yaml": service("five")},
@@ -54,15 +69,12 @@ func TestNeeds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var files []file
 			for name, text := range tt.files {
-				list, err := objects.Decode([]byte(text), name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				files = append(files, file{path: name, objects: list})
+				files = append(files, file{path: name, objects: decoded(t, text)})
 			}
 			at := slices.IndexFunc(files, func(f file) bool { return f.path == "samples/rollout.yaml" })
 			valid := func(f *file) bool { return !strings.Contains(f.path, "bad") }
-			needed, lacks := needs(&files[at], namedFiles(files), valid)
+			manifests := &file{objects: decoded(t, service("web")+"---\n"+account("operator"))}
+			needed, lacks := needs(&files[at], namedFiles(files), []string{"Store"}, manifests, valid)
 			var got []string
 			for _, f := range needed {
 				got = append(got, f.path)
@@ -72,4 +84,13 @@ func TestNeeds(t *testing.T) {
 			}
 		})
 	}
+}
+
+func decoded(t *testing.T, text string) []*unstructured.Unstructured {
+	t.Helper()
+	list, err := objects.Decode([]byte(text), "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }

@@ -45,23 +45,38 @@ func (r *Repository) findSample(s *source, t *tree) {
 		}
 		return ok
 	}
-	byName := namedFiles(t.files)
-	var valid []sample
-	for i := range t.files {
-		f := &t.files[i]
-		if f.has("CustomResourceDefinition") {
-			continue
+	var kinds []string
+	for _, kind := range likely {
+		kinds = append(kinds, kind.Kind)
+	}
+	applied := &file{objects: s.objects}
+	among := func(files []file) (valid []sample) {
+		byName := namedFiles(files)
+		for i := range files {
+			f := &files[i]
+			if f.has("CustomResourceDefinition") {
+				continue
+			}
+			main, score := mainObject(f, likely)
+			if main == nil || !accepted(f) {
+				continue
+			}
+			needed, missing := needs(f, byName, kinds, applied, accepted)
+			missing += misplaced(f)
+			for _, n := range needed {
+				missing += misplaced(n)
+			}
+			valid = append(valid, sample{f, main, needed, score - pointsForNeed*len(needed) - pointsForLack*missing})
 		}
-		main, score := mainObject(f, likely)
-		if main == nil || !accepted(f) {
-			continue
+		return valid
+	}
+	valid := among(t.files)
+	if len(valid) == 0 {
+		documented, err := readDocs(t.dir)
+		if err != nil {
+			r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
 		}
-		needed, missing := needs(f, byName, accepted)
-		missing += misplaced(f)
-		for _, n := range needed {
-			missing += misplaced(n)
-		}
-		valid = append(valid, sample{f, main, needed, score - pointsForNeed*len(needed) - pointsForLack*missing})
+		valid = among(documented)
 	}
 	if len(valid) > 0 {
 		slices.SortStableFunc(valid, func(a, b sample) int { return b.score - a.score })

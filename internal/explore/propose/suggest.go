@@ -3,6 +3,7 @@ package propose
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trommel-dev/trommel/internal/reference"
@@ -95,24 +97,55 @@ func throughout(ends []map[reference.Key]map[string]any, key reference.Key) bool
 const TroubleAdvice = "with an object like that a controller does little: add what it lacks, or take another sample"
 
 // Trouble says what is wrong with the custom resource that a workload creates, according to the status with which runs
-// without faults ended, or with a pod that no node takes. Of an object that it rejects, or that lacks something, a
-// controller does little that a plan could strike at. Empty: nothing is known to be wrong.
+// without faults ended, or with a pod that no node takes or that cannot be created. Of an object that it rejects, or
+// that lacks something, a controller does little that a plan could strike at. Empty: nothing is known to be wrong.
 func Trouble(runs ...[]reference.Change) string {
 	sample, ends := created(runs)
 	if sample == nil {
 		return ""
 	}
+	var all []string
 	if what := troubleOf(ends[0][sample.Key]); what != "" {
-		return fmt.Sprintf("%s ended with %s", sample.Key.Local(), what)
+		all = append(all, fmt.Sprintf("%s ended with %s", sample.Key.Local(), what))
 	}
 	// Names of pods may differ each time.
-	text := ""
-	for _, end := range slices.Backward(ends) {
-		if text = pending(end); text == "" {
-			return ""
-		}
+	if what := troubleOfPods(ends[0]); what != "" && !slices.ContainsFunc(ends,
+		func(end map[reference.Key]map[string]any) bool { return troubleOfPods(end) == "" }) {
+		all = append(all, what)
 	}
-	return text
+	return strings.Join(all, ", and ")
+}
+
+func troubleOfPods(end map[reference.Key]map[string]any) string {
+	return cmp.Or(pending(end), podless(end))
+}
+
+// podless says which set has no pod in the end, although it must have some; the first one by name. Most often the
+// sample's service account is missing.
+func podless(end map[reference.Key]map[string]any) string {
+	for _, key := range slices.Sorted(maps.Keys(end)) {
+		if key.Type() != "statefulset.apps" && key.Type() != "replicaset.apps" {
+			continue
+		}
+		text, err := json.Marshal(end[key])
+		var set struct {
+			Spec struct {
+				Replicas *int32
+				Template corev1.PodTemplateSpec
+			}
+			Status appsv1.StatefulSetStatus
+		}
+		if err != nil || json.Unmarshal(text, &set) != nil || set.Status.ObservedGeneration == 0 ||
+			set.Status.Replicas > 0 || set.Spec.Replicas == nil || *set.Spec.Replicas == 0 {
+			continue
+		}
+		what := key.Local() + " ended without a pod"
+		if account := set.Spec.Template.Spec.ServiceAccountName; account != "" {
+			what += fmt.Sprintf(" (is there a service account %q?)", account)
+		}
+		return what
+	}
+	return ""
 }
 
 // pending says which pod has no node in the end, and why; the first one by name.
@@ -149,6 +182,8 @@ func troubleOf(object map[string]any) string {
 			text := fmt.Sprintf("condition %s=%s", typ, c["status"])
 			if message, _ := c["message"].(string); message != "" {
 				text += ": " + wording.FirstLine(message)
+			} else if reason, _ := c["reason"].(string); reason != "" {
+				text += " (" + reason + ")"
 			}
 			return text
 		}

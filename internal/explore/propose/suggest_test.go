@@ -1,6 +1,7 @@
 package propose
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -142,6 +143,29 @@ func TestTroubleOfPod(t *testing.T) {
 	}
 }
 
+// Pods without a service account are never created.
+func TestTroubleOfPodsThatAreNotThere(t *testing.T) {
+	const set = "statefulset.apps/default/db"
+	changes := func(replicas int, set, status string) []reference.Change {
+		return history(t, "created database.example.com/default/db {}", fmt.Sprintf(`created %s {"spec": {`+
+			`"replicas": %d, "template": {"spec": {"serviceAccountName": "db"}}}, "status": {%s}}`,
+			set, replicas, status))
+	}
+	const seen = `"observedGeneration": 1, "replicas": 0`
+	want := set + ` ended without a pod (is there a service account "db"?)`
+	if got := Trouble(changes(2, set, seen), changes(1, set, seen)); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, other := range [][]reference.Change{
+		changes(0, set, seen), changes(2, set, `"observedGeneration": 1, "replicas": 1`), changes(2, set, ""),
+		changes(2, "deployment.apps/default/db", seen),
+	} {
+		if got := Trouble(changes(2, set, seen), other); got != "" {
+			t.Errorf("it is not so in all runs, and yet: %q", got)
+		}
+	}
+}
+
 // Learning says what is wrong with a sample: little can be shown with one that its controller rejects.
 func TestTrouble(t *testing.T) {
 	const sample = "database.example.com/default/db"
@@ -155,6 +179,8 @@ func TestTrouble(t *testing.T) {
 			`condition InvalidSpec=True: service "a" not found`},
 		{"what must hold does not", `{"conditions": [{"type": "Available", "status": "False"}]}`,
 			"condition Available=False"},
+		{"why, in one word", `{"conditions": [{"type": "Available", "status": "False", "reason": "NoPodReady"}]}`,
+			"condition Available=False (NoPodReady)"},
 		{"a word for the state", `{"phase": "CreateFailed"}`, "status.phase CreateFailed"},
 		{"conditions that say that nothing is wrong", `{"phase": "Running", "conditions": [` +
 			`{"type": "Failed", "status": "False"}, {"type": "Ready", "status": "True"}]}`, ""},

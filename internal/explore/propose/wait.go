@@ -249,7 +249,8 @@ func differentField(was, is map[string]any) (path []string, from, to any, ok boo
 			}
 			return false
 		}
-		if _, fits := literal(v); fits && !reflect.DeepEqual(w, v) {
+		text, _ := v.(string)
+		if _, fits := literal(v); fits && !reflect.DeepEqual(w, v) && !reference.IsTokenVolume(text) {
 			path, from, to, ok = at, w, v, true
 		}
 		return ok

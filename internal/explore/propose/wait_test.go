@@ -70,6 +70,12 @@ func TestFindBarrier(t *testing.T) {
 			},
 		},
 		{
+			name: "the volume with a pod's token has another name each time", after: []string{
+				`updated pod/default/db-1 {"spec": {"mounts": [{"name": "kube-api-access-x7k2p"}], "policy": "None"}}`,
+			},
+			wait: `pod/default/db-1 has object.spec.policy == "None"`,
+		},
+		{
 			name:  "a new field cannot be waited to go",
 			after: []string{`updated pod/default/db-1 {"spec": {"node": "n"}}`},
 			wait:  `pod/default/db-1 has object.spec.node == "n"`,

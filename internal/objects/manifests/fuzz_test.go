@@ -24,8 +24,8 @@ func FuzzHelmValues(f *testing.F) {
 	}
 	f.Add("replicas: null\nimage: {repository: {a: [1, 2]}}\nsub: 3", "r")
 	f.Add("extra: \"x}\\n---\\nkind: Foo\"", "a b")
+	file := filepath.Join(f.TempDir(), "values.yaml") // of this process, which tries one input at a time
 	f.Fuzz(func(t *testing.T, values, release string) {
-		file := filepath.Join(t.TempDir(), "values.yaml")
 		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
 			t.Fatal(err)
 		}

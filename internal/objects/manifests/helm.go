@@ -32,8 +32,7 @@ func isChart(at string) bool {
 }
 
 // helm does what `helm template --include-crds --no-hooks` does, and marks the objects as `helm install` does; the file
-// resolves a path of the suite. Kubernetes is
-// the version that the chart is rendered for.
+// resolves a path of the suite. Kubernetes is the version that the chart is rendered for.
 func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []objects.Located, notes []string,
 	err error) {
 	what := "chart " + m.Helm
@@ -52,11 +51,6 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 	if err := addLocalCharts(c, []string{file(m.Helm)}); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
-	if missing := missingCharts(c); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("%s: its charts directory lacks %s, which Chart.yaml requires; run `helm "+
-			"dependency build %s`",
-			what, strings.Join(missing, ", "), m.Helm)
-	}
 	version, err := chartutil.ParseKubeVersion(kubernetes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("version %q of Kubernetes: %w", kubernetes, err)
@@ -68,8 +62,18 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
+	missing := missingCharts(c)
 	if err := chartutil.ProcessDependenciesWithMerge(c, values); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", what, err)
+	}
+	// Helm wants those too that the values switch off, although nothing of them is rendered.
+	maps.DeleteFunc(missing, func(d *chart.Dependency, _ string) bool {
+		return !slices.Contains(c.Metadata.Dependencies, d)
+	})
+	if len(missing) > 0 {
+		return nil, nil, fmt.Errorf("%s: its charts directory lacks %s, which Chart.yaml requires; run `helm "+
+			"dependency build %s`",
+			what, strings.Join(slices.Sorted(maps.Values(missing)), ", "), m.Helm)
 	}
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = *version
@@ -185,12 +189,13 @@ func captureLog(w io.Writer) func() {
 	}
 }
 
-// missingCharts lists the charts that this one depends on but does not contain.
-func missingCharts(c *chart.Chart) []string {
-	var missing []string
+// missingCharts returns the names of the charts that this one depends on but does not contain. Later, a dependency with
+// an alias has that as its name.
+func missingCharts(c *chart.Chart) map[*chart.Dependency]string {
+	missing := map[*chart.Dependency]string{}
 	for _, want := range c.Metadata.Dependencies {
 		if !contains(c, want) {
-			missing = append(missing, want.Name)
+			missing[want] = want.Name
 		}
 	}
 	return missing

@@ -103,7 +103,14 @@ apiVersion: v2
 name: broken
 version: 1.0.0
 dependencies:
-- {name: redis, version: 1.0.0, repository: https://example.com}
+- {name: redis, version: 1.0.0, repository: https://example.com, condition: redis.enabled, alias: cache}
+- {name: ui, version: 1.0.0, repository: https://example.com, condition: ui.enabled}
+-- broken/values.yaml --
+ui: {enabled: false}
+-- broken/templates/all.yaml --
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: all}
 -- local/Chart.yaml --
 apiVersion: v2
 name: local
@@ -252,6 +259,20 @@ func TestChartThatCannotBeRendered(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 			t.Errorf("%s:\ngot  %v\nwant %s", tt.manifest, err, tt.want)
 		}
+	}
+}
+
+// A chart needs none of the charts that its values switch off.
+func TestChartThatLacksWhatIsSwitchedOff(t *testing.T) {
+	suite := filepath.Join(unpack(t, charts), "trommel.yaml")
+	list, _, err := One(suite, plan.Manifest{Helm: "broken", Values: map[string]any{
+		"redis": map[string]any{"enabled": false},
+	}}, "v1.36.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"ConfigMap default/all"}, names(list)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 }
 

@@ -112,10 +112,12 @@ func (f *File) Parse(data []byte, kind string) bool {
 			return false
 		}
 		if n := second.Content[0]; !isNull(n) || n.Value != "" || more > 10 { // a trailing --- has nothing after it
+			f.renumber(n)
 			f.Errorf(n, "a second document; a %s file holds one", kind)
 			break
 		}
 	}
+	f.renumber(&doc)
 	root := doc.Content[0]
 	if isNull(root) {
 		f.Errorf(nil, "the file is empty; a %s is a YAML mapping", kind)
@@ -154,6 +156,9 @@ var tabIndent = regexp.MustCompile(`(?m)^ *\t`)
 func (f *File) syntaxError(err error) {
 	m := yamlErrorLine.FindStringSubmatch(strings.SplitN(err.Error(), "\n", 2)[0])
 	line, _ := strconv.Atoi(m[1])
+	if starts := lineStarts(f.Text); starts != nil && line > 0 {
+		line = starts[min(line, len(starts))-1].line
+	}
 	e := Mistake{Line: max(line, 1), Col: 1, Message: "not YAML: " + m[2]}
 	if strings.Contains(e.Message, "tab character") {
 		// The reported line is that of the text before the tab.

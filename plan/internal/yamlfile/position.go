@@ -69,6 +69,55 @@ func lineStart(src []byte, line int) int {
 	return at
 }
 
+// yamlLine is where a line of YAML begins, as editors count.
+type yamlLine struct {
+	line   int // 1-based
+	before int // the characters before it in that line
+}
+
+// lineStarts returns the lines of a text as YAML 1.1 counts them, which also ends a line at a carriage return and at
+// three characters of Unicode (is_break of yaml.v3). It returns nil if editors count the same.
+func lineStarts(src []byte) []yamlLine {
+	if !bytes.ContainsAny(src, "\r\u0085\u2028\u2029") {
+		return nil
+	}
+	all := []yamlLine{{line: 1}}
+	last, col := &all[0], 0
+	for i := 0; i < len(src); {
+		r, size := utf8.DecodeRune(src[i:])
+		i += size
+		col++
+		switch {
+		case r == '\n':
+			col = 0
+			all = append(all, yamlLine{line: last.line + 1})
+		case r == '\r' && !bytes.HasPrefix(src[i:], []byte("\n")), r == '\u0085', r == '\u2028', r == '\u2029':
+			all = append(all, yamlLine{last.line, col})
+		}
+		last = &all[len(all)-1]
+	}
+	return all
+}
+
+// renumber gives the nodes of a tree their lines and columns as editors count.
+func (f *File) renumber(root *yaml.Node) {
+	starts := lineStarts(f.Text)
+	if starts == nil {
+		return
+	}
+	var nodes func(n *yaml.Node)
+	nodes = func(n *yaml.Node) {
+		if n.Line > 0 && n.Line <= len(starts) {
+			start := starts[n.Line-1]
+			n.Line, n.Column = start.line, n.Column+start.before
+		}
+		for _, c := range n.Content {
+			nodes(c)
+		}
+	}
+	nodes(root)
+}
+
 // text is the rest of a scalar's text, from some position on.
 type text struct {
 	rest      string

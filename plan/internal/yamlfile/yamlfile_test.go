@@ -108,6 +108,14 @@ func TestMistakes(t *testing.T) {
 			"1:7: warm must be true or false, not text",
 			`3:13: duplicate field "size"; first at line 3`,
 		}},
+		// Lines end here for YAML 1.1, and not for an editor.
+		{"name: \"a\u2028b\u0085c\"\nkind: tee # \u2029\n{", []string{
+			"3:1: not YAML: could not find expected ':'",
+		}},
+		{"name: \"a\u2028b\"\nkind: tee\ncups: [\"\u0085\", {a: 1}]\n", []string{
+			`2:7: unknown kind "tee"; did you mean "tea"?`,
+			`3:14: unknown field "a" in a cup (known: size)`,
+		}},
 	} {
 		_, f := read(test.text)
 		var got []string
