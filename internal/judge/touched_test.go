@@ -13,7 +13,8 @@ func TestLossesThatThePlanDoesNotExplain(t *testing.T) {
 		owner = `"ownerReferences": [{"apiVersion": "db.example/v1", "kind": "Cluster", "name": "db", "uid": "c", ` +
 			`"controller": true}]`
 		user   = `secret/default/user {"metadata": {"uid": "1", ` + owner + `}}`
-		key    = `secret/default/key {"metadata": {"uid": "2", ` + owner + `}}`
+		key    = `secret/default/key {"metadata": {"uid": "2", ` + owner + `}, "data": {"key": "b25l"}}`
+		newKey = `secret/default/key {"metadata": {"uid": "9", ` + owner + `}, "data": {"key": "dHdv"}}`
 		job    = `job.batch/default/init {"metadata": {"uid": "3", ` + owner + `}}`
 		member = `member.db.example/default/db-0 {"metadata": {"uid": "4", ` + owner + `}}`
 		lost   = `persistentvolumeclaim/default/lone {"metadata": {"uid": "5"}}`
@@ -70,8 +71,14 @@ func TestLossesThatThePlanDoesNotExplain(t *testing.T) {
 		{name: "a volume of the claim that it deletes", run: renew(volume),
 			plan: deletes("persistentvolumeclaim", "data-db-0")},
 		{name: "what holds no data", run: renew(job), plan: deletes("service", "db")},
-		{name: "a Secret", run: renew(key), plan: deletes("service", "db"), want: []string{"bug secret default/key " +
-			"of the living cluster default/db was deleted by op and created again, its data is lost: " + created}},
+		{name: "a Secret", run: []string{"5 op: deleted " + key, "6 op: created " + newKey},
+			plan: deletes("service", "db"), want: []string{"bug secret default/key of the living cluster " +
+				"default/db was deleted by op and created again, its data is lost: " + created,
+				"bug secret/default/key differs from the runs without faults: data.key is \"dHdv\"; without " +
+					"faults: \"b25l\""}},
+		{name: "a Secret that gets the same data again", run: renew(key), plan: deletes("service", "db"),
+			want: []string{"bug secret default/key of the living cluster default/db was deleted by op and created " +
+				"again: " + created}},
 		{name: "a Secret that may be made from another one", run: renew(key), plan: deletes("secret", "user")},
 		{name: "a custom resource", run: renew(cluster), plan: deletes("service", "other"), want: []string{
 			"bug cluster default/db was deleted by op and created again, what belongs to it is lost: " + created}},

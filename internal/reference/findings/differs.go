@@ -2,6 +2,7 @@ package findings
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -208,12 +209,24 @@ func (r *Run) ofWhole(d reference.Difference) record.Harm {
 	switch {
 	case d.Field == beingDeleted, got.End != nil && !d.Count:
 		return record.HarmLeft
-	case reference.HoldsData(d.Key.Type()) && got.Deleted > want.Deleted && r.taken(d) != nil:
+	case reference.HoldsData(d.Key.Type()) && got.Deleted > want.Deleted && r.taken(d) != nil && !r.restored(d):
 		return record.HarmLost
 	case d.Count, !reference.HoldsData(d.Key.Type()) && r.finished(r.owner(d)):
 		return record.HarmReplaced
 	}
 	return record.HarmMissing
+}
+
+// restored reports whether a Secret that was deleted was made again with what it held, as one is that is made from
+// something else.
+func (r *Run) restored(d reference.Difference) bool {
+	got, _ := r.state(d)
+	if d.Key.Type() != "secret" || got.End == nil {
+		return false
+	}
+	return !slices.ContainsFunc(r.Changes, func(c reference.Change) bool {
+		return c.Key == d.Own && c.Event == record.Deleted && !reflect.DeepEqual(c.Prev["data"], got.End["data"])
+	})
 }
 
 // finished reports whether an owner has done what it is there for, in the run and without faults: what belongs to it is
