@@ -26,6 +26,7 @@ type Repository struct {
 	Charts      []string        // which may install it instead of the manifests
 	Deployment  string          // namespace/name in the manifests; empty: one is generated
 	Image       string          // of its container, if there are several
+	Also        []Program       // the same program in further Deployments
 	Definitions []string        // kinds that the CustomResourceDefinitions define
 	Sample      string          // file of an object of such a kind; empty: none was found
 	Needs       []string        // files to apply before it, which have objects that it names

@@ -1,0 +1,196 @@
+package scaffold
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
+)
+
+// Program is a controller's program in one of its Deployments.
+type Program struct {
+	Name       string
+	Deployment string // namespace/name in the manifests
+	Image      string // of its container, if there are several
+}
+
+// match is a container that runs one of the programs.
+type match struct {
+	program    program
+	deployment *unstructured.Unstructured
+	image      string // of the container
+	command    string // of the container, if it has one
+	alone      bool   // it is the Deployment's only one
+	score      int
+	unsure     bool // it is unsure which container it is
+}
+
+// find returns the container that most likely runs one of the programs; false if there is no Deployment.
+func (s *source) find(mains []program) bool {
+	for _, u := range s.objects {
+		if u.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		for _, c := range containers {
+			c, _ := c.(map[string]any)
+			for _, p := range mains {
+				m := match{program: p, deployment: u, score: p.rank + containerScore(u, c, p)}
+				m.image, m.command = imageAndCommand(c)
+				if m.alone = len(containers) == 1; !m.alone {
+					m.unsure = m.score-p.rank < 10
+				}
+				if s.match.deployment == nil || m.score > s.match.score {
+					s.match = m
+				}
+			}
+		}
+	}
+	return s.match.deployment != nil
+}
+
+// imageAndCommand returns a container's image, and its command without arguments, which is empty if it is the image's.
+func imageAndCommand(container map[string]any) (image, command string) {
+	image, _ = container["image"].(string)
+	if words, _, _ := unstructured.NestedStringSlice(container, "command"); len(words) > 0 {
+		command = words[0]
+	}
+	return image, command
+}
+
+// same reports whether a container runs the same program.
+func (m match) same(container any) bool {
+	c, _ := container.(map[string]any)
+	image, command := imageAndCommand(c)
+	return image != "" && image == m.image && command == m.command
+}
+
+// containerScore returns how likely it is that the container runs the program.
+func containerScore(deployment *unstructured.Unstructured, c map[string]any, p program) int {
+	name, _ := c["name"].(string)
+	image, _ := c["image"].(string)
+	of, byKo := strings.CutPrefix(image, "ko://") // ko, which builds images, takes the package's import path
+	image, _, _ = strings.Cut(path.Base(image), "@")
+	image, _, _ = strings.Cut(image, ":")
+	command, _, _ := unstructured.NestedStringSlice(c, "command")
+	score := 0
+	switch {
+	case byKo && of == p.path:
+		score += 40
+	case byKo:
+		score -= 40
+	}
+	if len(command) > 0 && path.Base(command[0]) == p.binary {
+		score += 40
+	}
+	if image == p.binary || image == path.Base(p.pkg) {
+		score += 20
+	}
+	switch name {
+	case "manager", "controller", "operator", "controller-manager", p.binary, path.Base(p.pkg):
+		score += 15
+	}
+	for _, word := range []string{"controller", "operator", "manager"} {
+		if strings.Contains(deployment.GetName(), word) {
+			score += 5
+		}
+	}
+	score = min(score, 45) // it certainly runs this program, but the program may not be the controller
+	for _, word := range []string{"proxy", "sidecar", "exporter"} {
+		if strings.Contains(name, word) || strings.Contains(image, word) {
+			score -= 40
+		}
+	}
+	for _, word := range []string{"webhook", "cert", "ui", "dashboard", "agent", "apiserver", "metrics", "cleanup"} {
+		if name != p.binary && slices.Contains(strings.Split(deployment.GetName(), "-"), word) {
+			score -= 10
+		}
+	}
+	return score
+}
+
+// takeDeployment records the Deployment that was found and its intended namespace, and those that run the same program
+// for other things, such as its webhooks.
+func (r *Repository) takeDeployment(s *source) {
+	d := s.match.deployment
+	namespace := d.GetNamespace()
+	if namespace == "" {
+		namespace = meantFor(s)
+		if namespace == "" && s.unbound() {
+			namespace = "default"
+		}
+		if namespace != "" {
+			for i := range s.manifests {
+				s.manifests[i].Namespace = namespace
+			}
+		} else {
+			namespace = "default"
+		}
+	}
+	r.Deployment = namespace + "/" + d.GetName()
+	if !s.match.alone {
+		r.Image = s.match.image
+	}
+	for _, u := range s.objects {
+		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		if u == d || u.GetKind() != "Deployment" || !slices.ContainsFunc(containers, s.match.same) {
+			continue
+		}
+		also := Program{
+			Name: controllerName(u.GetName()), Deployment: cmp.Or(u.GetNamespace(), namespace) + "/" + u.GetName(),
+		}
+		if len(containers) > 1 {
+			also.Image = s.match.image
+		}
+		if also.Name != r.Name {
+			r.Also = append(r.Also, also)
+		}
+	}
+	if s.match.unsure {
+		r.Notes = append(r.Notes,
+			"the Deployment has several containers; the controller's was guessed: check `image:`")
+	}
+}
+
+// unbound reports whether a ClusterRoleBinding names a service account without a namespace: the manifests are meant to
+// be applied with one, by a kustomization of the user's own.
+func (s *source) unbound() bool {
+	return slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
+		return len(manifests.CheckSubjects(u)) > 0
+	})
+}
+
+// meantFor returns the namespace that manifests without a namespace are intended for: that of the service account that
+// they give roles to, or the only one that they create.
+func meantFor(s *source) string {
+	account, _, _ := unstructured.NestedString(s.match.deployment.Object, "spec", "template", "spec",
+		"serviceAccountName")
+	for _, u := range s.objects {
+		if kind := u.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
+			continue
+		}
+		subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
+		for _, subject := range subjects {
+			if m, _ := subject.(map[string]any); m["kind"] == "ServiceAccount" && m["name"] == account &&
+				account != "" {
+				if namespace, _ := m["namespace"].(string); namespace != "" {
+					return namespace
+				}
+			}
+		}
+	}
+	var made []string
+	for _, u := range s.objects {
+		if u.GetKind() == "Namespace" {
+			made = append(made, u.GetName())
+		}
+	}
+	if len(made) == 1 {
+		return made[0]
+	}
+	return ""
+}
