@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
@@ -109,6 +110,11 @@ func (r *runner) judge(
 		}
 	}
 	r.journal.add(found...)
+	if slices.ContainsFunc(found, func(f record.Finding) bool { return f.Judge == record.JudgeReference && f.IsBug() }) {
+		if text := p.work.notAwaited(meta.Polls); text != "" {
+			r.journal.note(text)
+		}
+	}
 	if status.Stuck == "" {
 		status.Stuck = p.course.why
 	}

@@ -2,14 +2,17 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/run/await"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -42,7 +45,7 @@ func (w *work) look(ctx context.Context) await.Work {
 				Name: await.QueueName{Controller: name, Queue: q.Name}, Busy: q.Busy(), Taken: q.Gets,
 			})
 			for _, c := range q.Classes {
-				if c.Shortest > w.rest || w.isPoll(name, q.Name, c) {
+				if !w.awaits(name, q.Name, c) {
 					continue
 				}
 				all.Later = append(all.Later, await.Later{
@@ -76,6 +79,11 @@ func (w *work) coming(ctx context.Context) (due time.Time, delay time.Duration) 
 	return due, delay
 }
 
+// awaits reports whether a run waits for what a queue has put off for that long.
+func (w *work) awaits(controller, queue string, c wire.DelayClass) bool {
+	return c.Shortest <= w.rest && !w.isPoll(controller, queue, c)
+}
+
 // isPoll reports whether the queue puts items off for that long without faults, too, after it has come to rest.
 func (w *work) isPoll(controller, queue string, c wire.DelayClass) bool {
 	return slices.ContainsFunc(w.polls, func(p record.Poll) bool {
@@ -83,6 +91,26 @@ func (w *work) isPoll(controller, queue string, c wire.DelayClass) bool {
 		return p.Controller == controller && p.Queue == queue && c.Shortest >= p.Delay-p.Delay/10 &&
 			c.Longest <= longest+longest/10
 	})
+}
+
+// notAwaited says which of the polls a run did not wait for, of those that are no retries; empty: none. They may put
+// right what differs.
+func (w *work) notAwaited(polls []record.Poll) string {
+	const least = 5 * time.Second
+	var all []string
+	for _, p := range polls {
+		if p.Delay >= least && !w.awaits(p.Controller, p.Queue, wire.DelayClass{
+			Shortest: p.Delay, Longest: max(p.Delay, p.Longest),
+		}) {
+			all = append(all, fmt.Sprintf("%s (work queue %s) %s later", p.Controller, p.Queue,
+				plan.FormatDuration(p.Delay.Round(time.Second))))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "the run did not wait for those that look again by themselves, which may put right what differs: " +
+		strings.Join(all, ", ")
 }
 
 // polled lists what the controllers look at again and again, now that they are at rest.

@@ -48,4 +48,12 @@ func TestLook(t *testing.T) {
 	if polls := w.polled(ctx); len(polls) != 5 || polls[1].Delay != 10*s || polls[1].Longest != 11*s {
 		t.Errorf("polls: %+v", polls)
 	}
+	const late = "the run did not wait for those that look again by themselves, which may put right what differs: " +
+		"c (work queue q) 10s later, c (work queue q) 11m40s later"
+	if got := w.notAwaited(w.polled(ctx)); got != late {
+		t.Errorf("not waited for:\ngot  %s\nwant %s", got, late)
+	}
+	if got := w.notAwaited([]record.Poll{{Controller: "c", Queue: "q", Delay: 300 * s}}); got != "" {
+		t.Errorf("what was waited for: %s", got)
+	}
 }
