@@ -110,7 +110,9 @@ func (r *runner) judge(
 		}
 	}
 	r.journal.add(found...)
-	if slices.ContainsFunc(found, func(f record.Finding) bool { return f.Judge == record.JudgeReference && f.IsBug() }) {
+	if slices.ContainsFunc(found, func(f record.Finding) bool {
+		return f.Judge == record.JudgeReference && f.IsBug()
+	}) {
 		if text := p.work.notAwaited(meta.Polls); text != "" {
 			r.journal.note(text)
 		}
