@@ -32,10 +32,7 @@ type match struct {
 // find returns the container that most likely runs one of the programs; false if there is no Deployment.
 func (s *source) find(mains []program) bool {
 	for _, u := range s.objects {
-		if u.GetKind() != "Deployment" {
-			continue
-		}
-		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		containers := containersOf(u)
 		for _, c := range containers {
 			c, _ := c.(map[string]any)
 			for _, p := range mains {
@@ -51,6 +48,15 @@ func (s *source) find(mains []program) bool {
 		}
 	}
 	return s.match.deployment != nil
+}
+
+// containersOf returns the containers of a Deployment, and none of other objects.
+func containersOf(u *unstructured.Unstructured) []any {
+	if u.GetKind() != "Deployment" {
+		return nil
+	}
+	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	return containers
 }
 
 // imageAndCommand returns a container's image, and its command without arguments, which is empty if it is the image's.
@@ -136,8 +142,8 @@ func (r *Repository) takeDeployment(s *source) {
 		r.Image = s.match.image
 	}
 	for _, u := range s.objects {
-		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
-		if u == d || u.GetKind() != "Deployment" || !slices.ContainsFunc(containers, s.match.same) {
+		containers := containersOf(u)
+		if u == d || !slices.ContainsFunc(containers, s.match.same) {
 			continue
 		}
 		also := Program{

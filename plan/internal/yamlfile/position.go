@@ -76,25 +76,24 @@ type yamlLine struct {
 }
 
 // lineStarts returns the lines of a text as YAML 1.1 counts them, which also ends a line at a carriage return and at
-// three characters of Unicode (is_break of yaml.v3). It returns nil if editors count the same.
+// three characters of Unicode (is_break of yaml.v3). It returns nil if there is no such character.
 func lineStarts(src []byte) []yamlLine {
 	if !bytes.ContainsAny(src, "\r\u0085\u2028\u2029") {
 		return nil
 	}
 	all := []yamlLine{{line: 1}}
-	last, col := &all[0], 0
+	line, col := 1, 0
 	for i := 0; i < len(src); {
 		r, size := utf8.DecodeRune(src[i:])
 		i += size
 		col++
 		switch {
 		case r == '\n':
-			col = 0
-			all = append(all, yamlLine{line: last.line + 1})
+			line, col = line+1, 0
+			all = append(all, yamlLine{line, col})
 		case r == '\r' && !bytes.HasPrefix(src[i:], []byte("\n")), r == '\u0085', r == '\u2028', r == '\u2029':
-			all = append(all, yamlLine{last.line, col})
+			all = append(all, yamlLine{line, col})
 		}
-		last = &all[len(all)-1]
 	}
 	return all
 }
