@@ -132,11 +132,8 @@ func TestRemovedAPIs(t *testing.T) {
 	})
 }
 
-// finishDeletions lets Kubernetes go on with deletions of definitions until the test ends. Its controller
-// (apiextensions-apiserver, controller/finalizer/crd_finalizer.go, 1.36) cannot list the objects of a type before its
-// watch cache has started, and tries again 5 ms later. If its informer has not yet seen the condition that it wrote,
-// it gets a conflict and leaves the definition to the next event; but it ignores events of that condition, so that
-// nothing happens until the informer's resync 5 minutes later. A change of anything else wakes it.
+// finishDeletions lets Kubernetes go on with deletions of definitions until the test ends. It can miss one for 5
+// minutes; internal/cluster/existing, whose reset changes such definitions too, says why.
 func finishDeletions(t *testing.T, config *rest.Config) {
 	definitions := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})

@@ -24,7 +24,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -578,6 +580,65 @@ func TestWhatStaysBehind(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "configmaps/"+f.ns+"/foreign; it leaves them alone") ||
 		strings.Contains(err.Error(), "/made") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A definition whose deletion takes long is changed, so that Kubernetes looks at it again.
+func TestDefinitionIsWoken(t *testing.T) {
+	f := newFixture(t)
+	r, _ := f.begin()
+	defer r.end(t)
+	ctx := t.Context()
+	group := f.ns + ".example.com"
+	definition := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "sleepers." + group},
+		"spec": map[string]any{
+			"group": group, "scope": "Namespaced", "names": map[string]any{"plural": "sleepers", "kind": "Sleeper"},
+			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}},
+		},
+	}}
+	if err := r.Allow(ctx, []*unstructured.Unstructured{definition}, nil); err != nil {
+		t.Fatal(err)
+	}
+	config, err := r.RESTConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dynamic.NewForConfigOrDie(config)
+	definitions := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := definitions.Create(ctx, definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sleepers := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "sleepers"})
+	sleeper := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": group + "/v1", "kind": "Sleeper",
+		"metadata": map[string]any{"name": "a", "finalizers": []any{"kubernetes.io/not-taken-away"}},
+	}}
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		_, err := sleepers.Namespace(f.ns).Create(ctx, sleeper, metav1.CreateOptions{})
+		return err
+	})
+	reset := make(chan error, 1)
+	go func() { reset <- r.Reset(ctx, r.baseline) }()
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		d, err := definitions.Get(ctx, definition.GetName(), metav1.GetOptions{})
+		if err == nil && d.GetAnnotations()[annotationWoken] == "" {
+			err = fmt.Errorf("%s, deleted at %s, is not woken", d.GetName(), d.GetDeletionTimestamp())
+		}
+		return err
+	})
+	if _, err := sleepers.Namespace(f.ns).Patch(ctx, "a", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := <-reset; err != nil {
+		t.Error(err)
+	}
+	if _, err := definitions.Get(ctx, definition.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get the definition: %v", err)
 	}
 }
 

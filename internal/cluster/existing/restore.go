@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,8 @@ const (
 	// cleanTimeout bounds the whole reset.
 	cleanTimeout = 3 * time.Minute
 	pollInterval = 200 * time.Millisecond
+	// wakeInterval is how often Kubernetes is made to look at a definition that it is to delete.
+	wakeInterval = 5 * time.Second
 )
 
 // seen is an object of a namespace, or of the cluster.
@@ -384,9 +387,14 @@ func (r *reset) delete(ctx context.Context, all []*object, force bool) error {
 	waiting := all
 	forced := map[types.UID]bool{}
 	began := time.Now()
+	woken := began
 	return cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
 		var left []*object
 		var why []string
+		wake := time.Since(woken) > wakeInterval
+		if wake {
+			woken = time.Now()
+		}
 		for _, o := range waiting {
 			s, err := r.deleteOne(ctx, o)
 			if err != nil {
@@ -401,6 +409,11 @@ func (r *reset) delete(ctx context.Context, all []*object, force bool) error {
 				text += " (finalizers: " + strings.Join(s.finalizers, ", ") + ")"
 			}
 			why = append(why, text)
+			if wake && s.ending && slices.Contains(s.finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
+				if err := r.wake(ctx, s); err != nil {
+					return err
+				}
+			}
 			if force && s.ending && !forced[o.UID] && time.Since(began) > 2*time.Second {
 				if forced[o.UID], err = r.release(ctx, s); err != nil {
 					return err
@@ -500,10 +513,38 @@ func (r *reset) release(ctx context.Context, s *seen) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = r.c.meta.Resource(s.gvr()).Namespace(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch,
+	err = r.patch(ctx, s, patch)
+	return err == nil, err
+}
+
+// wake lets Kubernetes go on with the deletion of a definition. Its controller (apiextensions-apiserver,
+// controller/finalizer/crd_finalizer.go, 1.36) cannot list the objects of a type before that API server's watch cache
+// of them has started, and tries again 5 ms later. If its informer has not yet seen the condition that it wrote, it
+// gets a conflict and leaves the definition to the next event; but it ignores events of that condition, so that
+// nothing happens until the informer's resync 5 minutes later. A change of anything else is such an event. A user who
+// may not change definitions has to wait.
+func (r *reset) wake(ctx context.Context, s *seen) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": s.UID, "annotations": map[string]any{annotationWoken: time.Now().UTC().Format(time.RFC3339)},
+	}})
+	if err != nil {
+		return err
+	}
+	if err := r.patch(ctx, s, patch); !apierrors.IsForbidden(err) {
+		return err
+	}
+	return nil
+}
+
+// annotationWoken is on a definition whose deletion takes long: when wake changed it.
+const annotationWoken = "trommel.dev/woken"
+
+// patch merges the patch, which has the object's UID, into the object. If the object is gone, nothing happens.
+func (r *reset) patch(ctx context.Context, s *seen, patch []byte) error {
+	_, err := r.c.meta.Resource(s.gvr()).Namespace(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: manager})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return true, nil
+		return nil
 	}
-	return err == nil, err
+	return err
 }
