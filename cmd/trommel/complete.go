@@ -15,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/explore"
 	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -98,7 +99,7 @@ func completeSuites(_ *cobra.Command, _ []string, begun string) ([]cobra.Complet
 
 // kindOfFile is TestPlan, Suite or nothing.
 func kindOfFile(file string) string {
-	if ext := filepath.Ext(file); ext != ".yaml" && ext != ".yml" {
+	if !manifests.IsYAML(file) {
 		return ""
 	}
 	kind, err := plan.FileKind(file)

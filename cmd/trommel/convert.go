@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -62,7 +63,7 @@ func convert(s streams, from, output string) error {
 		if err != nil {
 			return err
 		}
-		if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
+		if d.IsDir() || !manifests.IsYAML(path) {
 			return nil
 		}
 		if kind, err := plan.FileKind(path); err != nil || kind != "TestPlan" {

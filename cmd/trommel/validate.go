@@ -157,7 +157,7 @@ func planFiles(args []string) ([]string, error) {
 			if _, err := os.Stat(filepath.Join(path, record.ObservationsFile)); d.IsDir() && err == nil {
 				return fs.SkipDir // a run record: its copies of plans and suites lack their manifests
 			}
-			if ext := filepath.Ext(path); d.IsDir() || ext != ".yaml" && ext != ".yml" {
+			if d.IsDir() || !manifests.IsYAML(path) {
 				return nil
 			}
 			kind, err := kindOf(path)

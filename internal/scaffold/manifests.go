@@ -42,7 +42,7 @@ func readFiles(dir string) (*tree, error) {
 			t.kustomizations = append(t.kustomizations, path.Dir(name))
 		case base == "Chart.yaml":
 			t.charts = append(t.charts, path.Dir(name))
-		case path.Ext(name) == ".yaml" || path.Ext(name) == ".yml":
+		case manifests.IsYAML(name):
 			candidates = append(candidates, name)
 		}
 		return nil
@@ -93,7 +93,7 @@ func readDocs(dir string) ([]file, error) {
 	var all []file
 	for _, docs := range docsDirs {
 		err := walk(filepath.Join(dir, docs), func(name string) error {
-			if path.Ext(name) != ".yaml" && path.Ext(name) != ".yml" {
+			if !manifests.IsYAML(name) {
 				return nil
 			}
 			f, err := readFile(dir, path.Join(docs, name))

@@ -85,8 +85,7 @@ func samplesIn(dir string) (files []string) {
 			return nil
 		}
 		lower := strings.ToLower(filepath.ToSlash(relative))
-		if ext := filepath.Ext(name); ext != ".yaml" && ext != ".yml" ||
-			!strings.Contains(lower, "sample") && !strings.Contains(lower, "example") {
+		if !manifests.IsYAML(name) || !strings.Contains(lower, "sample") && !strings.Contains(lower, "example") {
 			return nil
 		}
 		if info, err := d.Info(); err != nil || info.Size() > size {

@@ -20,6 +20,9 @@ func Read(path string) ([]*unstructured.Unstructured, error) {
 	return Bare(all), err
 }
 
+// IsYAML reports whether the file is YAML by its name.
+func IsYAML(file string) bool { return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(file)) }
+
 // Bare returns the objects without their places.
 func Bare(all []objects.Located) []*unstructured.Unstructured {
 	var list []*unstructured.Unstructured
@@ -42,7 +45,7 @@ func read(path string, skipRemote bool) (all []objects.Located, remote []string,
 		}
 		files = nil
 		err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
+			if err == nil && !d.IsDir() && (IsYAML(p) || filepath.Ext(p) == ".json") {
 				files = append(files, p)
 			}
 			return err
