@@ -31,6 +31,8 @@ const (
 	pollInterval = 200 * time.Millisecond
 	// wakeInterval is how often Kubernetes is made to look at a definition that it is to delete.
 	wakeInterval = 5 * time.Second
+	// annotationWoken is on a definition whose deletion takes long: when wake changed it.
+	annotationWoken = "trommel.dev/woken"
 )
 
 // seen is an object of a namespace, or of the cluster.
@@ -509,11 +511,7 @@ func (r *reset) release(ctx context.Context, s *seen) (done bool, err error) {
 	if keep == nil {
 		keep = []string{}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID, "finalizers": keep}})
-	if err != nil {
-		return false, err
-	}
-	err = r.patch(ctx, s, patch)
+	err = r.patch(ctx, s, map[string]any{"finalizers": keep})
 	return err == nil, err
 }
 
@@ -524,24 +522,23 @@ func (r *reset) release(ctx context.Context, s *seen) (done bool, err error) {
 // nothing happens until the informer's resync 5 minutes later. A change of anything else is such an event. A user who
 // may not change definitions has to wait.
 func (r *reset) wake(ctx context.Context, s *seen) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": s.UID, "annotations": map[string]any{annotationWoken: time.Now().UTC().Format(time.RFC3339)},
-	}})
+	err := r.patch(ctx, s, map[string]any{
+		"annotations": map[string]any{annotationWoken: time.Now().UTC().Format(time.RFC3339)},
+	})
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
+}
+
+// patch changes the object's metadata. If the object is gone, or another one has its name, nothing happens.
+func (r *reset) patch(ctx context.Context, s *seen, metadata map[string]any) error {
+	metadata["uid"] = s.UID
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
-	if err := r.patch(ctx, s, patch); !apierrors.IsForbidden(err) {
-		return err
-	}
-	return nil
-}
-
-// annotationWoken is on a definition whose deletion takes long: when wake changed it.
-const annotationWoken = "trommel.dev/woken"
-
-// patch merges the patch, which has the object's UID, into the object. If the object is gone, nothing happens.
-func (r *reset) patch(ctx context.Context, s *seen, patch []byte) error {
-	_, err := r.c.meta.Resource(s.gvr()).Namespace(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch,
+	_, err = r.c.meta.Resource(s.gvr()).Namespace(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: manager})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
