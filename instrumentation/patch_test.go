@@ -85,6 +85,7 @@ func TestPatch(t *testing.T) {
 		{moduleClientGo, "v0.26.15"},
 		{moduleClientGo, "v0.31.14"}, // only half of its work queues are generic
 		{moduleClientGo, "v0.32.13"},
+		{moduleClientGo, "v0.35.6"}, // batches of deliveries, under the lock of the queue
 		{moduleClientGo, "v0.36.3"},
 		{moduleClientGo, "v0.37.2"},
 		{moduleControllerRuntime, "v0.4.0"},

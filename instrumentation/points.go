@@ -118,6 +118,22 @@ func informerStore(function, from, objectType string) point {
 	}
 }
 
+// reflector makes an informer's reflector deliver through the hook.
+func reflector(constructor, function, from, to string) point {
+	return point{
+		module: moduleClientGo, from: from, to: to, file: "tools/cache/controller.go", receiver: "*controller",
+		function: function, insert: insertion{do: constructor, replaces: "trommelReflector"},
+	}
+}
+
+// wakes makes a method that processes an informer's queue wake up whoever waits until the queue is empty.
+func wakes(file, receiver, function, from string) point {
+	return point{
+		module: moduleClientGo, from: from, file: file, receiver: receiver, function: function,
+		insert: insertion{enter: "defer {{.Receiver}}.cond.Broadcast()"},
+	}
+}
+
 // request reports a method of rest.Request that makes a request, by calling itself: with a marked context or, before
 // 0.18, where the method takes no context, with a marked request.
 func request(function string, watch string, results, end string, observed ...wire.Point) []point {
@@ -291,29 +307,24 @@ var points = concat(
 		},
 	},
 
-	observing(point{
-		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/shared_informer.go",
-		receiver: "*sharedIndexInformer", function: "HandleDeltas",
-		insert: insertion{enter: "if deltas := trommelDeltas({{.Param 0}}); deltas != nil { for i := range deltas { " +
-			"if err := {{.Receiver}}.HandleDeltas(deltas[i : i+1]); err != nil { return err } }; return nil }; " +
-			"defer trommelReceiveAny({{.Receiver}}.indexer, {{.Param 0}})()"},
-	}, wire.ControllerRecv),
-	observing(point{
-		module: moduleClientGo, to: "v0.24.0-0", file: "tools/cache/controller.go", function: "newInformer",
-		insert: insertion{literal: "Process", enter: "defer trommelReceiveAny(clientState, {{.Param 0}})()"},
-	}, wire.ControllerRecv),
-	observing(point{
-		module: moduleClientGo, from: "v0.24.0-0", file: "tools/cache/controller.go", function: "processDeltas",
-		insert: insertion{
-			enter: `if trommelSplit(deltas) { for i := range deltas { ` +
-				`if err := processDeltas({{.Arg "deltas" "deltas[i : i+1]"}}); err != nil { return err } }; ` +
-				"return nil }; " +
-				"defer trommelReceive(clientState, deltas)()"},
-	}, wire.ControllerRecv),
-	observing(point{
-		module: moduleClientGo, from: "v0.35.0-0", file: "tools/cache/controller.go", function: "processDeltasInBatch",
-		insert: insertion{enter: "defer trommelReceiveBatch(clientState, deltas)()"},
-	}, wire.ControllerRecv),
+	observing(reflector("NewReflector", "Run", "", "v0.27.0-0"), wire.ControllerRecv),
+	observing(reflector("NewReflectorWithOptions", "Run", "v0.27.0-0", "v0.33.0-0"), wire.ControllerRecv),
+	observing(reflector("NewReflectorWithOptions", "RunWithContext", "v0.33.0-0", ""), wire.ControllerRecv),
+	[]point{
+		{module: moduleClientGo, to: "v0.19.0-0", file: "tools/cache/controller.go", receiver: "*controller",
+			function: "Run", insert: insertion{do: "c.config.Queue.Close", replaces: "trommelClose(c.config.Queue)"}},
+		wakes("tools/cache/delta_fifo.go", "*DeltaFIFO", "Pop", ""),
+		wakes("tools/cache/the_real_fifo.go", "*RealFIFO", "Pop", "v0.33.0-0"),
+		wakes("tools/cache/the_real_fifo.go", "*RealFIFO", "PopBatch", "v0.35.0-0"),
+		// From 0.36 on the queue may be unlocked while it is processed, and may not know its store.
+		{module: moduleClientGo, from: "v0.36.0-0", file: "tools/cache/the_real_fifo.go", function: "RealFIFO",
+			insert: insertion{field: "trommelStore Store; trommelProcessing bool"}},
+		{module: moduleClientGo, from: "v0.36.0-0", file: "tools/cache/the_real_fifo.go", receiver: "*RealFIFO",
+			function: "whileProcessing_locked", insert: insertion{enter: "{{.Receiver}}.trommelProcessing = true; " +
+				"defer func() { {{.Receiver}}.trommelProcessing = false }()"}},
+		{module: moduleClientGo, from: "v0.36.0-0", file: "tools/cache/controller.go", function: "newQueueFIFO",
+			insert: insertion{do: "NewRealFIFOWithOptions", replaces: "trommelOfStore({{.Param 2}})"}},
+	},
 
 	observing(point{
 		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer",

@@ -194,6 +194,7 @@ func TestVersions(t *testing.T) {
 			if v.byGoroutine() {
 				w.atOnce(t, v)
 			}
+			w.holds(t, v)
 		})
 	}
 	t.Run("relist", func(t *testing.T) {

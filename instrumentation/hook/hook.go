@@ -24,6 +24,9 @@ import (
 // Observation is one report. Points fill in what costs nothing; Before and After add objects.
 type Observation = wire.Observation
 
+// Operation is what happens to the object.
+type Operation = wire.Operation
+
 // PatchType is the format of a patch.
 type PatchType = wire.PatchType
 
@@ -82,10 +85,15 @@ type Call struct {
 
 var lastCall uint64
 
+// Wanted reports whether a rule takes such a call, before or after. It numbers no call.
+func Wanted(o *Observation) bool {
+	i := (*interests)(atomic.LoadPointer(&current))
+	return i != nil && i.wants(o)
+}
+
 // Begin returns the Call to report, or nil if no rule takes it, before or after. It copies o.
 func Begin(o *Observation) *Call {
-	i := (*interests)(atomic.LoadPointer(&current))
-	if i == nil || !i.wants(o) {
+	if !Wanted(o) {
 		return nil
 	}
 	return newCall(o)

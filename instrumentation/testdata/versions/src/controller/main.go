@@ -45,6 +45,7 @@ func main() {
 	if err := readOthers(mgr); err != nil {
 		panic(err)
 	}
+	serve(mgr)
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		panic(err)
 	}

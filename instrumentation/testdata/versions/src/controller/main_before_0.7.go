@@ -63,6 +63,7 @@ func main() {
 		Complete(&reconciler{mgr.GetClient(), mgr.GetAPIReader()}); err != nil {
 		panic(err)
 	}
+	serve(mgr)
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		panic(err)
 	}

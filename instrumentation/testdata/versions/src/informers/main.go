@@ -97,6 +97,7 @@ func main() {
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced, controller.HasSynced) {
 		return
 	}
+	serve(c, informer.HasSynced)
 	go c.work(ctx)
 	<-ctx.Done()
 	c.queue.ShutDown()

@@ -1,0 +1,1 @@
+../src/controller/reads_before_0.7.go

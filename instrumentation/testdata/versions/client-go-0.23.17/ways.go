@@ -1,0 +1,1 @@
+../src/controller/ways.go

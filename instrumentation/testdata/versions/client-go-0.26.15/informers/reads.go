@@ -1,0 +1,1 @@
+../../src/informers/reads.go
