@@ -105,20 +105,22 @@ func TestDocumentedHolds(t *testing.T) {
 
 // ways asks a controller to read and write.
 type ways struct {
-	w      *versionsWorld
 	client http.Client
 	reads  []string // of ConfigMaps in a cache
 	live   []string
 	others []string // of Secrets in a cache
 	acts   []string // that need no object
+
+	process *os.Process
+	ended   <-chan error
 }
 
 // startWays starts a second process of the version, which answers the test, and waits until all its caches have begun.
 func (w *versionsWorld) startWays(t *testing.T, v *versioned, settled string) *ways {
 	socket := filepath.Join(t.TempDir(), "ways")
-	w.start(t, v, "WAYS="+socket)
-	a := &ways{w: w, reads: []string{"get-lister", "list-lister"}, others: []string{"get-secret"},
+	a := &ways{reads: []string{"get-lister", "list-lister"}, others: []string{"get-secret"},
 		acts: []string{"write", "probe", "synced"}}
+	a.process, a.ended = w.start(t, v, "WAYS="+socket)
 	switch {
 	case v.byGoroutine():
 		a.reads, a.acts = []string{"get-typed", "get-untyped", "list-typed"}, []string{"write", "lease", "probe"}
@@ -193,6 +195,33 @@ func (w *versionsWorld) holds(t *testing.T, v *versioned) {
 			w.r.during(t)
 			w.holdsAt(t, &two, a, h, fmt.Sprintf("%s-%d", two.name, i))
 		})
+	}
+	t.Run("stop", func(t *testing.T) {
+		w.r.during(t)
+		w.stops(t, &two, a)
+	})
+}
+
+// stops stops the controller while a delivery is held. It ends at once, without an error: controller-runtime waits for
+// its informers, and gives up with an error after 30 s.
+func (w *versionsWorld) stops(t *testing.T, v *versioned, a *ways) {
+	name := v.name + "-last"
+	w.r.holdingOf(v.name, func(o *wire.Observation) bool {
+		return o.Point == wire.ControllerRecv && o.Phase == wire.Before && o.Name == name
+	})
+	defer w.r.release()
+	w.create(t, v, name)
+	w.r.wait("the delivery is held", func() bool { return len(w.r.held) > 0 })
+	if err := a.process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-a.ended:
+		if err != nil {
+			t.Errorf("interrupted while a delivery is held, the controller ends with %v", err)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("interrupted while a delivery is held, the controller does not end within 2 minutes")
 	}
 }
 

@@ -118,12 +118,16 @@ func informerStore(function, from, objectType string) point {
 	}
 }
 
-// reflector makes an informer's reflector deliver through the hook.
-func reflector(constructor, function, from, to string) point {
-	return point{
-		module: moduleClientGo, from: from, to: to, file: "tools/cache/controller.go", receiver: "*controller",
-		function: function, insert: insertion{do: constructor, replaces: "trommelReflector"},
+// reflector makes an informer's reflector deliver through the hook, until the informer is stopped.
+func reflector(constructor, function, from, to string) []point {
+	in := func(do, replaces string) point {
+		return point{
+			module: moduleClientGo, from: from, to: to, file: "tools/cache/controller.go", receiver: "*controller",
+			function: function, insert: insertion{do: do, replaces: replaces},
+		}
 	}
+	return append(observing(in(constructor, "trommelReflector"), wire.ControllerRecv),
+		in("c.config.Queue.Close", "trommelClose(c.config.Queue)"))
 }
 
 // wakes makes a method that processes an informer's queue wake up whoever waits until the queue is empty.
@@ -307,12 +311,10 @@ var points = concat(
 		},
 	},
 
-	observing(reflector("NewReflector", "Run", "", "v0.27.0-0"), wire.ControllerRecv),
-	observing(reflector("NewReflectorWithOptions", "Run", "v0.27.0-0", "v0.33.0-0"), wire.ControllerRecv),
-	observing(reflector("NewReflectorWithOptions", "RunWithContext", "v0.33.0-0", ""), wire.ControllerRecv),
+	reflector("NewReflector", "Run", "", "v0.27.0-0"),
+	reflector("NewReflectorWithOptions", "Run", "v0.27.0-0", "v0.33.0-0"),
+	reflector("NewReflectorWithOptions", "RunWithContext", "v0.33.0-0", ""),
 	[]point{
-		{module: moduleClientGo, to: "v0.19.0-0", file: "tools/cache/controller.go", receiver: "*controller",
-			function: "Run", insert: insertion{do: "c.config.Queue.Close", replaces: "trommelClose(c.config.Queue)"}},
 		wakes("tools/cache/delta_fifo.go", "*DeltaFIFO", "Pop", ""),
 		wakes("tools/cache/the_real_fifo.go", "*RealFIFO", "Pop", "v0.33.0-0"),
 		wakes("tools/cache/the_real_fifo.go", "*RealFIFO", "PopBatch", "v0.35.0-0"),

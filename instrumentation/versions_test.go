@@ -213,8 +213,8 @@ func TestVersions(t *testing.T) {
 // of reconciles.
 var readOnTheSide = []string{"service", "serviceaccount"}
 
-// start runs the controller until the test ends.
-func (w *versionsWorld) start(t *testing.T, v *versioned, env ...string) {
+// start runs the controller until the test ends, or it ends by itself. ended gets its error, nil for exit code 0.
+func (w *versionsWorld) start(t *testing.T, v *versioned, env ...string) (process *os.Process, ended <-chan error) {
 	kubeconfig, err := w.cluster.Kubeconfig(theirs)
 	if err != nil {
 		t.Fatal(err)
@@ -229,14 +229,20 @@ func (w *versionsWorld) start(t *testing.T, v *versioned, env ...string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	exit, over := make(chan error, 1), make(chan struct{})
+	go func() {
+		exit <- cmd.Wait()
+		close(over)
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		<-over
 		if t.Failed() {
 			t.Logf("%s:\n%s", v.name, log.String())
 		}
 	})
 	w.r.wait(v.name+" is connected", func() bool { return w.r.sessions[v.name] != nil })
+	return cmd.Process, exit
 }
 
 func (w *versionsWorld) create(t *testing.T, v *versioned, name string) {
