@@ -101,7 +101,8 @@ versions: ## test controllers of all ages on every Kubernetes version, and write
 	TROMMEL_TEST_KUBERNETES=1.35,1.36,1.37 go test -v -run 'TestKubernetesVersions' -count=1 -timeout 60m ./instrumentation
 
 .PHONY: long
-long: ## run all plans of the examples and third-party operators', eight runs at once, runs that are disturbed at random moments, generated plans in virtual and in real time, a campaign over pods that are killed, and generated plans for our own controllers
+long: ## hold controllers of all ages at each point, run all plans of the examples and third-party operators', eight runs at once, runs that are disturbed at random moments, generated plans in virtual and in real time, a campaign over pods that are killed, and generated plans for our own controllers
+	TROMMEL_TEST_VERSIONS='*' go test -v -run '^TestVersions$$' -count=1 -timeout 90m ./instrumentation
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 240m ./internal/testing/operators
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestStoppedAndKilledByTheClock|TestKeeperStoppedAndKilled)$$' -timeout 60m ./internal/cluster/embedded
 	TROMMEL_TEST_LONG=1 go test -v -count=1 -timeout 30m ./chaos/controller/manager

@@ -281,7 +281,6 @@ func (w *versionsWorld) holdsAt(t *testing.T, v *versioned, a *ways, h hold, nam
 	}
 	for _, way := range a.live {
 		shows(way, changed, newState)
-		shows(way, sibling, newState)
 	}
 	for _, way := range a.acts {
 		if got := a.does(t, way, name+"-"+way); got != "done" && got != "ok" && got != "true" {

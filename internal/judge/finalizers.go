@@ -36,11 +36,13 @@ func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 	var keys []reference.Key
 	for i := range changes {
 		c := &changes[i]
-		if last[c.Key] == nil {
+		known := last[c.Key] != nil
+		if !known {
 			keys = append(keys, c.Key)
 		}
 		last[c.Key] = c
-		if c.Event != record.Updated {
+		// The history of an object can begin with an update.
+		if !known || c.Event != record.Updated {
 			delete(mark, c.Key)
 			added[c.Key] = map[string]string{}
 		}
