@@ -107,9 +107,11 @@ func TestDocumentedHolds(t *testing.T) {
 type ways struct {
 	client http.Client
 	reads  []string // of ConfigMaps in a cache
-	live   []string
-	others []string // of Secrets in a cache
-	acts   []string // that need no object
+	// informers is how many informers of ConfigMaps the reads have started.
+	informers int
+	live      []string
+	others    []string // of Secrets in a cache
+	acts      []string // that need no object
 
 	process *os.Process
 	ended   <-chan error
@@ -118,22 +120,26 @@ type ways struct {
 // startWays starts a second process of the version, which answers the test, and waits until all its caches have begun.
 func (w *versionsWorld) startWays(t *testing.T, v *versioned, settled string) *ways {
 	socket := filepath.Join(t.TempDir(), "ways")
-	a := &ways{reads: []string{"get-lister", "list-lister"}, others: []string{"get-secret"},
+	a := &ways{informers: 1, reads: []string{"get-lister", "list-lister"}, others: []string{"get-secret"},
 		acts: []string{"write", "probe", "synced"}}
 	a.process, a.ended = w.start(t, v, "WAYS="+socket)
 	switch {
 	case v.byGoroutine():
+		a.informers = 2
 		a.reads, a.acts = []string{"get-typed", "get-untyped", "list-typed"}, []string{"write", "lease", "probe"}
 	case v.runtime != "":
-		a.reads = []string{"get-typed", "get-untyped", "get-metadata", "list-typed", "get-lister"}
+		a.informers = 2
+		a.reads = []string{"get-typed", "get-untyped", "list-typed", "get-lister"}
 		a.others = append(a.others, "get-untypedSecret")
 		a.acts = append(a.acts, "lease")
 	}
 	if v.runtime != "" {
 		a.live = []string{"get-live", "list-live"}
 	}
-	if semver.Compare(v.runtime, "v0.14.0") >= 0 { // before, a second list of objects without a Go type fails
-		a.reads = append(a.reads, "list-untyped", "list-metadata")
+	// Before, a second list of objects without a Go type fails, and informers of metadata do not know what they have.
+	if semver.Compare(v.runtime, "v0.14.0") >= 0 {
+		a.informers++
+		a.reads = append(a.reads, "list-untyped", "get-metadata", "list-metadata")
 	}
 	a.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -243,19 +249,16 @@ func (w *versionsWorld) holdsAt(t *testing.T, v *versioned, a *ways, h hold, nam
 	receiving := h.point == wire.APIServerRecv || h.point == wire.ControllerRecv
 	w.r.holdingOf(by, func(o *wire.Observation) bool { return h.takes(o, changed, copied) })
 	defer w.r.release()
-	informers := 1
-	if h.point == wire.ControllerRecv && v.runtime != "" {
-		informers = 3
-		if v.byGoroutine() {
-			informers = 2 // no metadata
-		}
+	held := 1
+	if h.point == wire.ControllerRecv {
+		held = a.informers
 	}
 	if receiving {
 		w.change(t, changed)
 	} else {
 		w.create(t, v, copied)
 	}
-	w.r.wait(h.name()+" is held", func() bool { return len(w.r.held) == informers })
+	w.r.wait(h.name()+" is held", func() bool { return len(w.r.held) == held })
 	if !receiving {
 		w.change(t, changed)
 	}
