@@ -15,6 +15,9 @@ const (
 	again   = `persistentvolumeclaim/default/data-db-0 {"metadata": {"uid": "w"}}`
 	service = `service/default/db {"metadata": {"uid": "s", "ownerReferences": [` +
 		`{"apiVersion": "db.example/v1", "kind": "Cluster", "name": "db", "uid": "c", "controller": true}]}}`
+	waiting = `service/default/db {"metadata": {"uid": "s", "finalizers": ["db.example/service"], ` +
+		`"deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [` +
+		`{"apiVersion": "db.example/v1", "kind": "Cluster", "name": "db", "uid": "c", "controller": true}]}}`
 	owned = `statefulset.apps/default/db {"metadata": {"uid": "t", "ownerReferences": [` +
 		`{"apiVersion": "db.example/v1", "kind": "Cluster", "name": "db", "uid": "c", "controller": true}]}, ` +
 		`"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}}`
@@ -131,6 +134,17 @@ func TestHeadlines(t *testing.T) {
 			"service default/db is still there although cluster default/db is gone: exists at the end; without " +
 				"faults: " +
 				"deleted at the end", record.HarmLeft, "cluster.db.example/default/db",
+		},
+		{
+			// Regression: the title said that it was still there, and not what it waits for.
+			"what is left, and waits for a finalizer", []string{
+				"1 created " + cluster, "2 op: created " + service, "4 deleted " + cluster, "5 deleted " + service,
+			},
+			[]string{"1 created " + cluster, "2 op: created " + service, "4 deleted " + cluster,
+				"5 updated " + waiting}, kills,
+			"service default/db is marked for deletion, and stays because of its finalizer db.example/service although " +
+				"cluster default/db is gone: exists at the end; without faults: deleted at the end",
+			record.HarmLeft, "cluster.db.example/default/db",
 		},
 		{
 			// Regression: such a deletion counted as soon as it had come in two of ten runs.

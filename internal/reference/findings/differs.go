@@ -312,16 +312,19 @@ func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) string 
 	case d.Field == beingDeleted && !metadata.Marked(got.End):
 		text = of + " is not marked for deletion"
 	case d.Field == beingDeleted:
-		text = of + " is marked for deletion, and stays"
-		if waits := finalizers(got.End); waits != "" {
-			text += " because of its finalizer " + waits
-		}
+		text = of + stays(got.End)
 	case got.End != nil && !d.Count:
-		text = of + " is still there"
-		if owner != "" && r.owners.last[owner] != nil && r.gone(owner) {
-			text = fmt.Sprintf("%s is still there although %s is gone", name, Name(string(owner)))
-		} else if want.Made == 0 {
+		is := " is still there"
+		if metadata.Marked(got.End) {
+			is = stays(got.End)
+		}
+		switch {
+		case owner != "" && r.owners.last[owner] != nil && r.gone(owner):
+			text = fmt.Sprintf("%s%s although %s is gone", name, is, Name(string(owner)))
+		case want.Made == 0:
 			text = of + " should never have been created"
+		default:
+			text = of + is
 		}
 	case taken != nil && got.Deleted > want.Deleted:
 		if taken.owner != "" {
@@ -375,6 +378,15 @@ func (r *Run) plans(key reference.Key) bool {
 		}
 	}
 	return own
+}
+
+// stays says that an object was marked for deletion and is still there, and for which finalizers it waits.
+func stays(object map[string]any) string {
+	text := " is marked for deletion, and stays"
+	if waits := finalizers(object); waits != "" {
+		text += " because of its finalizer " + waits
+	}
+	return text
 }
 
 func finalizers(object map[string]any) string {
