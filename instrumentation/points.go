@@ -130,7 +130,7 @@ func reflector(constructor, function, from, to string) []point {
 		in("c.config.Queue.Close", "trommelClose(c.config.Queue)"))
 }
 
-// wakes makes a method that processes an informer's queue wake up whoever waits until the queue is empty.
+// wakes makes a method that processes an informer's queue wake up those who wait until the queue is empty.
 func wakes(file, receiver, function, from string) point {
 	return point{
 		module: moduleClientGo, from: from, file: file, receiver: receiver, function: function,
@@ -318,7 +318,7 @@ var points = concat(
 		wakes("tools/cache/delta_fifo.go", "*DeltaFIFO", "Pop", ""),
 		wakes("tools/cache/the_real_fifo.go", "*RealFIFO", "Pop", "v0.33.0-0"),
 		wakes("tools/cache/the_real_fifo.go", "*RealFIFO", "PopBatch", "v0.35.0-0"),
-		// From 0.36 on the queue may be unlocked while it is processed, and may not know its store.
+		// From 0.36 on a queue can be unlocked while it is processed, and need not know its store.
 		{module: moduleClientGo, from: "v0.36.0-0", file: "tools/cache/the_real_fifo.go", function: "RealFIFO",
 			insert: insertion{field: "trommelStore Store; trommelProcessing bool"}},
 		{module: moduleClientGo, from: "v0.36.0-0", file: "tools/cache/the_real_fifo.go", receiver: "*RealFIFO",

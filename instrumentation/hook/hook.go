@@ -85,7 +85,7 @@ type Call struct {
 
 var lastCall uint64
 
-// Wanted reports whether a rule takes such a call, before or after. It numbers no call.
+// Wanted reports whether a rule takes such a call, before or after.
 func Wanted(o *Observation) bool {
 	i := (*interests)(atomic.LoadPointer(&current))
 	return i != nil && i.wants(o)
