@@ -147,7 +147,10 @@ func (w *versionsWorld) startWays(t *testing.T, v *versioned, settled string) *w
 	t.Cleanup(a.client.CloseIdleConnections)
 	w.r.wait("the controller listens", func() bool { _, err := os.Stat(socket); return err == nil })
 	for _, way := range slices.Concat(a.reads, a.others) {
-		w.until(t, way+" finds "+settled, func() bool { return a.does(t, way, settled) == oldState })
+		w.until(t, way+" finds "+settled, func() bool {
+			state, err := a.try(t.Context(), way, settled) // an error: the caches have not begun
+			return err == nil && state == oldState
+		})
 	}
 	return a
 }
@@ -165,22 +168,31 @@ func (w *versionsWorld) until(t *testing.T, what string, condition func() bool) 
 // does reads or writes in one way. A way that waits for what is held fails the test.
 func (a *ways) does(t *testing.T, way, name string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	state, err := a.try(t.Context(), way, name)
+	if err != nil {
+		t.Fatalf("%s of %s: %v", way, name, err)
+	}
+	return state
+}
+
+// try reads or writes in one way. It waits for a minute at most.
+func (a *ways) try(ctx context.Context, way, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://controller/"+way+"?name="+name, nil)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	response, err := a.client.Do(request)
 	if err != nil {
-		t.Fatalf("%s of %s waits: %v", way, name, err)
+		return "", err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s of %s: %s %s %v", way, name, response.Status, body, err)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, body)
 	}
-	return string(body)
+	return string(body), err
 }
 
 // holds holds the controller at each point, and checks what it reads and writes meanwhile.
@@ -264,7 +276,7 @@ func (w *versionsWorld) holdsAt(t *testing.T, v *versioned, a *ways, h hold, nam
 	}
 	w.change(t, sibling)
 
-	// What arrives is waited for; what does not arrive has had the chance to, because later changes of another type have.
+	// The test waits for what must arrive. What must not arrive had the chance to: later changes of another type arrived.
 	shows := func(way, object, want string) {
 		t.Helper()
 		if want == newState {

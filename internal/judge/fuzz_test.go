@@ -9,12 +9,12 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// FuzzHistory runs all judges over histories that lack their beginning, their end, or what belongs to an object, and that
-// have types and values which nobody expects. No judge panics.
+// FuzzHistory runs all judges over histories that lack their beginning, their end, or what belongs to an object, and
+// that have unknown types and values of wrong types. No judge panics.
 //
 // Each change takes three bytes: the event and who makes it, the object, and its content.
 func FuzzHistory(f *testing.F) {
-	f.Add([]byte{5, 0, 2, 1, 0, 3}, false)                   // an update first: of a finalizer, of the mark for deletion
+	f.Add([]byte{5, 0, 2, 1, 0, 3}, false)                   // the first change is an update, of a finalizer
 	f.Add([]byte{4, 0, 4, 5, 1, 1, 2, 0, 3, 6, 1, 3}, true)  // what belongs to a deleted object is deleted
 	f.Add([]byte{3, 3, 5, 7, 3, 6, 2, 3, 7, 0, 4, 8}, true)  // an unknown type, with fields of wrong types
 	f.Add([]byte{6, 2, 0, 6, 2, 0, 4, 2, 0, 4, 2, 0}, false) // deleted twice, created twice
@@ -46,10 +46,12 @@ func changesOf(data []byte) (lines []string) {
 	objects := []string{"set/default/web", "pod/default/a", "pod/default/b", "thing.example.org/default/t", "node//n"}
 	contents := []string{
 		`{}`,
-		`{"metadata": {"uid": "u", "generation": 1}, "spec": {"replicas": 1}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
+		`{"metadata": {"uid": "u", "generation": 1}, "spec": {"replicas": 1}, ` +
+			`"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
 		`{"metadata": {"uid": "u", "finalizers": ["example.org/f"]}}`,
 		`{"metadata": {"uid": "u", "finalizers": ["example.org/f"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}`,
-		`{"metadata": {"uid": "v", "ownerReferences": [{"apiVersion": "v1", "kind": "Set", "name": "web", "uid": "u", "controller": true}]}}`,
+		`{"metadata": {"uid": "v", "ownerReferences": [` +
+			`{"apiVersion": "v1", "kind": "Set", "name": "web", "uid": "u", "controller": true}]}}`,
 		`{"metadata": {"uid": 1, "finalizers": "f", "labels": ["a"]}, "spec": [], "status": 3}`,
 		`{"metadata": {"ownerReferences": [1, {"uid": 2}, {}], "deletionTimestamp": 7, "annotations": {"a": {}}}}`,
 		`{"metadata": {"generation": "x", "ownerReferences": {}}, "status": {"conditions": [1, {"type": {}}, {}]}}`,

@@ -142,8 +142,8 @@ func TestHeadlines(t *testing.T) {
 			},
 			[]string{"1 created " + cluster, "2 op: created " + service, "4 deleted " + cluster,
 				"5 updated " + waiting}, kills,
-			"service default/db is marked for deletion, and stays because of its finalizer db.example/service although " +
-				"cluster default/db is gone: exists at the end; without faults: deleted at the end",
+			"service default/db is marked for deletion, and stays because of its finalizer db.example/service " +
+				"although cluster default/db is gone: exists at the end; without faults: deleted at the end",
 			record.HarmLeft, "cluster.db.example/default/db",
 		},
 		{
