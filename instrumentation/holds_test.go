@@ -276,7 +276,8 @@ func (w *versionsWorld) holdsAt(t *testing.T, v *versioned, a *ways, h hold, nam
 	}
 	w.change(t, sibling)
 
-	// The test waits for what must arrive. What must not arrive had the chance to: later changes of another type arrived.
+	// The test waits for what must arrive. What must not arrive had the chance to: a later change of another type has
+	// arrived.
 	shows := func(way, object, want string) {
 		t.Helper()
 		if want == newState {
