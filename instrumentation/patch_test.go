@@ -347,9 +347,9 @@ func TestVersionByPoints(t *testing.T) {
 		{version: "v0.17.17", want: "v0.16.4"},
 		{version: "v0.18.19", want: "v0.18.0-0"},
 		{version: "v0.20.15", want: "v0.18.0-0"},
-		{version: "v0.26.15", want: "v0.24.0-0"},
+		{version: "v0.26.15", want: "v0.23.0-0"},
 		{version: "v0.32.13", want: "v0.32.0-0"},
-		{version: "v0.37.2", want: "v0.35.0-0"},
+		{version: "v0.37.2", want: "v0.36.0-0"},
 		{version: "v0.32.13", named: "v0.0.0-20291231000000-0123456789ab",
 			want: newest}, // newer than all known versions
 	} {

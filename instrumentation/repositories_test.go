@@ -581,11 +581,11 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 
 		// A fork that differs from the table of points.
 		name = "client-go/tools/cache/controller.go"
-		write(t, dir, map[string]string{name: strings.ReplaceAll(read(t, filepath.Join(dir, name)), "processDeltas(",
-			"handleDeltas(")})
+		write(t, dir, map[string]string{name: strings.ReplaceAll(read(t, filepath.Join(dir, name)), "newQueueFIFO(",
+			"newFIFO(")})
 		_, err := r.build(t, dir, config)
 		var notFound *instrumentation.NotFoundError
-		if want := "k8s.io/client-go v0.36.3: processDeltas in tools/cache/controller.go: no such " +
+		if want := "k8s.io/client-go v0.36.3: newQueueFIFO in tools/cache/controller.go: no such " +
 			"function; "; !errors.As(err, &notFound) || !strings.HasPrefix(err.Error(), want) ||
 			!strings.HasSuffix(err.Error(), "(searched: "+filepath.Join(dir, "client-go")+")") {
 			t.Errorf("got  %v\nwant %s...", err, want)
