@@ -14,9 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/semver"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -36,8 +35,8 @@ type hold struct {
 	point wire.Point
 	phase wire.Phase
 	live  bool // of reads
-	// What reads of the cache show of the object that was changed, of another object of its type that was changed after
-	// it, and of an object of another type.
+	// Reads of the cache show these states: of the changed object, of an object of its type that is changed after it,
+	// and of an object of another type.
 	object, sibling, other string
 	stops                  string // what waits until the release, as docs/instrumentation.md says it
 }
@@ -243,6 +242,7 @@ func (w *versionsWorld) stops(t *testing.T, v *versioned, a *ways) {
 	}
 }
 
+// holdsAt holds the controller at one point. The names of what it creates begin with name.
 func (w *versionsWorld) holdsAt(t *testing.T, v *versioned, a *ways, h hold, name string) {
 	changed, sibling, copied := name+"-changed", name+"-sibling", name+"-copied"
 	for _, n := range []string{changed, sibling} {

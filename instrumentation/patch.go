@@ -215,19 +215,6 @@ func (g *signature) Args() string {
 	return args
 }
 
-// Arg returns Args with one of them replaced.
-func (g *signature) Arg(name, by string) (string, error) {
-	c := *g
-	c.params = append([]string(nil), g.params...)
-	for i, p := range c.params {
-		if p == name {
-			c.params[i] = by
-			return c.Args(), nil
-		}
-	}
-	return "", fmt.Errorf("it has no parameter %q", name)
-}
-
 // apply makes the edits of a point. It returns the line of the point.
 func (s *source) apply(p *point) (line int, err error) {
 	switch in := p.insert; {
@@ -251,26 +238,18 @@ func (s *source) apply(p *point) (line int, err error) {
 	}
 	switch in := p.insert; {
 	case in.enter != "":
-		recv, params, body := f.Recv, f.Type.Params, f.Body
-		if in.literal != "" {
-			lit := literalIn(f.Body, in.literal)
-			if lit == nil {
-				return 0, fmt.Errorf("no function literal %s in it", in.literal)
-			}
-			recv, params, body = nil, lit.Type.Params, lit.Body
-		}
-		g, err := s.signature(recv, params)
+		g, err := s.signature(f.Recv, f.Type.Params)
 		if err != nil {
 			return 0, err
 		}
-		if results := f.Type.Results; in.literal == "" && results != nil && len(results.List[0].Names) > 0 {
+		if results := f.Type.Results; results != nil && len(results.List[0].Names) > 0 {
 			g.Result = results.List[0].Names[0].Name
 		}
 		text, err := expand(in.enter, g)
 		if err != nil {
 			return 0, err
 		}
-		s.insert(body.Lbrace+1, " "+text+";")
+		s.insert(f.Body.Lbrace+1, " "+text+";")
 	case in.body != "":
 		s.insert(f.End(), " { "+in.body+" }")
 	case in.do != "":
@@ -313,19 +292,6 @@ func (s *source) apply(p *point) (line int, err error) {
 		}
 	}
 	return s.line(f.Pos()), nil
-}
-
-// literalIn finds the function literal that is the value of a field in a composite literal.
-func literalIn(body *ast.BlockStmt, field string) (found *ast.FuncLit) {
-	ast.Inspect(body, func(n ast.Node) bool {
-		if kv, ok := n.(*ast.KeyValueExpr); ok && found == nil {
-			if key, ok := kv.Key.(*ast.Ident); ok && key.Name == field {
-				found, _ = kv.Value.(*ast.FuncLit)
-			}
-		}
-		return found == nil
-	})
-	return found
 }
 
 // returnsOf lists the first results of a function's own return statements.

@@ -48,10 +48,9 @@ type point struct {
 
 // insertion is what happens at a point; exactly one of its fields is set. Text stays on one line, so that the lines
 // after it keep their numbers. In templates .Receiver is the receiver's name, .Args the names of the parameters in
-// order, as a call of the same function takes them, and (.Arg "name" "text") the same with one of them replaced.
+// order, as a call of the same function takes them.
 type insertion struct {
 	enter    string // template: before the function's first statement
-	literal  string // with enter: the function is the literal that is the value of this field in a composite literal
 	field    string // before a struct's first field
 	wrap     string // function that is put around every string literal below the service account's directory
 	replaces string // template: replaces the expression do in the function
