@@ -18,7 +18,8 @@ import (
 )
 
 // tale is what a run has recorded, one change a line: the second, perhaps the controller under test that made it, and
-// the change: "3.5 op: created pod/default/a {…}". The workload ends at second 10, and the recording at second 30.
+// the change: "3.5 op: created pod/default/a {…}". "op@default/db" made it in the reconcile of that request. The workload
+// ends at second 10, and the recording at second 30.
 func tale(t *testing.T, lines ...string) *record.Run {
 	t.Helper()
 	r := &record.Run{Meta: record.Meta{
@@ -34,6 +35,7 @@ func tale(t *testing.T, lines ...string) *record.Run {
 		if before, after, ok := strings.Cut(rest, ": "); ok && !strings.Contains(before, " ") {
 			by, rest = before, after
 		}
+		by, request, _ := strings.Cut(by, "@")
 		event, rest, _ := strings.Cut(rest, " ")
 		name, text, _ := strings.Cut(rest, " ")
 		key, err := plan.ParseResourceKey(name)
@@ -70,7 +72,10 @@ func tale(t *testing.T, lines ...string) *record.Run {
 		o := record.Observation{
 			By: by, Session: 1, Call: uint64(i + 1), Point: wire.ControllerWrite, Phase: wire.After, Op: wire.Update,
 			Kind: key.Type, Resource: key.Type + "s", Group: key.Group, GroupKnown: true, Namespace: key.Namespace,
-			Name: key.Name, Object: data,
+			Name: key.Name, Object: data, Request: request,
+		}
+		if request != "" {
+			o.ReconcileID = strconv.Itoa(i)
 		}
 		// A controller that deletes an object with finalizers marks it only. Its object is gone when it removes them.
 		switch {

@@ -9,56 +9,63 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// inTime knows what was not created because nobody could create it in time: its owner was marked for deletion before
-// the controller that creates it without faults was back, or tried again what the plan had made fail.
+// inTime knows what was not created because nobody could create it in time: the object that needed it was marked for
+// deletion before the controller that creates it without faults was back, or tried again what the plan had made fail.
 type inTime struct {
 	ref    *reference.Reference
 	run    *reference.Follower
 	atRest bool // each step of the workload begins when nothing is to be done any more
 
-	owners *findings.Owners // in the runs without faults; nil: not needed yet
+	runs   [][]reference.Change // without faults
+	owners *findings.Owners     // in these runs; nil: not needed yet
 }
 
-// explains reports whether an object that has the same end as without faults was created less often only because of
-// that. An object that somebody has kept for its owner's successor does not count as one that was not created: it
-// should have been replaced.
+// explains reports whether an object was created less often than without faults only because of that: all those for
+// whom it is made went too early. The object is not there in the end, or has the same end as without faults. One that
+// somebody has kept for its owner's successor does not count as one that was not created: it should have been replaced.
+// Nor is one explained that is missing in the end if somebody who needs it is still there.
 func (t *inTime) explains(d reference.Difference) bool {
-	want := t.ref.Objects[d.Key]
-	if want == nil {
+	want, got := t.ref.Objects[d.Key], t.run.Objects()[d.Own]
+	if want == nil || d.Field != "" || !d.Count && got != nil && got.End != nil {
 		return false
 	}
 	made := 0
-	if got := t.run.Objects()[d.Own]; got != nil {
+	if got != nil {
 		made = got.Made
 	}
 	if made >= want.Made {
 		return false
 	}
 	if t.owners == nil {
+		t.runs = slices.Concat([][]reference.Change{t.ref.Changes}, t.ref.Others)
 		t.owners = findings.NewOwners(t.ref.Changes, t.ref.Objects)
 	}
-	owner := t.owners.Of(d.Key)
-	if owner == "" {
-		return false
-	}
-	for n, life := range reference.Lives(t.run.Changes(), owner) {
-		if !life.To.IsZero() {
-			made += t.undue(d, owner, n, life)
+	whom := t.owners.MadeFor(d.Key, t.runs)
+	return len(whom) > 0 && !slices.ContainsFunc(whom, func(owner reference.Key) bool {
+		made, lives := made, reference.Lives(t.run.Changes(), owner)
+		for n, life := range lives {
+			if !life.To.IsZero() {
+				made += t.undue(d, owner, n, life)
+			}
 		}
-	}
-	return made >= want.Made
+		return made < want.Made || !d.Count && lives[len(lives)-1].To.IsZero()
+	})
 }
 
 // undue is how many objects nobody could create in the n-th life of their owner.
 func (t *inTime) undue(d reference.Difference, owner reference.Key, n int, life reference.Life) int {
 	usual := -1
-	for r, changes := range slices.Concat([][]reference.Change{t.ref.Changes}, t.ref.Others) {
+	for r, changes := range t.runs {
 		lives := reference.Lives(changes, owner)
 		if n >= len(lives) {
 			return 0
 		}
 		all := creations(changes, d.Key, lives[n])
 		for _, c := range all {
+			c = t.origin(c, changes, lives[n], life)
+			if c == nil {
+				return 0
+			}
 			step, from := -1, lives[n].From
 			if r < len(t.ref.Courses) {
 				course := t.ref.Courses[r]
@@ -66,7 +73,7 @@ func (t *inTime) undue(d reference.Difference, owner reference.Key, n int, life 
 					from = course.Steps[step].Started
 				}
 			}
-			if c.By == "" || !t.run.SetBack(c.By, life) && !t.away(c.By, step, life, needs(c.Time.Sub(from))) {
+			if !t.run.SetBack(c.By, life) && !t.away(c.By, step, life, needs(c.Time.Sub(from))) {
 				return 0
 			}
 		}
@@ -75,6 +82,30 @@ func (t *inTime) undue(d reference.Difference, owner reference.Key, n int, life 
 		}
 	}
 	return max(0, usual-len(creations(t.run.Changes(), d.Own, life)))
+}
+
+// origin is the creation by a controller under test that a creation in a run without faults follows from: itself, or
+// that of the nearest object above it that such a controller created, such as the StatefulSet of a volume claim. It is
+// nil if there is none, or if the run has created an object between as often: then whoever creates the other one from
+// it could have done so.
+func (t *inTime) origin(
+	c *reference.Change, changes []reference.Change, usual, life reference.Life,
+) *reference.Change {
+	if c.By != "" {
+		return c
+	}
+	for _, up := range t.owners.All(c.Key) {
+		above := slices.DeleteFunc(creations(changes, up, usual), func(a *reference.Change) bool {
+			return a.Time.After(c.Time)
+		})
+		if len(above) <= len(creations(t.run.Changes(), up, life)) {
+			return nil
+		}
+		if last := above[len(above)-1]; last.By != "" {
+			return last
+		}
+	}
+	return nil
 }
 
 // needs is for how long a controller must have been back to have had its chance, given how long after the owner's

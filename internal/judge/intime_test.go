@@ -10,6 +10,22 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+func at(s float64) time.Time { return time.UnixMilli(int64(s * 1000)) }
+
+// process is one of the controller op between two seconds; to is 0 if it runs until the end.
+func process(from, to float64) record.Process {
+	p := record.Process{Controller: "op", Started: at(from)}
+	if to > 0 {
+		p.Ended = at(to)
+	}
+	return p
+}
+
+// down are the processes of a controller that is down between two seconds.
+func down(from, to float64) []record.Process {
+	return []record.Process{process(0, from), process(to, 0)}
+}
+
 // Regression: what was not created for an owner that was deleted while its operator was down "was left out".
 func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 	const (
@@ -27,17 +43,6 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 	half := []string{whole[0], whole[1], whole[3], whole[4], whole[6]}
 	const ofCluster = "bug service default/db of cluster default/db was left out: never created; without faults: " +
 		"created once"
-	second := func(s float64) time.Time { return time.UnixMilli(int64(s * 1000)) }
-	process := func(from, to float64) record.Process {
-		p := record.Process{Controller: "op", Started: second(from)}
-		if to > 0 {
-			p.Ended = second(to)
-		}
-		return p
-	}
-	down := func(from, to float64) []record.Process {
-		return []record.Process{process(0, from), process(to, 0)}
-	}
 	for _, tt := range []struct {
 		name         string
 		without, run []string
@@ -108,21 +113,21 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			steps := []record.Step{{Text: "create", Started: second(0.9)}, {Text: "wait", Started: second(2)},
-				{Text: "delete", Started: second(5.95)}, {Text: "again", Started: second(7.9)}}
+			steps := []record.Step{{Text: "create", Started: at(0.9)}, {Text: "wait", Started: at(2)},
+				{Text: "delete", Started: at(5.95)}, {Text: "again", Started: at(7.9)}}
 			normal, run := tale(t, tt.without...), tale(t, tt.run...)
 			normal.Meta.Steps, run.Meta.Steps = steps, steps
 			run.Processes = tt.processes
 			if tt.acts > 0 {
 				o := &record.Observation{By: "op", Point: wire.Reconcile, Phase: wire.Before}
-				run.Events = slices.Insert(run.Events, 0, record.Event{Time: second(tt.acts), Observation: o})
+				run.Events = slices.Insert(run.Events, 0, record.Event{Time: at(tt.acts), Observation: o})
 			}
 			if tt.fails > 0 {
 				o := &record.Observation{By: "op", Point: wire.ControllerWrite, Phase: wire.After, Failed: wire.Lost}
-				run.Events = slices.Insert(run.Events, 0, record.Event{Time: second(tt.fails), Observation: o})
+				run.Events = slices.Insert(run.Events, 0, record.Event{Time: at(tt.fails), Observation: o})
 			}
 			if tt.upgraded > 0 {
-				run.Actions = []record.Action{{Upgrade: "the build v2", Began: second(tt.upgraded)}}
+				run.Actions = []record.Action{{Upgrade: "the build v2", Began: at(tt.upgraded)}}
 			}
 			e := evidence(run)
 			e.Reference = usual(t, normal)
@@ -130,6 +135,123 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 			if tt.unpaced {
 				e.Plan.Pace = ""
 			}
+			expect(t, judged(t, faultFree{}, e), tt.want...)
+		})
+	}
+}
+
+// Regression: of objects whose owner reference names a definition, or that Kubernetes makes from what the operator
+// makes, the rule for deleted owners did not ask for whom they are made.
+func TestForWhomAnObjectIsMade(t *testing.T) {
+	const (
+		second    = `cluster.db.example/default/db-1 {"metadata": {"uid": "d"}}`
+		user      = `user.db.example/default/alice {"metadata": {"uid": "a"}}`
+		gone      = `deleted cluster.db.example/default/db {"metadata": {"uid": "c"}}`
+		userGone  = `deleted user.db.example/default/alice {"metadata": {"uid": "a"}}`
+		successor = `created cluster.db.example/default/db {"metadata": {"uid": "e"}}`
+		claim     = `persistentvolumeclaim/default/data-db-0 {"metadata": {"uid": "v"}}`
+	)
+	role := func(name string) string {
+		return `clusterrole.rbac.authorization.k8s.io//` + name + ` {"metadata": {"uid": "r", "ownerReferences": [` +
+			`{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "uid": "x", ` +
+			`"name": "clusters.db.example"}]}}`
+	}
+	child := func(name string) string { // of the cluster
+		return `service/default/` + name + ` {"metadata": {"uid": "s", "ownerReferences": [{"apiVersion": ` +
+			`"db.example/v1", "kind": "Cluster", "name": "db", "uid": "c", "controller": true}]}}`
+	}
+	const leftOut = " was left out: never created; without faults: created once"
+	for _, tt := range []struct {
+		name         string
+		without, run []string
+		back         float64 // when the operator is back, which is down from 1.1
+		want         []string
+	}{
+		{
+			name: "a role that refers to a definition", back: 6.05,
+			without: []string{"1 created " + cluster, "1.2 op@default/db: created " + role("op:db"), "6 " + gone,
+				"6.1 op: deleted " + role("op:db")},
+			run: []string{"1 created " + cluster, "6 " + gone},
+		},
+		{
+			name: "only its name says for whom it is", back: 6.05,
+			without: []string{"1 created " + cluster, "1.2 op: created " + role("op:db"), "6 " + gone,
+				"6.1 op: deleted " + role("op:db")},
+			run: []string{"1 created " + cluster, "6 " + gone},
+		},
+		{
+			name: "the operator was back in time", back: 3,
+			without: []string{"1 created " + cluster, "1.2 op@default/db: created " + role("op:db"), "6 " + gone,
+				"6.1 op: deleted " + role("op:db")},
+			run:  []string{"1 created " + cluster, "3.1 op: updated " + cluster, "6 " + gone},
+			want: []string{"bug cluster role op:db of cluster default/db" + leftOut},
+		},
+		{
+			name: "it may be for others, too", back: 6.05,
+			without: []string{"1 created " + cluster, "1.2 op@default/db: created " + role("all"), "6 " + gone,
+				"6.1 op: deleted " + role("all")},
+			run:  []string{"1 created " + cluster, "6 " + gone},
+			want: []string{"bug cluster role all" + leftOut},
+		},
+		{
+			name: "the one for whom it is lives on", back: 6.05,
+			without: []string{"1 created " + cluster, "1 created " + second,
+				"1.2 op@default/db-1: created " + role("op:db-1"), "6 " + gone},
+			run: []string{"1 created " + cluster, "1 created " + second, "6 " + gone},
+			want: []string{"bug cluster role op:db-1 of cluster default/db-1 is missing: never created; without " +
+				"faults: exists at the end"},
+		},
+		{
+			name: "a request says more than the owner", back: 6.05,
+			without: []string{"1 created " + cluster, "1 created " + user,
+				"1.2 op@default/alice: created " + child("db-alice"), "6 " + userGone,
+				"6.1 op: deleted " + child("db-alice")},
+			run: []string{"1 created " + cluster, "1 created " + user, "6 " + userGone},
+		},
+		{
+			name: "the request and the owner differ", back: 6.05,
+			without: []string{"1 created " + cluster, "1 created " + user,
+				"1.2 op@default/alice: created " + child("users"), "6 " + userGone,
+				"6.1 op: deleted " + child("users")},
+			run:  []string{"1 created " + cluster, "1 created " + user, "6 " + userGone},
+			want: []string{"bug service default/users of cluster default/db" + leftOut},
+		},
+		{
+			name: "a claim of a StatefulSet that nobody could make", back: 6.05,
+			without: []string{"1 created " + cluster, "1.2 op: created " + owned, "1.3 created " + claim,
+				"6 " + gone, "6.1 deleted " + owned, "6.2 op: deleted " + claim},
+			run: []string{"1 created " + cluster, "6 " + gone},
+		},
+		{
+			name: "a claim that is kept without faults", back: 6.05,
+			without: []string{"1 created " + cluster, "1.2 op: created " + owned, "1.3 created " + claim,
+				"6 " + gone, "6.1 deleted " + owned},
+			run: []string{"1 created " + cluster, "6 " + gone},
+		},
+		{
+			name: "a claim of a StatefulSet that was made", back: 6.05,
+			without: []string{"1 created " + cluster, "1.05 op: created " + owned, "1.3 created " + claim,
+				"6 " + gone, "6.1 deleted " + owned, "6.2 op: deleted " + claim},
+			run: []string{"1 created " + cluster, "1.05 op: created " + owned, "6 " + gone,
+				"6.1 deleted " + owned},
+			want: []string{"bug volume claim default/data-db-0 of cluster default/db" + leftOut},
+		},
+		{
+			name: "a claim that the owner's successor needs", back: 6.05,
+			without: []string{"1 created " + cluster, "1.2 op: created " + owned, "1.3 created " + claim,
+				"6 " + gone, "6.1 deleted " + owned, "8 " + successor, "8.1 op: created " + setOf("e")},
+			run: []string{"1 created " + cluster, "6 " + gone, "8 " + successor, "8.1 op: created " + setOf("e")},
+			want: []string{"bug volume claim default/data-db-0 of cluster default/db is missing: never created; " +
+				"without faults: exists at the end"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			steps := []record.Step{{Text: "create", Started: at(0.9)}, {Text: "wait", Started: at(2)},
+				{Text: "delete", Started: at(5.95)}, {Text: "again", Started: at(7.9)}}
+			normal, run := tale(t, tt.without...), tale(t, tt.run...)
+			normal.Meta.Steps, run.Meta.Steps, run.Processes = steps, steps, down(1.1, tt.back)
+			e := evidence(run)
+			e.Reference, e.Plan = usual(t, normal), &plan.Plan{Pace: plan.PaceRest, Actions: kills.Actions}
 			expect(t, judged(t, faultFree{}, e), tt.want...)
 		})
 	}

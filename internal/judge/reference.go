@@ -126,7 +126,7 @@ func Comparison(
 		by := touched(p, objects)
 		undue.run = run
 		return slices.DeleteFunc(comparer.Compare(objects), func(d reference.Difference) bool {
-			return d.Note || d.Count && (by.explains(d) || undue.explains(d)) || d.OfRenewals() && by.writes ||
+			return d.Note || d.Count && by.explains(d) || undue.explains(d) || d.OfRenewals() && by.writes ||
 				d.OfVersions() && by.any || upgraded && onlyFormers(d, ref) ||
 				races(p, ref) && !harmsData(d, ref, objects)
 		})

@@ -116,7 +116,7 @@ func (a *attribution) wrote(o *record.Observation, at time.Time) {
 // claim notes that a write has made a change.
 func (a *attribution) claim(c *Change, o *record.Observation, since begun) {
 	c.By, c.Op, c.Subresource = o.By, o.Op, o.Subresource
-	c.Reconciler, c.Reconcile = o.Reconciler, o.ReconcileID
+	c.Reconciler, c.Reconcile, c.Request = o.Reconciler, o.ReconcileID, o.Request
 	c.Read = a.reads.before(o.ReconcileID)
 	if since.observation != nil {
 		c.Sent = body(since.observation)

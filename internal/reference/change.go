@@ -67,6 +67,7 @@ type Change struct {
 	Subresource string `json:"subresource,omitempty"`
 	Reconciler  string `json:"reconciler,omitempty"`
 	Reconcile   string `json:"reconcile,omitempty"` // the ID of the reconcile that wrote it
+	Request     string `json:"request,omitempty"`   // namespace/name for which that reconcile was
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each

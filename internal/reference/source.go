@@ -9,7 +9,7 @@ import (
 )
 
 // Format is the version of what Learn records. References of another format must be learned again.
-const Format = 6
+const Format = 7
 
 // Source is what a reference was made from. A reference of another source says nothing about a run.
 type Source struct {

@@ -102,13 +102,14 @@ func (o *Owners) All(key reference.Key) []reference.Key {
 
 // owner is the object that another one belongs to. Volume claims of a StatefulSet have no reference to it, volumes
 // refer to their claims in another way, and what an operator creates may be tied to its custom resource only by a label
-// or by its name.
+// or by its name. An object outside namespaces cannot refer to a custom resource in one. Some operators then refer to
+// the definition of its type instead, to which nothing belongs.
 func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) {
 	ref := metadata.Controller(object)
 	if all := metadata.Owners(object); ref == nil && len(all) > 0 {
 		ref = all[0]
 	}
-	if ref != nil {
+	if ref != nil && ref["kind"] != "CustomResourceDefinition" {
 		if up, ok := o.byUID[metadata.Text(ref, "uid")]; ok {
 			return up, true
 		}
@@ -137,7 +138,11 @@ func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) 
 			return member{named, o.last[named]}, true
 		}
 	}
-	return o.named(key, object)
+	namespaced := metadata.Text(metadata.Of(object), "namespace") != ""
+	if all := o.namesakes(key, object); len(all) == 1 || namespaced && len(all) > 1 {
+		return member{all[0], o.last[all[0]]}, true
+	}
+	return member{}, false
 }
 
 // setOf finds the StatefulSet that has a volume claim in its templates: the claim is named after the template and a
@@ -153,29 +158,17 @@ func (o *Owners) setOf(of reference.Key, claim map[string]any) (member, bool) {
 	return member{}, false
 }
 
-// named finds the custom resource of whose name an object has a label, or whose name is a part of the object's; the one
-// with the longest name, since db is a part of db-1, too.
-func (o *Owners) named(of reference.Key, object map[string]any) (member, bool) {
+// hasName reports whether an object has a name as the value of a label, or as a part of its own name.
+func hasName(object map[string]any, name string) bool {
 	meta := metadata.Of(object)
 	labels, _ := meta["labels"].(map[string]any)
-	own := "-" + metadata.Text(meta, "name") + "-"
-	var found member
-	length := 0
-	for _, key := range slices.Sorted(maps.Keys(o.last)) {
-		name := metadata.Text(metadata.Of(o.last[key]), "name")
-		if !reference.IsCustom(key.Type()) || key.Cluster() != of.Cluster() || !sameNamespace(object, o.last[key]) ||
-			len(name) <= length {
-			continue
-		}
-		labelled := false
-		for _, value := range labels {
-			labelled = labelled || value == name
-		}
-		if labelled || strings.Contains(own, "-"+name+"-") {
-			found, length = member{key, o.last[key]}, len(name)
+	for _, value := range labels {
+		if value == name {
+			return true
 		}
 	}
-	return found, length > 0
+	own := strings.ReplaceAll(metadata.Text(meta, "name"), ":", "-") // as in names of roles
+	return name != "" && strings.Contains("-"+own+"-", "-"+name+"-")
 }
 
 func sameNamespace(a, b map[string]any) bool {

@@ -1,0 +1,129 @@
+package findings
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// MadeFor returns those for whom an object was made in runs of the same workload, given their changes. Each of them is
+// an object that needs it. It is empty if that is unknown.
+//
+// The owner does not answer that alone. The reconcile request in which a controller made the object names another
+// candidate. If the object also has the name of that candidate, in its own name or in a label, the request decides.
+// Otherwise both count. What Kubernetes' own controllers make is for those for whom its owner was made: a volume claim
+// is for those for whom the StatefulSet is.
+func (o *Owners) MadeFor(key reference.Key, runs [][]reference.Change) []reference.Key {
+	return o.madeFor(key, runs, maxDepth)
+}
+
+func (o *Owners) madeFor(key reference.Key, runs [][]reference.Change, depth int) []reference.Key {
+	requested, ours, all := o.requested(key, runs)
+	if all && !slices.ContainsFunc(requested, func(whom reference.Key) bool { return !o.isNamedAfter(key, whom) }) {
+		return requested
+	}
+	if up, ok := o.owner(key, o.last[key]); ok && !ours && depth > 0 {
+		if above := o.madeFor(up.key, runs, depth-1); len(above) > 0 {
+			return above
+		}
+	}
+	others := o.namesakes(key, o.last[key])
+	if owner := o.Of(key); owner != "" {
+		others = []reference.Key{owner}
+	}
+	if len(others) == 0 {
+		return nil // others may need it, too
+	}
+	for _, whom := range others {
+		if !slices.Contains(requested, whom) {
+			requested = append(requested, whom)
+		}
+	}
+	return requested
+}
+
+// requested returns those that the reconcile requests name in which controllers under test created an object, or the
+// objects that these belong to. Ours: controllers under test created it. All: each of its creations was in such a
+// request.
+func (o *Owners) requested(key reference.Key, runs [][]reference.Change) (whom []reference.Key, ours, all bool) {
+	all = true
+	for _, changes := range runs {
+		for i := range changes {
+			c := &changes[i]
+			if c.Key != key || c.Event != record.Created {
+				continue
+			}
+			ours = ours || c.By != ""
+			named := o.namedBy(c, changes)
+			all = all && len(named) > 0
+			for _, n := range named {
+				if !slices.Contains(whom, n) {
+					whom = append(whom, n)
+				}
+			}
+		}
+	}
+	return whom, ours, all && len(whom) > 0
+}
+
+// namedBy returns the objects that the request names in which a change was made, as far as they lived then: its type is
+// unknown. Of an object that belongs to another one it returns that one.
+func (o *Owners) namedBy(c *reference.Change, changes []reference.Change) []reference.Key {
+	if c.Request == "" {
+		return nil
+	}
+	namespace, name, found := strings.Cut(c.Request, "/")
+	if !found {
+		namespace, name = "", c.Request
+	}
+	var all []reference.Key
+	for key, object := range o.last {
+		meta := metadata.Of(object)
+		if key == c.Key || key.Cluster() != c.Key.Cluster() || metadata.Text(meta, "name") != name ||
+			metadata.Text(meta, "namespace") != namespace || !lived(changes, key, c.Time) {
+			continue
+		}
+		key = cmp.Or(o.Of(key), key)
+		if key != c.Key && !slices.Contains(all, key) {
+			all = append(all, key)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// lived reports whether an object was there at a time, and not marked for deletion.
+func lived(changes []reference.Change, key reference.Key, at time.Time) bool {
+	return slices.ContainsFunc(reference.Lives(changes, key), func(l reference.Life) bool { return l.Has(at) })
+}
+
+// isNamedAfter reports whether an object has the name of another one in its own name or in a label.
+func (o *Owners) isNamedAfter(key, other reference.Key) bool {
+	return hasName(o.last[key], metadata.Text(metadata.Of(o.last[other]), "name"))
+}
+
+// namesakes returns the custom resources after which an object is named, in its namespace, or in any if it has none: of
+// those with the longest name, since db is a part of db-1, too.
+func (o *Owners) namesakes(key reference.Key, own map[string]any) []reference.Key {
+	namespaced := metadata.Text(metadata.Of(own), "namespace") != ""
+	var all []reference.Key
+	length := 0
+	for other, object := range o.last {
+		name := metadata.Text(metadata.Of(object), "name")
+		if other == key || !reference.IsCustom(other.Type()) || other.Cluster() != key.Cluster() ||
+			namespaced && !sameNamespace(own, object) || len(name) < length || !hasName(own, name) {
+			continue
+		}
+		if len(name) > length {
+			all, length = nil, len(name)
+		}
+		all = append(all, other)
+	}
+	slices.Sort(all)
+	return all
+}
