@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -47,7 +48,11 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	slices.SortStableFunc(o.Findings, record.ByHarm)
 	if idle(t, first) {
 		o.Status, o.Reason = OfWorkload, first.NotHappened()
-		return nil
+		r, err := record.Open(o.Record)
+		if err == nil {
+			c.quiet(t, r)
+		}
+		return err
 	}
 	if explained, err := c.explained(t, o); err != nil || explained {
 		return err
@@ -475,6 +480,7 @@ func (c *campaign) quiet(t *task, r *record.Run) {
 		allow = (*reference.Reference).AllowUpgraded
 	}
 	c.widen(t, r, allow)
+	c.count(t, r)
 }
 
 // widen adds what a run shows to the reference that the next runs are compared with. c.mu is held.
@@ -524,7 +530,8 @@ func (c *campaign) options(t *task) run.RunOptions {
 	return o
 }
 
-// planOnly returns those of an outcome's findings that no run without a plan's actions explains.
+// planOnly returns those of an outcome's findings that no run without a plan's actions explains: neither ends such a
+// run like the plan's, nor has it found what the plan's finding joins.
 func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	var before, after []record.Finding // how its first run differs
 	if ref := t.learned.Reference; ref != nil {
@@ -540,10 +547,10 @@ func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	quietly := c.quietly[t.learned.id()]
 	return slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
 		same := func(d record.Finding) bool { return d.Subject == f.Subject && (f.Harm == "" || d.Same(f)) }
-		if f.Judge == record.JudgeReference && slices.ContainsFunc(before, same) {
-			return !slices.ContainsFunc(after, same)
+		if f.Judge == record.JudgeReference && slices.ContainsFunc(before, same) && !slices.ContainsFunc(after, same) {
+			return true
 		}
-		return slices.ContainsFunc(quietly, f.Same)
+		return slices.ContainsFunc(quietly, func(q record.Finding) bool { return findings.Joins(f, q) })
 	}), nil
 }
 

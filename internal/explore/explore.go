@@ -125,7 +125,7 @@ func newCampaign(config Config) *campaign {
 		},
 		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
 		widened: map[*Learned]*reference.Reference{}, extra: map[string]*extra{},
-		anew:       map[string][]record.Finding{},
+		anew: map[string][]record.Finding{}, faultless: map[string]*Faultless{},
 		confirming: map[string]Outcome{}, lasted: map[string]time.Duration{},
 	}
 	c.changed.L = &c.mu
@@ -171,8 +171,10 @@ type campaign struct {
 	// What runs without a plan's actions have found, by workload, and the references with how they ended.
 	quietly map[string][]record.Finding
 	widened map[*Learned]*reference.Reference
-	newest  map[string]*newest // by workload
-	extra   map[string]*extra  // runs that add something to references, by workload and name
+	// How the runs went in which no action of a plan was carried out, by workload.
+	faultless map[string]*Faultless
+	newest    map[string]*newest // by workload
+	extra     map[string]*extra  // runs that add something to references, by workload and name
 	// toldNotReset: it was said why a cluster could not be reset.
 	toldNotReset bool
 	anew         map[string][]record.Finding // what the workloads end like if all is created at once; see madeAnew

@@ -319,6 +319,10 @@ func (c *campaign) compareRuns(
 		return err
 	})
 	if err := group.Wait(); err != nil {
+		var failed *notPassedError
+		if errors.As(err, &failed) {
+			failed.passed = len(slices.DeleteFunc(slices.Clone(runs), func(r *record.Run) bool { return r == nil }))
+		}
 		c.unsteady(ctx, w, quiet, runs, options, err)
 		return nil, err
 	}
@@ -415,18 +419,23 @@ func (c *campaign) fine(ctx context.Context, p *plan.Plan, o run.RunOptions) (*r
 		return nil, err
 	}
 	if meta.Verdict != record.Pass {
-		return nil, &notPassedError{r, meta}
+		return nil, &notPassedError{run: r, meta: meta}
 	}
 	return r, nil
 }
 
 // notPassedError says that a workload does not pass without faults.
 type notPassedError struct {
-	run  *record.Run
-	meta *record.Meta
+	run    *record.Run
+	meta   *record.Meta
+	passed int // runs of the same workload that have passed
 }
 
 func (e *notPassedError) Error() string {
+	if e.passed > 0 {
+		return fmt.Sprintf("it fails in 1 of %d runs without faults: %s: %s (%s)", e.passed+1, e.meta.Verdict,
+			e.meta.Reason, e.run.Dir)
+	}
 	return fmt.Sprintf("it does not pass without faults: %s: %s (%s)", e.meta.Verdict, e.meta.Reason, e.run.Dir)
 }
 

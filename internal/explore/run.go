@@ -134,6 +134,7 @@ func (c *campaign) run(ctx context.Context) error {
 	}
 	c.forgetOthers()
 	c.takeUp()
+	c.dropAgain()
 	c.foresee()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -148,6 +149,9 @@ func (c *campaign) run(ctx context.Context) error {
 		})
 	}
 	if err := workers.Wait(); err != nil {
+		return err
+	}
+	if err := c.join(); err != nil {
 		return err
 	}
 	return c.shrinkAll(ctx)

@@ -39,6 +39,8 @@ type State struct {
 	Settings Settings      `json:"settings"`
 	Outcomes []*Outcome    `json:"outcomes"`
 	Spent    time.Duration `json:"nanoseconds"` // how long the campaign has taken
+	// Faultless are the runs of workloads without faults, by workload.
+	Faultless map[string]*Faultless `json:"faultless,omitempty"`
 	// WorkDir is the directory that relative paths begin at.
 	WorkDir string `json:"workDir"`
 }
@@ -106,6 +108,7 @@ func (c *campaign) resume() error {
 		return err
 	default:
 		c.spent = s.Spent
+		maps.Copy(c.faultless, s.Faultless)
 		for _, o := range s.Outcomes {
 			if o.Status != Failed {
 				c.done[o.Plan] = o
@@ -208,7 +211,7 @@ func (c *campaign) keepRest() error {
 // keep writes the state. The file is replaced as a whole.
 func (c *campaign) keep() error {
 	began := time.Now()
-	s := State{Settings: c.Settings, Outcomes: []*Outcome{}, Spent: c.elapsed()}
+	s := State{Settings: c.Settings, Outcomes: []*Outcome{}, Spent: c.elapsed(), Faultless: c.faultless}
 	var err error
 	if s.WorkDir, err = os.Getwd(); err != nil {
 		return err
@@ -266,6 +269,11 @@ func (c *campaign) finish(err error) *Result {
 			words = append(words, "--budget", plan.FormatDuration(c.given()))
 		}
 		r.GoOn = quoted(words)
+	}
+	for _, workload := range slices.Sorted(maps.Keys(c.faultless)) {
+		if counts := c.faultless[workload]; counts.Failed > 0 && counts.learned != nil {
+			r.Unlearned = append(r.Unlearned, Unlearned{counts.learned.Workload, counts.String()})
+		}
 	}
 	r.Stopped, r.Took = c.stopped, c.elapsed()
 	if err != nil && r.Stopped == "" {

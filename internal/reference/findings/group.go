@@ -99,6 +99,25 @@ func Groups(all []One) []Group {
 	return groups
 }
 
+// Joins reports whether what a plan has found joins what a run without a plan's actions has: the same is wrong, and it
+// is not worse. In a status, one cause shows in several fields, and which of them differ is a matter of time, so the
+// fields of a status count as one. What is worse, such as an object that is lost where the other run only replaces it,
+// is a finding of its own.
+func Joins(found, without record.Finding) bool {
+	if found.Does().Rank() < without.Does().Rank() {
+		return false
+	}
+	if ofStatus(found) && ofStatus(without) {
+		found.Field, without.Field = "", ""
+	}
+	return found.Same(without)
+}
+
+// ofStatus reports whether a run ended with another status.
+func ofStatus(f record.Finding) bool {
+	return f.Judge == record.JudgeReference && f.Field != "" && f.Does().Rank() >= record.HarmStatus.Rank()
+}
+
 func sureFirst(a, b One) int {
 	switch {
 	case a.Sure == b.Sure:

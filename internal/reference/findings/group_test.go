@@ -69,6 +69,46 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+func TestJoins(t *testing.T) {
+	const cron = "cron.example/default/a"
+	of := func(subject string, harm record.Harm, field string) record.Finding {
+		f := bug(subject, "", harm)
+		f.Field = field
+		return f
+	}
+	loop := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeLoop, Subject: cron, Title: "5 times"}
+	for _, tt := range []struct {
+		name           string
+		found, without record.Finding
+		want           bool
+	}{
+		{"the same", of(cron, record.HarmStatus, "status.a"), of(cron, record.HarmStatus, "status.a"), true},
+		{"another field of the status", of(cron, record.HarmStatus, "status.a"), of(cron, record.HarmStatus, "status.b"),
+			true},
+		{"a message of a wrong status", of(cron, record.HarmRemark, "status.message"),
+			of(cron, record.HarmStatus, "status.a"), true},
+		{"a wrong status, where only a message differed", of(cron, record.HarmStatus, "status.a"),
+			of(cron, record.HarmRemark, "status.message"), false},
+		{"the status of another object", of(cron, record.HarmStatus, "status.a"),
+			of(cron+"b", record.HarmStatus, "status.a"), false},
+		{"the spec, with a field in common", of(cron, record.HarmWrong, "spec.a spec.b"),
+			of(cron, record.HarmWrong, "spec.b"), true},
+		{"another field of the spec", of(cron, record.HarmWrong, "spec.a"), of(cron, record.HarmWrong, "spec.b"), false},
+		{"the spec, where the status differed", of(cron, record.HarmWrong, "spec.a"),
+			of(cron, record.HarmStatus, "status.a"), false},
+		{"missing, where it was replaced", of("secret/default/a", record.HarmMissing, ""),
+			of("secret/default/a", record.HarmReplaced, ""), false},
+		{"replaced, where it was missing", of("secret/default/a", record.HarmReplaced, ""),
+			of("secret/default/a", record.HarmMissing, ""), true},
+		{"another judge", of(cron, record.HarmStatus, "status.a"), loop, false},
+		{"the same of another judge", loop, loop, true},
+	} {
+		if got := Joins(tt.found, tt.without); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
+
 func TestCauseOf(t *testing.T) {
 	for _, tt := range []struct {
 		want    string
