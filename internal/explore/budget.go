@@ -27,9 +27,6 @@ type forecast struct {
 	told      int                     // how many plans were said to be reached
 }
 
-// sure is how many plans must have ended to tell how long others will take.
-const sure = 10
-
 // usual is how long a run took that is neither among the quick ones nor among the slow ones, by the machine's clock.
 func usual(runs []*record.Run) time.Duration {
 	var took []time.Duration
@@ -84,7 +81,7 @@ func (c *campaign) reach() (plans int, in time.Duration) {
 	}
 	runners := time.Duration(max(1, len(c.Runners)))
 	scale, confirming := 1.0, 0.0 // how long plans take, of what was estimated; and confirming, of that
-	if c.forecast.plans >= sure {
+	if c.forecast.plans >= enough {
 		took := c.forecast.before + time.Since(c.forecast.began)*runners
 		running := max(took-c.confirmed, took/10)
 		scale = float64(running) / float64(c.forecast.estimated)
@@ -105,7 +102,7 @@ func (c *campaign) reach() (plans int, in time.Duration) {
 		run := time.Duration(scale * float64(c.forecast.costs[t]))
 		switch {
 		case c.done[t.plan.TestName] != nil || t.known != nil:
-		case c.Budget > 0 && all()+runners*c.needs(run, in == 0) > left:
+		case c.Budget > 0 && all()+runners*c.needs(run) > left:
 			plans--
 		default:
 			in += run
@@ -130,50 +127,49 @@ func (c *campaign) usedUp() string {
 	return fmt.Sprintf("the budget of %s leaves no time for more", plan.FormatDuration(c.given()))
 }
 
-// learnShare is the part of a budget that learning has: a half. What is learned brings nothing before a plan is run.
-const learnShare = 2
+// learnShare is the part of a budget that learning has: a quarter. What is learned brings nothing before a plan is run.
+const learnShare = 4
 
-// learningShare counts the workloads that are learned within the budget, by that many at once. Its methods are safe for
-// concurrent use.
+// learningShare decides which workloads are learned within the budget, by that many runners at once. Its methods are
+// safe for concurrent use.
 type learningShare struct {
 	c       *campaign
 	runners int
 	mu      sync.Mutex
-	began   time.Time
-	begun   int
-	ended   int
+	begun   []string // names of workloads
+	left    []string // names of those that are not learned
 }
 
 func (c *campaign) learningShare(runners int) *learningShare {
-	return &learningShare{c: c, runners: max(1, runners), began: time.Now()}
+	return &learningShare{c: c, runners: max(1, runners)}
 }
 
-// begin reports whether another workload is to be learned: if it takes as long as the others have on average, it ends
-// within the share. The first ones are learned anyway. Workloads of plans that the user has chosen are all learned.
-func (s *learningShare) begin() bool {
+// begin reports whether another workload is to be learned: if its runs, and those that others still need, take as long
+// as the runs so far, they end within the share. The first ones are learned anyway. A workload is learned with all
+// builds or with none, because an upgrade needs both. Workloads of plans that the user has chosen are all learned.
+func (s *learningShare) begin(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.c.Budget > 0 && s.c.Plans == nil && s.begun >= s.runners {
+	switch {
+	case slices.Contains(s.begun, name):
+		return true
+	case slices.Contains(s.left, name):
+		return false
+	case s.c.Budget > 0 && s.c.Plans == nil && len(s.begun) >= s.runners:
 		left := s.c.given()/learnShare - time.Since(s.c.began)
-		each := time.Since(s.began) * time.Duration(s.runners) / time.Duration(max(1, s.ended))
-		if each > left {
+		if left <= 0 || s.c.learningTakes(append(s.begun, name)) > left {
+			s.left = append(s.left, name)
 			return false
 		}
 	}
-	s.begun++
+	s.begun = append(s.begun, name)
 	return true
 }
 
-// end counts a workload as learned.
-func (s *learningShare) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended++
-}
-
-// inPromise returns the indices of workloads, those from which plans promise most first: old state of what is deleted
-// does harm when it is there again, and a change that comes back may be missed. All begin with a creation, so that the
-// others show little more.
+// inPromise returns the indices of workloads in the order in which they are learned. Those that the user has named come
+// in his order. Otherwise those come first from which plans promise most: old state of what is deleted does harm when
+// it is there again, and a change that comes back may be missed. All begin with a creation, so that the others show
+// little more.
 func (c *campaign) inPromise(workloads []workload) []int {
 	order := make([]int, len(workloads))
 	for i := range order {
@@ -181,6 +177,9 @@ func (c *campaign) inPromise(workloads []workload) []int {
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
 		a, b := workloads[i], workloads[j]
+		if len(c.Workloads) > 0 {
+			return cmp.Compare(slices.Index(c.Workloads, a.name), slices.Index(c.Workloads, b.name))
+		}
 		return cmp.Or(cmp.Compare(c.promise(a), c.promise(b)), cmp.Compare(a.name, b.name)) // its builds beside it
 	})
 	return order
@@ -216,8 +215,8 @@ var errBudget = errors.New("the budget ended")
 func (c *campaign) inTime(d time.Duration) bool { return c.Budget == 0 || c.elapsed()+d <= c.Budget }
 
 // expected estimates how long a run takes: as long as the newest run of the same plan, or else as its workload without
-// faults and its actions let expect, if plans have not taken longer so far. Zero: nobody knows. The caller holds the
-// lock.
+// faults and its actions let expect. As soon as three plans have run, it goes by these: runs without faults wait for
+// more than plans do, see await.Rest. Zero: unknown. The caller holds the lock.
 func (c *campaign) expected(t *task, p *plan.Plan) time.Duration {
 	if took := c.lasted[p.TestName]; took > 0 {
 		return took
@@ -229,14 +228,13 @@ func (c *campaign) expected(t *task, p *plan.Plan) time.Duration {
 	case estimate == 0 || c.forecast.estimated == 0:
 		return c.forecast.took / time.Duration(c.forecast.plans)
 	}
-	return time.Duration(max(1, float64(c.forecast.took)/float64(c.forecast.estimated)) * float64(estimate))
+	return time.Duration(float64(c.forecast.took) / float64(c.forecast.estimated) * float64(estimate))
 }
 
-// needs is how much of the budget must be left for a new plan to begin: the time for its run, and for the runs that
-// confirm what it may find. The first plan does not wait for more than its run needs: otherwise nothing would be
-// tested with a short budget.
-func (c *campaign) needs(run time.Duration, first bool) time.Duration {
-	if first && c.forecast.begun == 0 {
+// needs is how much of the budget must be left for a new plan to begin: the time for its run. As soon as a plan has
+// found something, it is also the time for the runs that confirm what the new one may find. The caller holds the lock.
+func (c *campaign) needs(run time.Duration) time.Duration {
+	if c.confirmed == 0 && len(c.confirming) == 0 {
 		return run
 	}
 	return run * time.Duration(1+c.Repeat)
@@ -246,7 +244,7 @@ func (c *campaign) needs(run time.Duration, first bool) time.Duration {
 // does great harm and waits for that. The caller holds the lock.
 func (c *campaign) room(t *task) bool {
 	return c.Budget == 0 ||
-		c.inTime(c.needs(c.expected(t, t.plan), true)+c.owed()/time.Duration(max(1, len(c.Runners))))
+		c.inTime(c.needs(c.expected(t, t.plan))+c.owed()/time.Duration(max(1, len(c.Runners))))
 }
 
 // owed estimates how long it takes to confirm what does great harm and waits for that. The caller holds the lock.
@@ -309,7 +307,7 @@ func (c *campaign) measure(t *task) {
 	c.forecast.plans++
 	c.forecast.estimated += c.forecast.costs[t]
 	c.forecast.took += c.lasted[t.plan.TestName]
-	if c.Budget == 0 || c.stopped != "" || c.forecast.plans < sure {
+	if c.Budget == 0 || c.stopped != "" || c.forecast.plans < enough {
 		return
 	}
 	reach, _ := c.reach()

@@ -84,14 +84,11 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	for _, i := range c.inPromise(workloads) {
 		group.Go(func() error {
 			learns := errs[i] == nil && all[i].Reference == nil
-			if left[i] = learns && !share.begin(); left[i] {
+			if left[i] = learns && !share.begin(workloads[i].name); left[i] {
 				c.toLearn(workloads[i].id(), 0)
 				return nil
 			}
 			c.learnOne(ctx, workloads[i], &all[i], why[i], errs[i])
-			if learns {
-				share.end()
-			}
 			return nil
 		})
 	}
@@ -108,7 +105,7 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 		}
 	}
 	if n := len(c.result.Unstudied); n > 0 {
-		c.say("learning has had half of the budget: %s, from which plans promise less, not learned: %s",
+		c.say("learning has had a quarter of the budget; %s not learned: %s",
 			wording.Count(n, "workload"), names(c.result.Unstudied, most))
 	}
 	return known, nil
@@ -252,7 +249,7 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 	defer c.toLearn(w.id(), 0)
 	ended := c.learning(w, 1, c.Learn+1)
 	quiet, first, err := c.firstLook(ctx, w)
-	ended(first)
+	ended(first, err)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +286,7 @@ func (c *campaign) compareRuns(
 			}
 			ended := c.learning(w, i+1, all)
 			r, err := c.fine(others, quiet, options)
-			ended(r)
+			ended(r, err)
 			if err != nil {
 				return err
 			}
@@ -315,7 +312,7 @@ func (c *campaign) compareRuns(
 		}
 		ended := c.learning(w, all, all)
 		other, meta, err = c.once(others, &odd, options)
-		ended(other)
+		ended(other, err)
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -381,7 +378,8 @@ func (c *campaign) allowOther(
 	return ref.AllowUnpaced(other, fresh, waits(steps))
 }
 
-// firstLook runs the workload for the first time, and returns the plan for the further runs.
+// firstLook runs the workload for the first time, and returns the plan for the further runs. If the workload fails with
+// time between its steps, a second run follows without, unless that run could only fail in the same way.
 func (c *campaign) firstLook(ctx context.Context, w workload) (*plan.Plan, *record.Run, error) {
 	quiet, err := c.withoutFaults(w)
 	if err != nil {
@@ -392,6 +390,9 @@ func (c *campaign) firstLook(ctx context.Context, w workload) (*plan.Plan, *reco
 		r, meta, err := c.once(ctx, quiet, options)
 		if err != nil || meta.Verdict == record.Pass {
 			return quiet, r, err
+		}
+		if hopeless(slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps), r) || !c.inTime(meta.Took()) {
+			return quiet, nil, &notPassedError{r, meta}
 		}
 		quiet.Pace = plan.PaceNone
 	}

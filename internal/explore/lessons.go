@@ -1,7 +1,10 @@
 package explore
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -29,8 +32,8 @@ func (c *campaign) toLearn(workload string, runs int) {
 }
 
 // learning shows which run without faults begins, and about how long learning will still take. The caller calls ended
-// with the run's record, or nil if there is none.
-func (c *campaign) learning(w workload, i, runs int) (ended func(*record.Run)) {
+// with the run's record, or nil if there is none, and with the run's error.
+func (c *campaign) learning(w workload, i, runs int) (ended func(*record.Run, error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text := fmt.Sprintf("learning workload %s: run %d of %d", w.id(), i, runs)
@@ -41,7 +44,11 @@ func (c *campaign) learning(w workload, i, runs int) (ended func(*record.Run)) {
 		}
 	}
 	c.show(progress.Event{Type: progress.Status, Text: text})
-	return func(r *record.Run) {
+	return func(r *record.Run, err error) {
+		var failed *notPassedError
+		if errors.As(err, &failed) {
+			r = failed.run
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.lessons.left[w.id()] > 1 {
@@ -63,6 +70,28 @@ func (c *campaign) leftToLearn() time.Duration {
 	for _, n := range c.lessons.left {
 		left += n
 	}
-	runners := time.Duration(min(max(1, len(c.Runners)), max(1, left)))
-	return c.lessons.took / time.Duration(c.lessons.ended) * time.Duration(left) / runners
+	return c.lessonsTake(left)
+}
+
+// learningTakes estimates how long it still takes to learn the workloads with these names; 0: unknown.
+func (c *campaign) learningTakes(names []string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lessons.ended == 0 {
+		return 0
+	}
+	left := 0
+	for id, n := range c.lessons.left {
+		if name, _, _ := strings.Cut(id, "@"); slices.Contains(names, name) {
+			left += n
+		}
+	}
+	return c.lessonsTake(left)
+}
+
+// lessonsTake estimates how long that many runs without faults take, by those that have ended. The caller holds the
+// lock.
+func (c *campaign) lessonsTake(runs int) time.Duration {
+	runners := time.Duration(min(max(1, len(c.Runners)), max(1, runs)))
+	return c.lessons.took / time.Duration(c.lessons.ended) * time.Duration(runs) / runners
 }

@@ -223,7 +223,7 @@ func (r *Result) notTested() []string {
 		lines = append(lines, u.Reason)
 	}
 	if n := len(r.Unstudied); n > 0 {
-		lines = append(lines, fmt.Sprintf("%s, because learning has had half of the budget: %s",
+		lines = append(lines, fmt.Sprintf("%s, because learning has had a quarter of the budget: %s",
 			wording.Count(n, "workload"), names(r.Unstudied, most)))
 	}
 	if r.Elsewhere > 0 {

@@ -107,7 +107,7 @@ func (c *campaign) studyMore(ctx context.Context, l *Learned, types []plan.Resou
 	}
 	ended := c.learning(w, 1, all)
 	quiet, first, err := c.firstLook(ctx, w)
-	ended(first)
+	ended(first, err)
 	if err != nil {
 		return nil, err
 	}
