@@ -285,46 +285,6 @@ func TestDependents(t *testing.T) {
 	}
 }
 
-func TestFinalizers(t *testing.T) {
-	object := func(more string) string { return `database/default/db {"metadata": {"uid": "u"` + more + `}}` }
-	const ours, mark = `, "finalizers": ["example.com/op"]`, `, "deletionTimestamp": "now"`
-	stuck := []string{"1 created " + object(""), "2 op: updated " + object(ours), "9 updated " + object(ours+mark)}
-	const finding = "note database/default/db still waits for the finalizer example.com/op of op: it was marked for " +
-		"deletion at +9s"
-	for _, tt := range []struct {
-		name  string
-		lines []string
-		calm  int64
-		plan  *plan.Plan
-		want  []string
-	}{
-		{name: "stuck", lines: stuck, want: []string{finding}},
-		{name: "gone", lines: append(slices.Clone(stuck), "11 op: deleted "+object(ours+mark))},
-		{name: "not ours", lines: []string{stuck[0], "2 updated " + object(ours), stuck[2]}},
-		{name: "of Kubernetes", lines: []string{
-			stuck[0], "2 op: updated " + object(`, "finalizers": ["kubernetes.io/pvc-protection"]`),
-			"9 updated " + object(`, "finalizers": ["kubernetes.io/pvc-protection"]`+mark),
-		}},
-		{name: "not for long", lines: stuck, calm: 27},
-		{name: "no calm", lines: stuck, calm: -1},
-		{name: "the plan has written", lines: stuck, plan: patches},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			e := evidence(tale(t, tt.lines...))
-			switch {
-			case tt.calm > 0:
-				e.Meta.Calm = time.Unix(tt.calm, 0)
-			case tt.calm < 0:
-				e.Meta.Calm = time.Time{}
-			}
-			if tt.plan != nil {
-				e.Plan = tt.plan
-			}
-			expect(t, judged(t, finalizers{}, e), tt.want...)
-		})
-	}
-}
-
 func TestOrphans(t *testing.T) {
 	const child = `secret/default/s {"metadata": {"uid": "s", "ownerReferences": [{"uid": "u"}]}}`
 	const both = `secret/default/s {"metadata": {"uid": "s", "ownerReferences": [{"uid": "u"}, {"uid": "v"}]}}`

@@ -165,7 +165,7 @@ func ofOneCluster(j Judge) bool {
 // wrong in the run, or from what was not observed; something that happened has happened in any case.
 func restsOnAll(j Judge) bool {
 	switch j.(type) {
-	case eventually, faultFree:
+	case eventually, faultFree, finalizers:
 		return true
 	}
 	return false

@@ -74,19 +74,24 @@ func (e Evidence) happened(c *reference.Change) string {
 
 // who made a change: a controller under test, or else the clients that the object's managed fields name.
 func (e Evidence) who(c *reference.Change) string {
-	who := c.By
-	if who == "" {
-		// Those of several clusters are not in the order of their versions, but each version is of one.
-		at := slices.IndexFunc(e.History, func(h record.HistoryEntry) bool { return h.ResourceVersion == c.Version })
-		if at >= 0 && c.Event != record.Deleted {
-			var writers []string
-			for _, w := range e.History[at].Writers {
-				writers = append(writers, w.String())
-			}
-			who = strings.Join(writers, ", ")
-		}
+	if c.By != "" {
+		return c.By
 	}
-	return who
+	var writers []string
+	for _, w := range e.writers(c) {
+		writers = append(writers, w.String())
+	}
+	return strings.Join(writers, ", ")
+}
+
+// writers are the clients that made a change, as far as the object's managed fields name them.
+func (e Evidence) writers(c *reference.Change) []record.FieldManager {
+	// Those of several clusters are not in the order of their versions, but each version is of one.
+	at := slices.IndexFunc(e.History, func(h record.HistoryEntry) bool { return h.ResourceVersion == c.Version })
+	if at < 0 || c.Event == record.Deleted {
+		return nil
+	}
+	return e.History[at].Writers
 }
 
 // writes reports whether the plan itself writes or deletes objects. Controllers then do what they would not do

@@ -381,10 +381,14 @@ func (r *Run) plans(key reference.Key) bool {
 }
 
 // stays says that an object was marked for deletion and is still there, and for which finalizers it waits.
-func stays(object map[string]any) string {
+func stays(object map[string]any) string { return Stays(finalizers(object)) }
+
+// Stays says that an object was marked for deletion and is still there because of finalizers; empty: unknown ones. An
+// object's name comes before it.
+func Stays(finalizers string) string {
 	text := " is marked for deletion, and stays"
-	if waits := finalizers(object); waits != "" {
-		text += " because of its finalizer " + waits
+	if finalizers != "" {
+		text += " because of its finalizer " + finalizers
 	}
 	return text
 }
