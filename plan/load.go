@@ -2,7 +2,6 @@ package plan
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -162,39 +161,6 @@ func Kind(data []byte) string {
 	return ""
 }
 
-// FindSuite returns the suite of a plan file: the one that its suite field names, otherwise the nearest trommel.yaml in
-// its directory or above. The plan need not be valid.
-func FindSuite(planFile string) (string, error) {
-	if data, err := readFile(planFile); err == nil {
-		if n := suiteField(data); n != nil {
-			path := Beside(planFile, n.Value)
-			if info, err := os.Stat(path); err != nil {
-				return "",
-					Errors{{File: planFile, Line: n.Line, Col: n.Column,
-						Message: fmt.Sprintf("suite %q: no such file", n.Value)}}
-			} else if info.IsDir() {
-				path = filepath.Join(path, SuiteFile)
-			}
-			return path, nil
-		}
-	}
-	dir, err := filepath.Abs(filepath.Dir(planFile))
-	if err != nil {
-		return "", err
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		path := filepath.Join(at, SuiteFile)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			return path, nil
-		}
-		if at == filepath.Dir(at) {
-			return "",
-				Errors{{File: planFile, Message: fmt.Sprintf("no suite: there is no %s in %s or above",
-					SuiteFile, dir)}}
-		}
-	}
-}
-
 // Beside returns the path of a file that a plan or suite names. Relative names are relative to the directory of file,
 // the plan or suite.
 func Beside(file, path string) string {
@@ -202,15 +168,4 @@ func Beside(file, path string) string {
 		return path
 	}
 	return filepath.Join(filepath.Dir(file), path)
-}
-
-// suiteField returns the value of a plan's suite field, or nil.
-func suiteField(data []byte) *yaml.Node {
-	f := &yamlfile.File{}
-	f.Parse(data, "plan")
-	_, n := yamlfile.Entry(f.Root, "suite")
-	if n = yamlfile.Deref(n); n != nil && n.Kind == yaml.ScalarNode && n.Tag == "!!str" && n.Value != "" {
-		return n
-	}
-	return nil
 }

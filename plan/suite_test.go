@@ -195,25 +195,95 @@ func TestFindSuite(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"s/trommel.yaml": "{}", "p/folder.yaml": "suite: ../s",
 		"p/file.yaml": "suite: ../s/trommel.yaml", "p/wrong.yaml": "workload: w\nsuite: ../t"} {
-		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(dir, name), text)
 	}
 	for _, name := range []string{"p/folder.yaml", "p/file.yaml"} {
 		if got, err := FindSuite(filepath.Join(dir, name)); err != nil || got != filepath.Join(dir, "s/trommel.yaml") {
 			t.Errorf("FindSuite(%s): %s, %v", name, got, err)
 		}
 	}
-	if _, err := FindSuite(filepath.Join(dir, "p/wrong.yaml")); err == nil ||
-		err.Error() != filepath.Join(dir, "p/wrong.yaml")+`:2:8: suite "../t": no such file` {
+	if _, err := FindSuite(filepath.Join(dir, "p/wrong.yaml")); err == nil || !strings.HasPrefix(err.Error(),
+		filepath.Join(dir, "p/wrong.yaml")+`:2:8: suite "../t": no such file, and no trommel.yaml with workload "w" in `) {
 		t.Errorf("FindSuite of a plan that names a missing suite: %v", err)
 	}
 	got, err = FindSuite("../testdata/plans/sieve/modes/nifi_intmd_1.yaml")
 	if err == nil || !strings.Contains(err.Error(), "no suite: there is no trommel.yaml in /") {
 		t.Errorf("FindSuite without a suite: %q, %v", got, err)
+	}
+}
+
+// A plan whose relative path to its suite leads nowhere was moved.
+func TestFindSuiteOfMovedPlan(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"project/trommel.yaml":        "workloads: {create: {steps: []}, delete: {steps: []}}",
+		"project/nested/trommel.yaml": "workloads: {other: {steps: []}}",
+		"project/job.yaml":            "workloads: {create: {steps: []}}",
+		"project/broken/trommel.yaml": "workloads: {create: [",
+	} {
+		writeFile(t, filepath.Join(root, name), text)
+	}
+	const generated = "suite: ../../../trommel.yaml\nworkload: create\n"
+	for _, tt := range []struct {
+		name, plan, text, dir string // dir: the working directory
+		want, wantErr         string
+	}{
+		{name: "below the suite", plan: "project/plans/p.yaml", text: generated, dir: ".", want: "project/trommel.yaml"},
+		{name: "beside the suite", plan: "project/p.yaml", text: generated, dir: ".", want: "project/trommel.yaml"},
+		{name: "the nearest one lacks the workload", plan: "project/nested/p.yaml", text: generated, dir: ".",
+			want: "project/trommel.yaml"},
+		{name: "the nearest one cannot be read", plan: "project/broken/p.yaml", text: generated, dir: ".",
+			want: "project/trommel.yaml"},
+		{name: "a plan with its own steps", plan: "project/nested/p.yaml", text: "suite: ../../../trommel.yaml\nsteps: []\n",
+			dir: ".", want: "project/nested/trommel.yaml"},
+		{name: "a suite of another name", plan: "project/plans/p.yaml", text: "suite: ../../job.yaml\nworkload: create\n",
+			dir: ".", want: "project/job.yaml"},
+		{name: "a directory", plan: "project/plans/p.yaml", text: "suite: ../../op\nworkload: create\n",
+			dir: ".", want: "project/trommel.yaml"},
+		{name: "in the working directory", plan: "elsewhere/p.yaml", text: generated, dir: "project",
+			want: "project/trommel.yaml"},
+		{name: "above the working directory", plan: "elsewhere/p.yaml", text: generated, dir: "project/nested",
+			want: "project/trommel.yaml"},
+		{name: "above the plan comes before the working directory", plan: "project/nested/p.yaml", dir: "project",
+			text: "suite: gone/trommel.yaml\nworkload: other\n", want: "project/nested/trommel.yaml"},
+		{name: "nowhere", plan: "elsewhere/p.yaml", text: generated, dir: ".",
+			wantErr: `elsewhere/p.yaml:1:8: suite "../../../trommel.yaml": no such file, and no trommel.yaml with workload ` +
+				`"create" in ROOT/elsewhere or above, nor in the working directory ROOT or above; ` +
+				`name the suite with -c`},
+		{name: "no suite has the workload", plan: "project/plans/p.yaml", dir: "project/plans",
+			text: "suite: ../../../trommel.yaml\nworkload: scale\n",
+			wantErr: `project/plans/p.yaml:1:8: suite "../../../trommel.yaml": no such file, and no trommel.yaml with ` +
+				`workload "scale" in ROOT/project/plans or above; name the suite with -c`},
+		{name: "an absolute path", plan: "project/p.yaml", text: "suite: /nowhere/trommel.yaml\nworkload: create\n",
+			dir: ".", wantErr: `project/p.yaml:1:8: suite "/nowhere/trommel.yaml": no such file`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(root, tt.plan)
+			writeFile(t, file, tt.text)
+			defer os.Remove(file)
+			t.Chdir(filepath.Join(root, tt.dir))
+			got, err := FindSuite(file)
+			if tt.wantErr != "" {
+				want := root + "/" + strings.ReplaceAll(tt.wantErr, "ROOT", root)
+				if err == nil || err.Error() != want {
+					t.Errorf("got %q, error\n%v, want\n%s", got, err, want)
+				}
+				return
+			}
+			if err != nil || got != filepath.Join(root, tt.want) {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func writeFile(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -45,9 +45,7 @@ func (o *runOptions) register(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVarP(&o.plans, "plan", "p", nil,
 		"plan `file` to run, a directory of plans, or a pattern such as 'plans/stale-*'; may be given more than once")
-	f.StringVar(&o.suite, "suite", "", "suite `file` (default: the nearest trommel.yaml above the plan)")
-	f.StringVarP(&o.controller, "controller", "c", "",
-		"the controller's `directory`, with its trommel.yaml, or the suite file itself; the same as --suite")
+	eitherSuiteFlag(f, &o.controller, &o.suite, "that of the plan, or the nearest trommel.yaml above it")
 	f.StringVarP(&o.stage, "stage", "s", "", "`stage`, for compatibility with Sieve: only test")
 	f.StringVarP(&o.mode, "mode", "m", "", "`mode`, for compatibility with Sieve: only test")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
@@ -98,33 +96,14 @@ effect.`,
 }
 
 // sieve applies the flags of Sieve's command line.
-func (o *runOptions) sieve() error {
+func (o *runOptions) sieve() (err error) {
 	for _, f := range []struct{ name, value string }{{"-s (--stage)", o.stage}, {"-m (--mode)", o.mode}} {
 		if f.value != "" && f.value != "test" {
 			return fmt.Errorf("%s: %q: trommel supports only test", f.name, f.value)
 		}
 	}
-	if o.controller != "" && o.suite != "" {
-		return errors.New("-c (--controller) and --suite both name the suite; give one of them")
-	}
-	if o.controller == "" {
-		return nil
-	}
-	info, err := os.Stat(o.controller)
-	if err != nil {
-		return fmt.Errorf("-c (--controller): %s: no such file or directory; want the controller's directory "+
-			"or its suite",
-			o.controller)
-	}
-	o.suite = o.controller
-	if info.IsDir() {
-		o.suite = filepath.Join(o.controller, plan.SuiteFile)
-		if _, err := os.Stat(o.suite); err != nil {
-			return fmt.Errorf("-c (--controller): there is no %s in %s; `trommel init` writes one",
-				plan.SuiteFile, o.controller)
-		}
-	}
-	return nil
+	o.suite, err = namedSuite(o.controller, o.suite)
+	return err
 }
 
 // loaded is a plan with its suite, ready to run.
@@ -132,7 +111,8 @@ type loaded struct {
 	plan    *plan.Plan
 	suite   *plan.Suite // without the variant
 	variant string
-	asked   int // index among the plans that were asked for
+	asked   int    // index among the plans that were asked for
+	note    string // about how the suite was found, for the user; empty: nothing to say
 }
 
 // session is what the plans of one session have in common.
@@ -185,7 +165,11 @@ func (o *runOptions) load(file string) (*loaded, error) {
 		return nil, err
 	}
 	o.time.apply(suite)
-	return &loaded{plan: p, suite: suite, variant: variant}, nil
+	l := &loaded{plan: p, suite: suite, variant: variant}
+	if o.suite == "" {
+		l.note = moved(p, suiteFile)
+	}
+	return l, nil
 }
 
 func runPlans(ctx context.Context, s streams, o *runOptions) error {
@@ -300,6 +284,9 @@ func (o *runOptions) loadAll(ctx context.Context, files []string, r *results) ([
 		}
 		l.asked = i
 		all = append(all, l)
+		if l.note != "" {
+			fmt.Fprintln(r.streams.err, l.note)
+		}
 	}
 	if len(errs) == 0 {
 		return all, nil

@@ -23,14 +23,15 @@ import (
 )
 
 type shrinkOptions struct {
-	plan    string
-	suite   string
-	variant string
-	finding string
-	budget  time.Duration
-	runs    int
-	out     string
-	dir     string
+	plan       string
+	controller string
+	suite      string
+	variant    string
+	finding    string
+	budget     time.Duration
+	runs       int
+	out        string
+	dir        string
 	// reference is the directory of the references; empty: the plan's workload is learned.
 	reference string
 
@@ -60,8 +61,7 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 	}
 	f := c.Flags()
 	f.StringVarP(&o.plan, "plan", "p", "", "plan `file`, instead of a run record")
-	f.StringVar(&o.suite, "suite", "",
-		"suite `file` (default: that of the run, or the nearest trommel.yaml above the plan)")
+	eitherSuiteFlag(f, &o.controller, &o.suite, "that of the run or the plan, or the nearest trommel.yaml above it")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
 	f.StringVar(&o.finding, "finding", "",
 		"a part of the `title` of the finding to keep "+
@@ -97,7 +97,11 @@ func (o *shrinkOptions) referencesOf(l *loaded, f record.Finding) error {
 
 // load reads the plan, with its suite, and the findings of its recorded run; every error is a mistake of the user.
 func (o *shrinkOptions) load(s streams, args []string) (*loaded, record.Finding, error) {
-	as := runOptions{suite: o.suite, variant: o.variant}
+	suite, err := namedSuite(o.controller, o.suite)
+	if err != nil {
+		return nil, record.Finding{}, err
+	}
+	as := runOptions{suite: suite, variant: o.variant}
 	switch {
 	case len(args) == 1 && o.plan != "":
 		return nil, record.Finding{}, errors.New("a run record and --plan both name the plan; give one of them")
@@ -109,6 +113,9 @@ func (o *shrinkOptions) load(s streams, args []string) (*loaded, record.Finding,
 		return nil, record.Finding{}, errors.New("--finding needs a run record, which has findings")
 	case o.plan != "":
 		l, err := as.load(o.plan)
+		if err == nil && l.note != "" {
+			fmt.Fprintln(s.err, l.note)
+		}
 		return l, record.Finding{}, err
 	}
 	r, err := record.Open(args[0])

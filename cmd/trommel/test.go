@@ -300,20 +300,6 @@ func (o *testOptions) parallelHere() (int, error) {
 	return parallel, nil
 }
 
-// suiteFlags adds the flags that name a suite and its variant.
-func suiteFlags(f *pflag.FlagSet, controller, variant *string) {
-	f.StringVarP(controller, "controller", "c", "",
-		"the controller's `directory`, with its trommel.yaml, or the suite file (default: the current directory)")
-	f.StringVar(variant, "variant", "", "`name` of a variant of the suite")
-}
-
-// suiteFileIn is the file of the suite that --controller names; empty: the one in the current directory.
-func suiteFileIn(controller string) (string, error) {
-	as := runOptions{controller: cmp.Or(controller, ".")}
-	err := as.sieve()
-	return as.suite, err
-}
-
 // once returns names without blanks around them, each at its first place.
 func once(names []string) []string {
 	var all []string
@@ -356,7 +342,8 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 			errs = append(errs, err)
 			continue
 		}
-		if own, err := plan.FindSuite(file); p.Suite != "" && err == nil && !sameFile(own, suite.File) {
+		own, err := plan.FindSuite(file)
+		if p.Suite != "" && err == nil && moved(p, own) == "" && !sameFile(own, suite.File) {
 			errs = append(errs, fmt.Errorf("%s: it is for the suite %s, and not for %s", file, own, suite.File))
 		}
 		if other, ok := byName[p.TestName]; ok {

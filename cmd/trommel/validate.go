@@ -28,9 +28,10 @@ import (
 
 // validateOptions are the flags of `trommel validate`.
 type validateOptions struct {
-	plans   []string
-	suite   string
-	cluster string
+	plans      []string
+	controller string
+	suite      string
+	cluster    string
 }
 
 func newValidateCommand(s streams) *cobra.Command {
@@ -39,9 +40,9 @@ func newValidateCommand(s streams) *cobra.Command {
 		Use:   "validate [FILE...]",
 		Short: "Check plans and suites without running them",
 		Long: `Validate reads plans and suites and reports every mistake with its line and column. It checks a plan
-against its suite, if there is one: --suite, the plan's own, or the nearest trommel.yaml above it. In a directory it
-checks every YAML file that is a plan or a suite. Sieve's plans count as plans. Without a file it checks the nearest
-suite, and the plans in the directory trommel-plans beside it.
+against its suite, if there is one: that of -c, the plan's own, or the nearest trommel.yaml above it. In a directory it
+checks every YAML file that is a plan or a suite. Sieve's plans count as plans. Without a file it checks the suite of
+-c, or else the nearest one, and the plans in the directory trommel-plans beside it.
 
 For a suite it also reads the manifests, builds kustomizations and charts, and checks their objects and those of the
 workloads: custom resources against the definitions in the manifests, Kubernetes' own types for unknown and required
@@ -56,11 +57,15 @@ Trommel run and trommel test check the same of what they need, before they build
 Exit codes: 0 no mistakes, 2 mistakes.`,
 		Example: `  trommel validate
   trommel validate plans/
+  trommel validate plans/ -c ../my-operator
   trommel validate plans/stale-deletion.yaml --cluster default`,
 		RunE: func(c *cobra.Command, args []string) error {
+			var err error
+			if o.suite, err = namedSuite(o.controller, o.suite); err != nil {
+				return &exitError{exitUsage, err}
+			}
 			if args = append(args, o.plans...); len(args) == 0 {
-				var err error
-				if args, err = nearest(); err != nil {
+				if args, err = withPlans(o.suite); err != nil {
 					return &exitError{exitUsage, err}
 				}
 			}
@@ -68,16 +73,18 @@ Exit codes: 0 no mistakes, 2 mistakes.`,
 		},
 	}
 	c.Flags().StringArrayVarP(&o.plans, "plan", "p", nil, "plan `file` or directory, the same as an argument")
-	c.Flags().StringVar(&o.suite, "suite", "", "check plans against this suite `file`")
+	eitherSuiteFlag(c.Flags(), &o.controller, &o.suite, "that of each plan, or the nearest trommel.yaml above it")
 	c.Flags().StringVar(&o.cluster, "cluster", "", "check resource types against the running cluster of this `name`")
 	return c
 }
 
-// nearest returns the nearest suite, and the directory of plans that `trommel init` makes, if there are plans in it.
-func nearest() ([]string, error) {
-	suite, err := plan.FindSuite(plan.SuiteFile)
-	if err != nil {
-		return nil, err
+// withPlans returns a suite, and the directory of plans that `trommel init` makes, if there are plans in it. An empty
+// suite is the nearest one.
+func withPlans(suite string) (_ []string, err error) {
+	if suite == "" {
+		if suite, err = plan.FindSuite(plan.SuiteFile); err != nil {
+			return nil, err
+		}
 	}
 	all := []string{suite}
 	plans := filepath.Join(filepath.Dir(suite), filepath.Dir(scaffold.PlanFile))
@@ -316,6 +323,9 @@ func (v *validator) validate(ctx context.Context, file string) (string, error) {
 		return "", err
 	}
 	what := "plan, " + wording.Count(len(p.Actions), "action")
+	if note := moved(p, suiteFile); note != "" && suite != nil && v.options.suite == "" {
+		what += "\n  " + note
+	}
 	if suite == nil {
 		what += "; no suite to check it against"
 	}

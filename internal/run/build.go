@@ -123,20 +123,26 @@ func buildController(
 	if c.Build.ControlPlane != "" {
 		return Binary{}, nil
 	}
+	config := BuildConfig(suite, c)
+	config.Env, config.Progress = environment(c.Build, portable), building(listener, c.Name)
+	result, err := instrumentation.Build(ctx, config)
+	if err != nil {
+		return Binary{}, fmt.Errorf("build controller %q: %w", c.Name, err)
+	}
+	return Binary{Path: result.Binary, Manifest: &result.Manifest}, nil
+}
+
+// BuildConfig returns how a controller of a suite is built whose source the suite names.
+func BuildConfig(suite *plan.Suite, c *plan.Controller) instrumentation.BuildConfig {
 	var calls []instrumentation.AnnotatedCall
 	for _, a := range c.AnnotatedCalls {
 		calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver,
 			Function: a.Function})
 	}
-	result, err := instrumentation.Build(ctx, instrumentation.BuildConfig{
+	return instrumentation.BuildConfig{
 		Dir: plan.Beside(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
-		LDFlags: c.Build.LDFlags, Env: environment(c.Build, portable), AnnotatedCalls: calls,
-		Progress: building(listener, c.Name),
-	})
-	if err != nil {
-		return Binary{}, fmt.Errorf("build controller %q: %w", c.Name, err)
+		LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
 	}
-	return Binary{Path: result.Binary, Manifest: &result.Manifest}, nil
 }
 
 // environment is that in which a controller is built.
