@@ -110,13 +110,13 @@ func stuckIn(e Evidence, changes []reference.Change) []*stuck {
 	var all []*stuck
 	for _, key := range keys {
 		c := last[key]
-		if c.Cur == nil || mark[key] == nil || e.Meta.Observed.Sub(later(c.Time, e.Meta.Calm)) < leftFor {
+		if c.Cur == nil || mark[key] == nil {
 			continue
 		}
 		for _, f := range finalizersOf(c.Cur) {
 			s := &stuck{finalizer: f, set: set[key][f], mark: mark[key], last: c}
-			if s.set == nil {
-				continue // before the workload, by somebody unknown
+			if s.watched(e) < leftFor || s.set == nil {
+				continue // it was set before the workload, by somebody unknown
 			}
 			if s.setter = e.setter(s.set); s.setter == "" || s.set.By == "" && isOthers(s.setter) {
 				continue
@@ -197,8 +197,11 @@ func (s *stuck) excuse(
 		case f.SetBack(name, reference.Life{From: s.mark.Time, To: e.Meta.Observed}):
 			excuse("a call of " + name + " was made to fail, and it may try again later")
 		case s.polls(e, name):
-			excuse(name + " looks again and again by itself, and may remove it later")
+			excuse(name + " puts something off for longer than it was watched, and may remove it then")
 		}
+	}
+	if watched := s.watched(e); watched < reference.Patience {
+		excuse("it was watched for only " + watched.Round(time.Second/10).String())
 	}
 	if !e.Meta.Rested {
 		excuse("the controllers were not known to be at rest in the end")
@@ -212,11 +215,16 @@ func (s *stuck) excuse(
 	return text, false
 }
 
-// polls reports whether a controller looks at something again by itself, so that it may remove the finalizer later, and
-// has not had the time to show that it does not.
+// watched is for how long the object stayed as it is while nothing disturbed the controllers.
+func (s *stuck) watched(e Evidence) time.Duration {
+	return e.Meta.Observed.Sub(later(s.last.Time, e.Meta.Calm))
+}
+
+// polls reports whether a controller has put something off for longer than the object was watched.
 func (s *stuck) polls(e Evidence, controller string) bool {
-	return e.Meta.Observed.Sub(later(s.last.Time, e.Meta.Calm)) < reference.Patience &&
-		slices.ContainsFunc(e.Meta.Polls, func(p record.Poll) bool { return p.Controller == controller })
+	return slices.ContainsFunc(e.Meta.Polls, func(p record.Poll) bool {
+		return p.Controller == controller && max(p.Delay, p.Longest) > s.watched(e)
+	})
 }
 
 // user is an object that lives, belongs neither to the stuck one nor to a controller under test, and names it: the

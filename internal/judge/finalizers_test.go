@@ -92,7 +92,7 @@ func TestFinalizers(t *testing.T) {
 		{name: "killed by the plan for good", lines: stuck,
 			with: func(e *Evidence) { e.Processes = []record.Process{ended(8, true)} }},
 		{name: "back too late", lines: stuck,
-			with: func(e *Evidence) { e.Processes = []record.Process{ended(8, true), running(27)} }},
+			with: func(e *Evidence) { e.Processes = []record.Process{ended(8, true), running(97)} }},
 		{name: "back in time", lines: stuck, want: bug, with: func(e *Evidence) {
 			e.Processes = []record.Process{ended(8, true), running(12)}
 			e.Events = append(e.Events, record.Event{Time: time.Unix(13, 0), Observation: &record.Observation{
@@ -100,23 +100,23 @@ func TestFinalizers(t *testing.T) {
 			}})
 		}},
 		{name: "crashed", lines: stuck, want: note, why: "op was not running in the end",
-			with: func(e *Evidence) { e.Processes = []record.Process{ended(30, false)} }},
-		{name: "marked just now", lines: []string{stuck[0], stuck[1], "27 updated " + object(ours+mark)}},
-		{name: "changed just now", lines: and("28 op: updated " + object(ours+mark+`, "generation": 2`))},
-		{name: "calm just now", lines: stuck, with: func(e *Evidence) { e.Meta.Calm = time.Unix(27, 0) }},
+			with: func(e *Evidence) { e.Processes = []record.Process{ended(100, false)} }},
+		{name: "marked just now", lines: []string{stuck[0], stuck[1], "97 updated " + object(ours+mark)}},
+		{name: "changed just now", lines: and("98 op: updated " + object(ours+mark+`, "generation": 2`))},
+		{name: "calm just now", lines: stuck, with: func(e *Evidence) { e.Meta.Calm = time.Unix(97, 0) }},
 		{name: "no calm", lines: stuck, with: func(e *Evidence) { e.Meta.Calm = time.Time{} }},
 		{name: "not at rest", lines: stuck, want: note, why: "not known to be at rest",
 			with: func(e *Evidence) { e.Meta.Rested = false }},
 		{name: "a call failed", lines: stuck, want: note, why: "a call of op was made to fail", with: func(e *Evidence) {
-			e.Events = append(e.Events, record.Event{Time: time.Unix(11, 0), Observation: &record.Observation{
+			e.Events = append(e.Events, record.Event{Time: time.Unix(50, 0), Observation: &record.Observation{
 				By: "op", Point: wire.ControllerWrite, Failed: "403",
 			}})
 		}},
-		{name: "it looks again by itself", lines: stuck, want: note, why: "op looks again and again", with: polls},
-		{name: "it has looked again for long", lines: stuck, want: bug, with: func(e *Evidence) {
-			polls(e)
-			e.Meta.Observed = time.Unix(80, 0)
-		}},
+		{name: "it looks again by itself later", lines: stuck, want: note, with: polls(5 * time.Minute),
+			why: "op puts something off for longer than it was watched"},
+		{name: "it has looked again", lines: stuck, want: bug, with: polls(30 * time.Second)},
+		{name: "watched for a short time", lines: stuck, want: note, why: "it was watched for only 50s",
+			with: func(e *Evidence) { e.Meta.Observed = time.Unix(60, 0) }},
 
 		// The controller may wait for something.
 		{name: "another object names it", want: note, why: "user default/u, which still exists, names it",
@@ -149,7 +149,7 @@ func TestFinalizers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := tale(t, tt.lines...)
-			r.Meta.Rested = true
+			r.Meta.Rested, r.Meta.Observed = true, time.Unix(100, 0)
 			r.Processes = []record.Process{running(0)}
 			r.Actions = []record.Action{{Type: string(plan.RestartController), Target: "op", Began: time.Unix(8, 0)}}
 			e := evidence(r)
@@ -182,15 +182,17 @@ func writer(manager string) func(e *Evidence) {
 	}
 }
 
-func polls(e *Evidence) {
-	e.Meta.Polls = []record.Poll{{Controller: "op", Queue: "database", Delay: 30 * time.Second}}
+func polls(delay time.Duration) func(e *Evidence) {
+	return func(e *Evidence) {
+		e.Meta.Polls = []record.Poll{{Controller: "op", Queue: "database", Delay: delay}}
+	}
 }
 
 // In a run that was not whole, an object that stays is no bug.
 func TestFinalizersOfBrokenRun(t *testing.T) {
 	const object = `database/default/db {"metadata": {"uid": "u", "finalizers": ["example.com/op"]`
 	r := tale(t, "1 op: created "+object+"}}", `9 updated `+object+`, "deletionTimestamp": "now"}}`)
-	r.Meta.Rested = true
+	r.Meta.Rested, r.Meta.Observed = true, time.Unix(100, 0)
 	r.Processes = []record.Process{running(0)}
 	r.Actions = []record.Action{{Type: string(plan.RestartController), Target: "op", Began: time.Unix(8, 0)}}
 	e := evidence(r)

@@ -74,6 +74,9 @@ func (r *runner) judge(
 			r.journal.note(text)
 		}
 	}
+	if settles && r.options.Reference == nil && len(r.plan.Actions) > 0 {
+		troubled(await.Deletions(ctx, recorder))
+	}
 	if settles {
 		meta.Rested, meta.Unrest, err = await.Rest(ctx, recorder, p.work.look, r.suite.Timeouts)
 		troubled(err)
