@@ -138,10 +138,21 @@ func (c *Controller) check(at *yamlfile.Place, s *Suite, before []string) {
 	default:
 		at.Errorf("controller %q has neither build nor binary", c.Name)
 	}
+	executables := at.Field("executables")
+	for image, file := range c.Executables {
+		if file == "" {
+			executables.Field(image).Errorf("the image %s has no executable: give its path", image)
+			continue
+		}
+		checkFile(executables.Field(image), file)
+	}
 	if at.Field("deployment").Given() {
 		for _, f := range at.OneOf("namespace", "clusterRole") {
 			f.Errorf("%s is for a generated Deployment; controller %q has its own", f.Step(), c.Name)
 		}
+	} else if executables.Given() {
+		executables.Errorf("executables are for other containers of the manifests' Deployment; name that with " +
+			"deployment: namespace/name")
 	} else if image.Given() && (build.Given() || binary.Given()) {
 		image.Errorf("image names the image in the manifests' Deployment that the binary replaces; name that with " +
 			"deployment: namespace/name")

@@ -11,28 +11,15 @@ import (
 // changed; see its tools/cache/mutation_detector.go.
 const MutationDetector = "KUBE_CACHE_MUTATION_DETECTOR"
 
-// Within returns the suite with what the plan has of its own merged in (its steps, invariants and history, which
-// controllers use no streaming lists, and whether caches are checked), and the name of the workload that exercises the
-// controllers. The plan must be complete. The result shares what the plan does not add with the original.
+// Within returns the suite with what the plan has of its own merged in (its steps, invariants and history), and the
+// name of the workload that exercises the controllers. What the plan switches in controllers is not merged in: the
+// suite describes objects, and these are the same in all plans. The plan must be complete. The result shares what the
+// plan does not add with the original.
 func (p *Plan) Within(s *Suite) (merged *Suite, workload string) {
-	listing := p.Listing()
-	if len(p.Steps)+len(p.Invariants)+len(p.History)+len(listing) == 0 && !p.CheckCaches {
+	if len(p.Steps)+len(p.Invariants)+len(p.History) == 0 {
 		return s, p.Workload
 	}
 	m := *s
-	if len(listing) > 0 || p.CheckCaches {
-		m.Controllers = slices.Clone(s.Controllers)
-		for i := range m.Controllers {
-			c := &m.Controllers[i]
-			if listing[c.Name] > 0 {
-				c.WatchList = new(bool)
-			}
-			if p.CheckCaches {
-				c.Env = maps.Clone(c.Env)
-				set(&c.Env, MutationDetector, "true")
-			}
-		}
-	}
 	workload = p.Workload
 	if len(p.Steps) > 0 {
 		workload = p.TestName

@@ -208,7 +208,10 @@ type Controller struct {
 	// Binary is an executable that cannot be rebuilt, without observation points.
 	Binary string `yaml:"binary"`
 
-	Image       string            `yaml:"image"`                               // the image that the binary replaces
+	Image string `yaml:"image"` // the image that the binary replaces
+	// Executables are what other containers of the Deployment run that have no command, by image. Paths are relative to
+	// the suite.
+	Executables map[string]string `yaml:"executables"`
 	Deployment  ResourceKey       `yaml:"deployment" as:"deployment"`          // of the manifests; zero: generated
 	Namespace   string            `yaml:"namespace" default:"default"`         // of a generated Deployment
 	ClusterRole string            `yaml:"clusterRole" default:"cluster-admin"` // of a generated Deployment

@@ -33,6 +33,7 @@ controllers:
   - name: db
     build: {dir: ., package: ./cmd, tags: [x], ldflags: -s -w, env: {CGO_ENABLED: "0"}}
     image: example.com/db:dev
+    executables: {"proxy:1": valid-minimal.yaml}
     deployment: db-system/db
     args: [--v=2]
     env: {A: "1"}
@@ -95,7 +96,8 @@ timeouts: {plan: 1m, hold: 5s}
 			{
 				Name: "db", Build: &Build{Dir: ".", Package: "./cmd", Tags: []string{"x"}, LDFlags: "-s -w",
 					Env: map[string]string{"CGO_ENABLED": "0"}},
-				Image: "example.com/db:dev", Deployment: ResourceKey{Type: "deployment", Group: "apps",
+				Image: "example.com/db:dev", Executables: map[string]string{"proxy:1": "valid-minimal.yaml"},
+				Deployment: ResourceKey{Type: "deployment", Group: "apps",
 					Namespace: "db-system", Name: "db"},
 				Namespace: "default", ClusterRole: "cluster-admin", Args: []string{"--v=2"},
 				Env:       map[string]string{"A": "1"},

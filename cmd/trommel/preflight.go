@@ -74,7 +74,7 @@ func checkInstalled(suite *plan.Suite, installed []objects.Located) (notes []str
 	notes, err = manifests.CheckInstalled(suite, installed, kubernetesOf(suite))
 	errs, list := []error{err}, manifests.Bare(installed)
 	for i := range suite.Controllers {
-		if _, _, err := deploy.Controller(&suite.Controllers[i], list, deploy.Target{}); err != nil {
+		if _, _, err := deploy.Controller(&suite.Controllers[i], list, deploy.Programs{}); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", suite.File, err))
 		}
 	}

@@ -394,8 +394,7 @@ func staleness(p *plan.Plan, suite *plan.Suite) []string {
 	}
 	q := *p
 	q.Complete(suite)
-	suite, _ = q.Within(suite)
-	return run.Staleness(suite)
+	return run.Staleness(&q, suite)
 }
 
 // kubernetesOf returns the version of Kubernetes that the suite will run on.

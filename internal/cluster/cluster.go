@@ -8,7 +8,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -214,6 +216,9 @@ type ProcessNode interface {
 	Thaw(ctx context.Context, controller string, kill bool) (frozen int, err error)
 	// Start lets a killed controller start again, without back-off; it waits until the process is running.
 	Start(ctx context.Context, controller string) error
+	// Give sets what the controller's processes get besides what their pods say, from their next start on. It replaces
+	// what was given before.
+	Give(ctx context.Context, controller string, given Given) error
 	// Route makes new connections of the controller go to the API server; existing connections do not move.
 	Route(ctx context.Context, controller, apiServer string) error
 	// CutConnections closes every open connection of the controller to the API server.
@@ -231,9 +236,28 @@ type ProcessNode interface {
 	Faults(ctx context.Context) ([]Fault, error)
 	// EndFaults ends them and returns when nothing of them is left. Injectors that still run do not begin them again.
 	EndFaults(ctx context.Context) error
-	// Reset ends all faults, lets held controllers start and frozen processes go on, undoes every Route and forgets
-	// exited processes, which a killed run may have left.
+	// Reset ends all faults, lets held controllers start and frozen processes go on, undoes every Route and Give and
+	// forgets exited processes, which a killed run may have left.
 	Reset(ctx context.Context) error
+}
+
+// Given is what the processes of one container of a controller's pods get. No object shows it: a controller's Deployment,
+// and so the hash of its pod template, is the same in a run without faults and in every plan.
+type Given struct {
+	Container string
+	Env       map[string]string // instead of the container's own variables of these names
+	Args      []string          // after the container's own
+}
+
+// To returns the variables, sorted, and the arguments that a container's processes get.
+func (g Given) To(container string) (env, args []string) {
+	if container != g.Container {
+		return nil, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
+		env = append(env, name+"="+g.Env[name])
+	}
+	return env, g.Args
 }
 
 // Fault is one kind of fault of a disruption at one pod.
@@ -255,9 +279,10 @@ type Process struct {
 	Started    time.Time
 	Ended      time.Time // zero while it is running
 	ExitCode   int       // 128+n for a signal n
-	Planned    bool      // ended by Kill or because its pod was deleted
-	Log        string    // identifies the log for ProcessNode.OpenLog; the same for all starts of a container
-	LogStart   int64     // offset at which this start begins in the log, in bytes
+	// Planned: it was ended by Kill, or because its pod was deleted, or is an init container's that has done its work.
+	Planned  bool
+	Log      string // identifies the log for ProcessNode.OpenLog; the same for all starts of a container
+	LogStart int64  // offset at which this start begins in the log, in bytes
 	// MetMachine explains, for a process that exited unplanned, what it looked for in its pod and found, or missed, on
 	// this machine instead, as far as its log shows it, and how to solve that. With few exceptions such a process has
 	// no hooks.

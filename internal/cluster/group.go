@@ -320,6 +320,10 @@ func (g groupNode) Start(ctx context.Context, controller string) error {
 	return g.node(controller).Start(ctx, controller)
 }
 
+func (g groupNode) Give(ctx context.Context, controller string, given Given) error {
+	return g.node(controller).Give(ctx, controller, given)
+}
+
 func (g groupNode) Route(ctx context.Context, controller, apiServer string) error {
 	c, server, err := g.find(apiServer)
 	if err != nil {

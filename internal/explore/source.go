@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,6 +118,13 @@ func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error)
 	for _, m := range suite.Manifests {
 		if err := addManifest(hash, suite.File, m, kubernetes); err != nil {
 			return "", fmt.Errorf("hash of manifest %s: %w", m, err)
+		}
+	}
+	for _, c := range suite.Controllers {
+		for _, image := range slices.Sorted(maps.Keys(c.Executables)) {
+			if err := addTree(hash, at(c.Executables[image])); err != nil {
+				return "", fmt.Errorf("hash of the executable for image %s: %w", image, err)
+			}
 		}
 	}
 	for _, step := range exercise.Steps {

@@ -242,18 +242,30 @@ func component(binary, name string) (string, error) {
 // checkBinaries refuses paths that are not executable files, before anything is built.
 func checkBinaries(suite *plan.Suite) error {
 	for _, c := range suite.Controllers {
-		if c.Build != nil {
-			continue
-		}
-		path := plan.Beside(suite.File, c.Binary)
-		info, err := os.Stat(path)
-		if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
-			err = fmt.Errorf("%s is not an executable file", path)
-		}
-		if err != nil {
-			return &instrumentation.InputError{
-				Reason: fmt.Sprintf("%s: controller %q: binary: %v", suite.File, c.Name, err),
+		if c.Build == nil {
+			if err := checkExecutable(suite, c.Name, "binary", c.Binary); err != nil {
+				return err
 			}
+		}
+		for _, image := range slices.Sorted(maps.Keys(c.Executables)) {
+			if err := checkExecutable(suite, c.Name, "executables: "+image, c.Executables[image]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkExecutable checks an executable that a field of a controller names.
+func checkExecutable(suite *plan.Suite, controller, field, file string) error {
+	path := plan.Beside(suite.File, file)
+	info, err := os.Stat(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
+		err = fmt.Errorf("%s is not an executable file", path)
+	}
+	if err != nil {
+		return &instrumentation.InputError{
+			Reason: fmt.Sprintf("%s: controller %q: %s: %v", suite.File, controller, field, err),
 		}
 	}
 	return nil

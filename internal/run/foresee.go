@@ -67,7 +67,7 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 	var own []*unstructured.Unstructured
 	for i := range suite.Controllers {
 		var objects []*unstructured.Unstructured
-		if objects, all, err = deploy.Controller(&suite.Controllers[i], all, deploy.Target{}); err != nil {
+		if objects, all, err = deploy.Controller(&suite.Controllers[i], all, deploy.Programs{}); err != nil {
 			return nil, &UserError{err}
 		}
 		own = append(own, objects...)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/internal/clock"
@@ -18,6 +20,7 @@ import (
 // suiteManifests are the manifests of a suite in one run.
 type suiteManifests struct {
 	suite      *plan.Suite
+	plan       *plan.Plan
 	binaries   []Binary       // of the suite's controllers, in order
 	kubernetes string         // the cluster's version
 	build      string         // of the suite
@@ -48,9 +51,11 @@ type readManifests struct {
 
 // installed says what the manifests contain that the run has to know.
 type installed struct {
-	own      map[string][]*unstructured.Unstructured // the controllers' own objects, by controller; not applied yet
-	webhooks []declaration
-	runsPods bool // some of the applied objects are pods or make pods
+	own        map[string][]*unstructured.Unstructured // the controllers' own objects, by controller; not applied yet
+	containers map[string]*corev1.Container            // those that run the controllers, by controller
+	given      map[string]cluster.Given                // what the process node gives each of them; not given yet
+	webhooks   []declaration
+	runsPods   bool // some of the applied objects are pods or make pods
 }
 
 // install applies the manifests, except the controllers' own objects. A nil apply says that the cluster has them
@@ -63,7 +68,10 @@ func (m *suiteManifests) install(
 		return nil, err
 	}
 	suite := m.suite.In(m.cluster)
-	done := &installed{own: map[string][]*unstructured.Unstructured{}, webhooks: declaredWebhooks(m.cluster, all)}
+	done := &installed{
+		own: map[string][]*unstructured.Unstructured{}, containers: map[string]*corev1.Container{},
+		given: map[string]cluster.Given{}, webhooks: declaredWebhooks(m.cluster, all),
+	}
 	for i := range m.suite.Controllers {
 		if m.suite.Controllers[i].Cluster != m.cluster {
 			continue
@@ -72,13 +80,25 @@ func (m *suiteManifests) install(
 		if err != nil {
 			return nil, err
 		}
-		done.own[c.Name], all, err = deploy.Controller(&c, all, deploy.Target{
-			Coordinator: m.address, Token: m.token, Binary: m.binaries[i].Path,
-			Instrumented: m.binaries[i].Manifest != nil,
-		})
-		if err != nil {
+		programs := deploy.Programs{Controller: m.binaries[i].Path, Others: map[string]string{}}
+		for image, file := range c.Executables {
+			if programs.Others[image], err = filepath.Abs(plan.Beside(m.suite.File, file)); err != nil {
+				return nil, err
+			}
+		}
+		if done.own[c.Name], all, err = deploy.Controller(&c, all, programs); err != nil {
 			return nil, &UserError{err}
 		}
+		container, err := deploy.Container(&c, done.own[c.Name])
+		if err != nil {
+			return nil, err
+		}
+		var to *deploy.Coordinator
+		if m.binaries[i].Manifest != nil {
+			to = &deploy.Coordinator{Address: m.address, Token: m.token}
+		}
+		done.containers[c.Name] = container
+		done.given[c.Name] = deploy.Given(&c, container, m.plan, to)
 		done.own[c.Name] = append(secrets, done.own[c.Name]...)
 	}
 	if apply == nil {

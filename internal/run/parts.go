@@ -72,7 +72,7 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 		return nil, err
 	}
 	manifests := suiteManifests{
-		suite: r.suite, binaries: r.binaries, build: r.plan.Build, access: access,
+		suite: r.suite, plan: r.plan, binaries: r.binaries, build: r.plan.Build, access: access,
 		kubernetes: r.journal.meta.Kubernetes, kept: at.lease.manifests,
 		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
 		clock: at.clock,
@@ -108,6 +108,8 @@ func (p *preparation) installAll(ctx context.Context, manifests []*suiteManifest
 			continue
 		}
 		maps.Copy(all.own, found.own)
+		maps.Copy(all.containers, found.containers)
+		maps.Copy(all.given, found.given)
 		all.webhooks = append(all.webhooks, found.webhooks...)
 		all.runsPods = all.runsPods || found.runsPods
 	}
@@ -228,10 +230,11 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		},
 		controllers: processes, sessions: p.coordinator,
 		await: p.fleet.awaitStart, pods: p.fleet.podsOf, names: r.controllers(), ready: r.suite.Timeouts.Ready,
-		become: func(build string, found *installed) {
+		become: func(ctx context.Context, build string, found *installed) error {
 			b := r.builds[build]
-			p.fleet.become(membersOf(describeControllers(b.Suite, b.Binaries, found.own), b.Binaries))
+			p.fleet.become(membersOf(describeControllers(b.Suite, b.Binaries, found), b.Binaries))
 			p.webhooks.declare(found.webhooks)
+			return give(ctx, p.node, found)
 		},
 		info: r.journal.console.Info,
 	}

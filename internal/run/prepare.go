@@ -3,6 +3,8 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/client-go/discovery"
 
@@ -52,7 +54,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if err != nil {
 		return nil, err
 	}
-	r.journal.meta.Controllers = describeControllers(r.suite, r.binaries, found.own)
+	r.journal.meta.Controllers = describeControllers(r.suite, r.binaries, found)
 	p := r.newParts(at, set, logs, found.webhooks, kept)
 	r.teardown.later(p.cycles.close)
 	for _, line := range withoutStreamingLists(r.plan) {
@@ -158,6 +160,9 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if p.node == nil && len(r.suite.Controllers) > 0 {
 		return fmt.Errorf("run controllers: %w", cluster.ErrNotSupported)
 	}
+	if err := give(ctx, p.node, found); err != nil {
+		return err
+	}
 	deployer, deploys := p.cluster.(cluster.Deployer)
 	for _, c := range r.suite.Controllers {
 		if deploys {
@@ -185,6 +190,16 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	}
 	if keep := p.lease.keepCertificates; keep != nil && len(p.webhooks.declared) > 0 {
 		keep(ctx)
+	}
+	return nil
+}
+
+// give gives the controllers' processes what differs between runs, before their pods are there.
+func give(ctx context.Context, node cluster.ProcessNode, found *installed) error {
+	for _, name := range slices.Sorted(maps.Keys(found.given)) {
+		if err := node.Give(ctx, name, found.given[name]); err != nil {
+			return fmt.Errorf("prepare controller %q: %w", name, err)
+		}
 	}
 	return nil
 }

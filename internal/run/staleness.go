@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/instrumentation"
@@ -27,22 +28,24 @@ const WatchListSince = "v0.35.0-0"
 
 const clientGo = "k8s.io/client-go"
 
-// describeControllers describes how each controller runs, from its binary's manifest and its Deployment as applied.
-func describeControllers(
-	suite *plan.Suite, binaries []Binary, own map[string][]*unstructured.Unstructured,
-) []record.Controller {
+// describeControllers describes how each controller runs, from its binary's manifest, its Deployment as applied and
+// what the process node gives it.
+func describeControllers(suite *plan.Suite, binaries []Binary, found *installed) []record.Controller {
 	var all []record.Controller
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]
 		d := describe(c, binaries[i].Manifest)
-		for _, u := range own[c.Name] {
-			if template := podTemplate(u); template != nil {
-				env, args := containerOf(template, binaries[i].Path)
-				d.WatchList = watchList(d, env, args)
-				d.Replicas = 1
-				if n, given, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); given {
-					d.Replicas = int(n)
-				}
+		if container := found.containers[c.Name]; container != nil {
+			env, args := processOf(container, found.given[c.Name])
+			d.WatchList = watchList(d, env, args)
+		}
+		for _, u := range found.own[c.Name] {
+			if podTemplate(u) == nil {
+				continue
+			}
+			d.Replicas = 1
+			if n, given, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); given {
+				d.Replicas = int(n)
 			}
 		}
 		all = append(all, d)
@@ -87,29 +90,14 @@ func podTemplate(u *unstructured.Unstructured) map[string]any {
 	return nil
 }
 
-// containerOf returns the environment and the arguments of the container that runs the binary.
-func containerOf(template map[string]any, binary string) (env map[string]string, args []string) {
-	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
-	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
+// processOf returns the environment and the arguments of the container's processes.
+func processOf(container *corev1.Container, given cluster.Given) (env map[string]string, args []string) {
 	env = map[string]string{}
-	for _, each := range containers {
-		container, _ := each.(map[string]any)
-		name, _ := container["name"].(string)
-		if annotations[cluster.AnnotationBinaryPrefix+name] != binary {
-			continue
-		}
-		variables, _ := container["env"].([]any)
-		for _, v := range variables {
-			variable, _ := v.(map[string]any)
-			key, _ := variable["name"].(string)
-			env[key], _ = variable["value"].(string)
-		}
-		for _, field := range []string{"command", "args"} {
-			list, _, _ := unstructured.NestedStringSlice(container, field)
-			args = append(args, list...)
-		}
+	for _, v := range container.Env {
+		env[v.Name] = v.Value
 	}
-	return env, args
+	maps.Copy(env, given.Env)
+	return env, slices.Concat(container.Command, container.Args, given.Args)
 }
 
 // watchList reports whether the controller's first sync is a streaming list.
@@ -138,10 +126,11 @@ func watchList(c record.Controller, env map[string]string, args []string) bool {
 }
 
 // Staleness returns a line for each controller that says whether a plan that pauses an API server can show it stale
-// state by starting it there. It uses the suite, with the variant merged in, and the controllers' go.mod; it builds
-// nothing and does not look at the manifests.
-func Staleness(suite *plan.Suite) []string {
+// state by starting it there. It uses the plan, the suite, with the variant merged in, and the controllers' go.mod; it
+// builds nothing and does not look at the manifests. The plan must be complete.
+func Staleness(p *plan.Plan, suite *plan.Suite) []string {
 	var lines []string
+	listing := p.Listing()
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]
 		d := describe(c, nil)
@@ -151,8 +140,11 @@ func Staleness(suite *plan.Suite) []string {
 		}
 		d.ClientGo = clientGoOf(suite, c)
 		d.WatchList = watchList(d, c.Env, c.Args)
-		if c.WatchList != nil {
-			d.WatchList = *c.WatchList // see package deploy
+		switch { // see package deploy
+		case c.WatchList != nil:
+			d.WatchList = *c.WatchList
+		case listing[c.Name] > 0:
+			d.WatchList = false
 		}
 		switch {
 		case d.WatchList:

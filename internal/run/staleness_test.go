@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -58,19 +59,6 @@ func TestWatchList(t *testing.T) {
 }
 
 func TestDescribeControllers(t *testing.T) {
-	deployment := &unstructured.Unstructured{Object: map[string]any{
-		"kind": "Deployment",
-		"spec": map[string]any{"template": map[string]any{
-			"metadata": map[string]any{"annotations": map[string]any{
-				cluster.AnnotationBinaryPrefix + "manager": "/bin/db",
-			}},
-			"spec": map[string]any{"containers": []any{
-				map[string]any{"name": "proxy", "args": []any{"--feature-gates=WatchListClient=true"}},
-				map[string]any{"name": "manager",
-					"env": []any{map[string]any{"name": "KUBE_FEATURE_WatchListClient", "value": "false"}}},
-			}},
-		}},
-	}}
 	suite := &plan.Suite{Controllers: []plan.Controller{
 		{Name: "db", APIServer: "apiserver-2", Build: &plan.Build{}}, {Name: "old", Binary: "old"},
 	}}
@@ -78,14 +66,42 @@ func TestDescribeControllers(t *testing.T) {
 		{Module: "k8s.io/client-go", Version: "v0.36.3"},
 		{Module: "sigs.k8s.io/controller-runtime", Version: "v0.25.2"},
 	}}}, {Path: "/bin/old"}}
-	want := []record.Controller{
-		{Name: "db", Hooks: true, APIServer: "apiserver-2", Replicas: 1, ClientGo: "v0.36.3",
-			ControllerRuntime: "v0.25.2"},
-		{Name: "old", APIServer: "apiserver-1"},
-	}
-	own := map[string][]*unstructured.Unstructured{"db": {deployment}}
-	if diff := cmp.Diff(want, describeControllers(suite, binaries, own)); diff != "" {
-		t.Error(diff)
+	const variable = "KUBE_FEATURE_WatchListClient"
+	for _, test := range []struct {
+		name      string
+		container corev1.Container
+		given     cluster.Given
+		watchList bool
+	}{
+		{name: "as its version does", watchList: true},
+		{name: "the Deployment switches it off", container: corev1.Container{
+			Env: []corev1.EnvVar{{Name: variable, Value: "false"}},
+		}},
+		{name: "the plan does, which no object shows", given: cluster.Given{Env: map[string]string{variable: "false"}}},
+		{name: "the plan counts more than the Deployment", container: corev1.Container{
+			Env: []corev1.EnvVar{{Name: variable, Value: "true"}},
+		}, given: cluster.Given{Env: map[string]string{variable: "false"}}},
+		{name: "by arguments", container: corev1.Container{
+			Args: []string{"--feature-gates=WatchListClient=true"},
+		}, given: cluster.Given{Args: []string{"--feature-gates=WatchListClient=false"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := []record.Controller{
+				{Name: "db", Hooks: true, APIServer: "apiserver-2", Replicas: 1, ClientGo: "v0.36.3",
+					ControllerRuntime: "v0.25.2", WatchList: test.watchList},
+				{Name: "old", APIServer: "apiserver-1"},
+			}
+			got := describeControllers(suite, binaries, &installed{
+				own: map[string][]*unstructured.Unstructured{"db": {{Object: map[string]any{
+					"kind": "Deployment", "spec": map[string]any{"template": map[string]any{}},
+				}}}},
+				containers: map[string]*corev1.Container{"db": &test.container},
+				given:      map[string]cluster.Given{"db": test.given},
+			})
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
@@ -108,11 +124,15 @@ func TestStaleness(t *testing.T) {
 		t.Fatal(err)
 	}
 	off := false
-	got := Staleness(&plan.Suite{File: filepath.Join(dir, "trommel.yaml"), Controllers: []plan.Controller{
+	p := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.StartController, Target: "g", Reconnecting: plan.Reconnecting{WatchList: &off}},
+	}}
+	got := Staleness(p, &plan.Suite{File: filepath.Join(dir, "trommel.yaml"), Controllers: []plan.Controller{
 		{Name: "a", Build: &plan.Build{Dir: "new/cmd"}}, {Name: "b", Build: &plan.Build{Dir: "new"}, WatchList: &off},
 		{Name: "c", Build: &plan.Build{Dir: "old"}},
 		{Name: "d", Build: &plan.Build{Dir: "none"}}, {Name: "e", Binary: "x"},
 		{Name: "f", Build: &plan.Build{ControlPlane: "kube-scheduler"}, WatchList: &off},
+		{Name: "g", Build: &plan.Build{Dir: "new"}},
 	}})
 	const can = " can be shown stale state: when it starts on a paused API server, it lists what " +
 		"that server's cache contains"
@@ -126,6 +146,7 @@ func TestStaleness(t *testing.T) {
 		"d: its client-go version is unknown, so it is unknown whether it can be shown stale state",
 		"e has no hooks: it is unknown whether it is shown stale state",
 		"f (client-go v0.36.3)" + can,
+		"g (client-go v0.36.3)" + can,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -36,8 +36,8 @@ type upgrades struct {
 	pods  func(ctx context.Context, name string) ([]*unstructured.Unstructured, error) // of a controller
 	names []string                                                                     // of the controllers
 	ready time.Duration                                                                // in which a rollout must end
-	// become is told which build is installed.
-	become func(build string, found *installed)
+	// become is told which build is installed, before its controllers are.
+	become func(ctx context.Context, build string, found *installed) error
 	info   func(text string)
 
 	mu    sync.Mutex
@@ -79,7 +79,9 @@ func (u *upgrades) upgrade(ctx context.Context, to string, how plan.UpgradeHow) 
 	if err != nil {
 		return err
 	}
-	u.become(to, found)
+	if err := u.become(ctx, to, found); err != nil {
+		return err
+	}
 	u.mu.Lock()
 	from := u.build
 	u.build = to

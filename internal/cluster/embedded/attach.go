@@ -220,6 +220,10 @@ func (n attachedNode) Start(ctx context.Context, controller string) error {
 	return n.a.call(ctx, "Start", Call{Controller: controller})
 }
 
+func (n attachedNode) Give(ctx context.Context, controller string, given cluster.Given) error {
+	return n.a.call(ctx, "Give", Call{Controller: controller, Given: given})
+}
+
 func (n attachedNode) Route(ctx context.Context, controller, apiServer string) error {
 	return n.a.call(ctx, "Route", Call{Controller: controller, APIServer: apiServer})
 }

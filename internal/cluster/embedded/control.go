@@ -26,6 +26,7 @@ type Call struct {
 	Keep                  []types.UID // pods
 	PID                   int
 	Kill                  bool
+	Given                 cluster.Given
 }
 
 // None is an empty message.
@@ -174,6 +175,10 @@ func (s *session) Thaw(call Call, frozen *int) error {
 
 func (s *session) Start(call Call, _ *None) error {
 	return s.server.cluster.processes.Start(s.ctx, call.Controller)
+}
+
+func (s *session) Give(call Call, _ *None) error {
+	return s.server.cluster.processes.Give(s.ctx, call.Controller, call.Given)
 }
 
 func (s *session) Route(call Call, _ *None) error {

@@ -42,6 +42,7 @@ type processes struct {
 // controller is what has a name: a controller under test, another program of Trommel's, or an API server.
 type controller struct {
 	held    bool // its programs wait until Start
+	given   cluster.Given
 	route   string
 	proxy   *passthrough.Proxy // to its API server; nil: it has needed none yet
 	running []*container       // in the order in which they came; also those that are held
@@ -64,6 +65,9 @@ type container struct {
 type order struct {
 	ID int    `json:"id"`
 	Do string `json:"do"`
+	// Env and Args are what a program that starts gets besides its container's.
+	Env  []string `json:"env,omitempty"`
+	Args []string `json:"args,omitempty"`
 }
 
 type report struct {
@@ -123,7 +127,7 @@ func (p *processes) serve(from caller, conn net.Conn, reader *bufio.Reader) {
 	c := p.controllerLocked(from.Controller)
 	c.running = append(c.running, k)
 	if !c.held && !p.closed {
-		_ = k.orderLocked("start")
+		_ = c.startLocked(k)
 	}
 	p.broadcastLocked()
 	p.mu.Unlock()
@@ -191,16 +195,25 @@ func (p *processes) endLocked(c *controller, k *container, code int) {
 	}
 	k.current, k.frozen = nil, false
 	if again {
-		_ = k.orderLocked("start")
+		_ = c.startLocked(k)
 	}
 }
 
-// orderLocked sends an order; the channel receives its outcome. A launcher that reads nothing is cut off.
-func (k *container) orderLocked(do string) <-chan error {
+// startLocked orders a container to start its program with what the controller is given.
+func (c *controller) startLocked(k *container) <-chan error {
+	env, args := c.given.To(k.caller.Container)
+	return k.sendLocked(order{Do: "start", Env: env, Args: args})
+}
+
+func (k *container) orderLocked(do string) <-chan error { return k.sendLocked(order{Do: do}) }
+
+// sendLocked sends an order; the channel receives its outcome. A launcher that reads nothing is cut off.
+func (k *container) sendLocked(o order) <-chan error {
 	k.orders++
+	o.ID = k.orders
 	done := make(chan error, 1)
 	_ = k.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
-	if err := k.encoder.Encode(order{k.orders, do}); err != nil {
+	if err := k.encoder.Encode(o); err != nil {
 		_ = k.conn.Close()
 		done <- err
 		return done
@@ -373,7 +386,7 @@ func (p *processes) Start(ctx context.Context, name string) error {
 	c.held = false
 	for _, k := range c.running {
 		if k.current == nil {
-			_ = k.orderLocked("start")
+			_ = c.startLocked(k)
 		}
 	}
 	p.mu.Unlock()
@@ -384,6 +397,15 @@ func (p *processes) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("start %q: it does not run: %w", name, err)
 	}
+	return nil
+}
+
+// Give sets what the controller's processes get besides what their pods say, from their next start on. Where their
+// hooks find the coordinator is the launcher's to say.
+func (p *processes) Give(_ context.Context, name string, given cluster.Given) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.controllerLocked(name).given = given
 	return nil
 }
 
@@ -457,7 +479,8 @@ func (p *processes) Faults(context.Context) ([]cluster.Fault, error) { return ni
 // EndFaults ends the faults that injectors have begun.
 func (p *processes) EndFaults(context.Context) error { return nil }
 
-// Reset lets held controllers start and frozen processes go on, undoes every Route and forgets exited processes.
+// Reset lets held controllers start and frozen processes go on, undoes every Route and Give and forgets exited
+// processes.
 func (p *processes) Reset(ctx context.Context) error {
 	p.mu.Lock()
 	names := slices.Sorted(maps.Keys(p.controllers))
@@ -470,13 +493,13 @@ func (p *processes) Reset(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.controllers {
-		c.route = p.first
+		c.route, c.given = p.first, cluster.Given{}
 		c.history = slices.DeleteFunc(c.history, func(r *cluster.Process) bool { return !r.Running() })
 		if c.held {
 			c.held = false
 			for _, k := range c.running {
 				if k.current == nil {
-					_ = k.orderLocked("start")
+					_ = c.startLocked(k)
 				}
 			}
 		}

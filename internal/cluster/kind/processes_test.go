@@ -203,6 +203,52 @@ func TestKilledStaysDown(t *testing.T) {
 	}
 }
 
+// What a plan switches is in no object, so the gate gives it to the launcher of one container. Where the coordinator is
+// remains the launcher's to say.
+func TestGive(t *testing.T) {
+	b := newBench(t)
+	given := cluster.Given{Container: "main", Env: map[string]string{
+		"PATH": "/given", "TROMMEL_COORDINATOR": "unix:///of/this/machine",
+	}, Args: []string{"--gate"}}
+	if err := b.Give(t.Context(), "op", given); err != nil {
+		t.Fatal(err)
+	}
+	b.launch(t, "op", "p", `echo $PATH ${TROMMEL_COORDINATOR%%-*} $0; exec /bin/sleep 1000`)
+	first := b.awaitStatus(t, "op", running(1))[0]
+	says := func(want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := poll(ctx, func(context.Context) error {
+			if text, _ := os.ReadFile(first.Log); string(text) != want {
+				return fmt.Errorf("log %q", text)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	log := "/given unix://@trommel --gate\n"
+	says(log)
+	if err := b.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Kill(t.Context(), "op"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context(), "op"); err != nil {
+		t.Fatal(err)
+	}
+	says(log + "/usr/bin:/bin unix://@trommel sh\n")
+	given.Container = "another"
+	if err := b.Give(t.Context(), "other", given); err != nil {
+		t.Fatal(err)
+	}
+	b.launch(t, "other", "q", `echo $PATH; exec /bin/sleep 1000`)
+	first = b.awaitStatus(t, "other", running(1))[0]
+	says("/usr/bin:/bin\n")
+}
+
 func TestFreeze(t *testing.T) {
 	b := newBench(t)
 	b.launch(t, "op", "p", "sleep 1000 & wait")

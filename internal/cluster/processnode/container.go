@@ -220,6 +220,11 @@ func (c *container) start() (*run, error) {
 	if control := c.pod.controller; c.pod.terminating || control != nil && control.held {
 		return nil, errNotNow
 	}
+	if control := c.pod.controller; control != nil {
+		env, args := control.given.To(c.spec.Name)
+		// Of several values of a variable, the last one counts.
+		cmd.Env, cmd.Args = slices.Concat(cmd.Env, env), slices.Concat(cmd.Args, args)
+	}
 	now := n.now()
 	process, err := c.adopt(func() (*child.Process, error) { return child.Start(cmd) })
 	if err != nil {
@@ -314,6 +319,9 @@ func (c *container) supervise(ctx context.Context, r *run) {
 	r.message = message
 	if ranOut && !r.record.Planned {
 		r.failed, r.record.Planned = true, true
+	}
+	if c.isInit && !c.isSidecar() && r.record.ExitCode == 0 {
+		r.record.Planned = true // it has done its work
 	}
 	if !r.record.Planned {
 		r.record.MetMachine = met
@@ -483,8 +491,11 @@ func (c *container) findExecutable(binary string, argv []string, env *environmen
 		return set(binary, argv)
 	}
 	if len(c.spec.Command) == 0 {
-		return fmt.Errorf("has no command, and no executable is given for image %q (annotation %s%s)",
-			c.spec.Image, cluster.AnnotationBinaryPrefix, c.spec.Name)
+		remedy := fmt.Sprintf("name one in the pod's annotation %s%s", cluster.AnnotationBinaryPrefix, c.spec.Name)
+		if control := c.pod.controller; control != nil {
+			remedy = fmt.Sprintf("name one with `executables:` of the controller %s in the suite", control.name)
+		}
+		return fmt.Errorf("has no command, and no executable is given for image %q: %s", c.spec.Image, remedy)
 	}
 	path, err := lookPath(argv[0], c.workDir, env.lookup)
 	if err != nil {

@@ -27,6 +27,7 @@ type controller struct {
 	// annotation, used if route is empty.
 	route, annotated string
 	processes        []*cluster.Process // in order of start
+	given            cluster.Given
 	// skew is how far the wall clock of its processes is ahead.
 	skew time.Duration
 }
@@ -281,6 +282,18 @@ func (n *Node) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
+// Give sets what the controller's processes get besides what their pods say, from their next start on.
+func (n *Node) Give(_ context.Context, name string, given cluster.Given) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, err := n.controllerLocked(name)
+	if err != nil {
+		return err
+	}
+	c.given = given
+	return nil
+}
+
 // Route makes new connections of the controller go to the API server; existing connections do not move.
 func (n *Node) Route(_ context.Context, name, apiServer string) error {
 	if n.config.APIServers[apiServer] == "" {
@@ -349,8 +362,8 @@ func (n *Node) Faults(context.Context) ([]cluster.Fault, error) { return n.fault
 // EndFaults ends all faults and returns when nothing of them is left.
 func (n *Node) EndFaults(ctx context.Context) error { return n.faults.EndAll(ctx) }
 
-// Reset ends every fault, lets every held controller start and every frozen process go on, undoes every Route and
-// forgets exited processes.
+// Reset ends every fault, lets every held controller start and every frozen process go on, undoes every Route and Give
+// and forgets exited processes.
 func (n *Node) Reset(ctx context.Context) error {
 	if err := n.EndFaults(ctx); err != nil {
 		return err
@@ -377,7 +390,7 @@ func (n *Node) Reset(ctx context.Context) error {
 	}
 	for name, c := range n.controllers {
 		c.held = false
-		c.route = ""
+		c.route, c.given = "", cluster.Given{}
 		c.processes = slices.DeleteFunc(c.processes, func(p *cluster.Process) bool { return !p.Running() })
 		if !used[c] {
 			delete(n.controllers, name)

@@ -214,6 +214,66 @@ func TestKillWhileCrashing(t *testing.T) {
 	}
 }
 
+// What a plan switches is given to the processes of one container. No object shows it.
+func TestGive(t *testing.T) {
+	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
+	const script = "echo $0 [$SWITCH] [$OWN] $*; exec sleep 1000"
+	pod := clustertest.ShellPod("given", script, clustertest.Controller("given"), func(p *corev1.Pod) {
+		main := &p.Spec.Containers[0]
+		main.Command, main.Args = append(main.Command, "main"), []string{"a"}
+		main.Env = []corev1.EnvVar{{Name: "SWITCH", Value: "old"}, {Name: "OWN", Value: "own"}}
+		other := main.DeepCopy()
+		other.Name, other.Command[3] = "other", "other"
+		p.Spec.Containers = append(p.Spec.Containers, *other)
+	})
+	given := func(value string) cluster.Given {
+		return cluster.Given{Container: "main", Env: map[string]string{"SWITCH": value}, Args: []string{"--gate"}}
+	}
+	if err := node.Give(ctx, "given", given("new")); err != nil {
+		t.Fatal(err)
+	}
+	pods.Create(t, ns, pod)
+	pods.AwaitRunning(t, "given", 2)
+	again := func() {
+		t.Helper()
+		if err := node.Kill(ctx, "given"); err != nil {
+			t.Fatal(err)
+		}
+		if err := node.Start(ctx, "given"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := "main [new] [own] a --gate\n"
+	pods.AwaitOutput(t, ns, "given", log)
+	if err := node.Give(ctx, "given", given("newer")); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	log += "main [newer] [own] a --gate\n"
+	pods.AwaitOutput(t, ns, "given", log)
+	if err := node.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	pods.AwaitOutput(t, ns, "given", log+"main [old] [own] a\n")
+	clustertest.Eventually(t, func(context.Context) error {
+		text, err := os.ReadFile(strings.Replace(pods.LogFile(ns, "given"), "_main", "_other", 1))
+		if want := strings.Repeat("other [old] [own] a\n", 3); err != nil || string(text) != want {
+			return fmt.Errorf("another container: %q, %w", text, err)
+		}
+		return nil
+	})
+	stored, err := client.CoreV1().Pods(ns).Get(ctx, "given", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range stored.Spec.Containers {
+		if c.Env[0].Value != "old" || len(c.Args) != 1 {
+			t.Errorf("the pod has changed: %+v", c)
+		}
+	}
+}
+
 func TestReset(t *testing.T) {
 	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
 	pods.Create(t, ns, clustertest.ShellPod("reset", "exec sleep 1000", clustertest.Controller("reset")))

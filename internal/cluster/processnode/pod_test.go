@@ -277,11 +277,50 @@ func TestBinaryStandsForImage(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", tt.name, got, want)
 		}
 	}
-	pods.Create(t, ns, clustertest.ShellPod("neither", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = nil }))
-	pods.Await(t, ns, "neither", "an explanation", func(p *corev1.Pod) bool {
-		s := p.Status.ContainerStatuses
-		return len(s) == 1 && s[0].State.Waiting != nil &&
-			strings.Contains(s[0].State.Waiting.Message, "no executable is given for image")
+}
+
+// A pod's author can write an annotation. A controller's pod is made of somebody's chart, so the suite says it.
+func TestImageWithoutExecutable(t *testing.T) {
+	ns := pods.Namespace(t)
+	for name, want := range map[string]string{
+		"": `container "main": has no command, and no executable is given for image "none": name one in the pod's ` +
+			"annotation binary.trommel.dev/main",
+		"op": `container "init": has no command, and no executable is given for image "none": name one with ` +
+			"`executables:` of the controller op in the suite",
+	} {
+		pod := clustertest.ShellPod("neither"+name, "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = nil })
+		if name != "" {
+			pod = clustertest.ShellPod("neither"+name, "exec sleep 1000", clustertest.Controller(name),
+				func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "none"}} })
+		}
+		pods.Create(t, ns, pod)
+		pods.Await(t, ns, pod.Name, want, func(p *corev1.Pod) bool {
+			s := p.Status.ContainerStatuses
+			return len(s) == 1 && s[0].State.Waiting != nil && s[0].State.Waiting.Message == want
+		})
+	}
+}
+
+// An init container that has done its work has not failed, whatever its controller's plan is.
+func TestInitContainerOfAController(t *testing.T) {
+	ns := pods.Namespace(t)
+	pods.Create(t, ns, clustertest.ShellPod("prepared", "exec sleep 1000", clustertest.Controller("prepared"),
+		func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{
+				{Name: "fails-once", Image: "none", Command: []string{"sh", "-c", "rm /shared/file || ! touch /shared/file"},
+					VolumeMounts: []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}}},
+			}
+			p.Spec.Volumes = []corev1.Volume{
+				{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			}
+		}))
+	pods.AwaitRunning(t, "prepared", 1)
+	clustertest.Eventually(t, func(context.Context) error {
+		all := pods.Processes(t, "prepared")
+		if len(all) != 3 || all[0].Planned || all[0].ExitCode != 1 || !all[1].Planned || !all[2].Running() {
+			return fmt.Errorf("processes %+v", all)
+		}
+		return nil
 	})
 }
 

@@ -174,6 +174,9 @@ func (g *gathering) suite(s *plan.Suite) error {
 		return err
 	}
 	names := filesOfManifests(s)
+	for i := range s.Controllers {
+		names = slices.AppendSeq(names, maps.Values(s.Controllers[i].Executables))
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Workloads)) {
 		w := s.Workloads[name]
 		commands := [][]string{w.Command}

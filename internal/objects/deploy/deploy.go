@@ -1,5 +1,6 @@
 // Package deploy creates the objects that run controllers under test: the user's own Deployment, or a generated one,
-// runs on the process node, with its image mapped to the built binary and the hook's environment added.
+// runs on the process node, with its image mapped to the built binary. What differs between runs is in no object: the
+// process node gives it to the processes.
 package deploy
 
 import (
@@ -17,27 +18,24 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Target tells a controller what to run and where to report.
-type Target struct {
-	Coordinator string // wire.EnvCoordinator
-	Token       string // wire.EnvToken
-	Binary      string // absolute path of the executable
-	// Instrumented says that the binary has hooks, which need the coordinator's address.
-	Instrumented bool
+// Programs are the executables that replace images: absolute paths.
+type Programs struct {
+	Controller string            // that of the controller's image
+	Others     map[string]string // by image
 }
 
 // Controller finds the controller's Deployment among the manifests, or generates one with its service account and role
-// binding, and makes it run the binary on the process node. A component of the control plane gets a pod, as it would on
+// binding, and makes it run its program on the process node. A component of the control plane gets a pod, as it would on
 // a real control plane, because the controllers that make a Deployment's pods may be those under test. It returns the
 // objects to apply for the controller, the Deployment or pod last, and the manifests without that Deployment. The
 // manifests are not changed.
-func Controller(c *plan.Controller, manifests []*unstructured.Unstructured,
-	t Target) (own, rest []*unstructured.Unstructured, err error) {
+func Controller(
+	c *plan.Controller, manifests []*unstructured.Unstructured, programs Programs,
+) (own, rest []*unstructured.Unstructured, err error) {
 	index, err := find(c, manifests)
 	if err != nil {
 		return nil, nil, err
@@ -53,7 +51,7 @@ func Controller(c *plan.Controller, manifests []*unstructured.Unstructured,
 		d, others = generate(c)
 		rest = manifests
 	}
-	if err := instrument(c, &d, t); err != nil {
+	if err := instrument(c, &d, programs); err != nil {
 		return nil, nil, fmt.Errorf("controller %q: %w", c.Name, err)
 	}
 	var workload runtime.Object = &d
@@ -152,8 +150,8 @@ func containerWithImage(u *unstructured.Unstructured, image string) bool {
 	return false
 }
 
-// instrument assigns the Deployment's pods to the process node and makes the controller's container run the binary.
-func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
+// instrument assigns the Deployment's pods to the process node and makes its containers run the programs.
+func instrument(c *plan.Controller, d *appsv1.Deployment, programs Programs) error {
 	spec := &d.Spec.Template.Spec
 	container, err := controllerContainer(c, spec)
 	if err != nil {
@@ -167,7 +165,7 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	if c.APIServer != "" {
 		_, meta.Annotations[cluster.AnnotationAPIServer] = plan.SplitServer(c.APIServer)
 	}
-	meta.Annotations[cluster.AnnotationBinaryPrefix+container.Name] = t.Binary
+	meta.Annotations[cluster.AnnotationBinaryPrefix+container.Name] = programs.Controller
 
 	if c.Replicas > 0 {
 		replicas := int32(c.Replicas)
@@ -181,8 +179,15 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 		Key: cluster.TaintProcessNode, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 	})
 
-	if args := container.Args; len(container.Command) == 0 && len(args) > 0 && isProgram(args[0], c.Build) {
-		container.Command, container.Args = args[:1], args[1:]
+	nameProgram(c, container)
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			if other := &list[i]; other != container {
+				if program := programOf(c, container, other, programs); program != "" {
+					meta.Annotations[cluster.AnnotationBinaryPrefix+other.Name] = program
+				}
+			}
+		}
 	}
 	container.Args = append(container.Args, c.Args...)
 	from, err := valuesFrom(c)
@@ -194,18 +199,9 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 		env = map[string]string{}
 	}
 	if c.WatchList != nil {
-		env[WatchListVariable] = fmt.Sprint(*c.WatchList)
-		if c.Build != nil && c.Build.ControlPlane != "" ||
-			slices.ContainsFunc(slices.Concat(container.Command, container.Args), setsWatchList) {
-			// Such programs do not look at the environment. The last argument applies.
-			container.Args = append(container.Args,
-				fmt.Sprintf("--feature-gates=%s=%t", WatchListFeature, *c.WatchList))
-		}
-	}
-	if t.Instrumented {
-		env[wire.EnvCoordinator] = t.Coordinator
-		env[wire.EnvToken] = t.Token
-		env[wire.EnvIdentity] = c.Name
+		name, value, args := watchListSwitch(c, container, *c.WatchList)
+		env[name] = value
+		container.Args = append(container.Args, args...)
 	}
 	for _, k := range slices.Sorted(maps.Keys(from)) {
 		setEnv(container, corev1.EnvVar{Name: k, ValueFrom: from[k]})
@@ -216,21 +212,35 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, t Target) error {
 	return nil
 }
 
+// nameProgram makes a container's first argument its command if that is the program.
+func nameProgram(c *plan.Controller, container *corev1.Container) {
+	if args := container.Args; len(container.Command) == 0 && len(args) > 0 && isProgram(args[0], c.Build) {
+		container.Command, container.Args = args[:1], args[1:]
+	}
+}
+
+// programOf returns the executable that another container of the controller's pods runs; empty: it runs its command as
+// it is. In the controller's image there may be other programs, such as a shell.
+func programOf(c *plan.Controller, controllers, other *corev1.Container, programs Programs) string {
+	if other.Image != controllers.Image {
+		if len(other.Command) > 0 {
+			return ""
+		}
+		return programs.Others[other.Image]
+	}
+	nameProgram(c, other)
+	if command := other.Command; len(command) > 0 && !isProgram(command[0], c.Build) &&
+		!(len(controllers.Command) > 0 && command[0] == controllers.Command[0]) {
+		return ""
+	}
+	return programs.Controller
+}
+
 // isProgram reports whether a container's first argument is the path of the program that is built: its image has no
 // entrypoint, as those of Open Cluster Management.
 func isProgram(arg string, build *plan.Build) bool {
 	return build != nil && path.IsAbs(arg) && path.Base(arg) == path.Base(filepath.ToSlash(build.Package))
 }
-
-// WatchListFeature is client-go's feature that fills caches by a streaming list, and WatchListVariable the variable of
-// the environment that sets it.
-const (
-	WatchListFeature  = "WatchListClient"
-	WatchListVariable = "KUBE_FEATURE_" + WatchListFeature
-)
-
-// setsWatchList reports whether an argument sets the feature.
-func setsWatchList(arg string) bool { return strings.Contains(arg, WatchListFeature+"=") }
 
 func setEnv(c *corev1.Container, v corev1.EnvVar) {
 	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == v.Name })

@@ -42,7 +42,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-var target = Target{Coordinator: "unix:///s", Token: "t", Binary: "/bin/op", Instrumented: true}
+var programs = Programs{Controller: "/bin/op", Others: map[string]string{"proxy:2": "/bin/proxy"}}
 
 func TestControllerFromTheManifests(t *testing.T) {
 	other := object(t, `{apiVersion: v1, kind: ServiceAccount, metadata: {name: op, namespace: system}}`)
@@ -52,7 +52,7 @@ func TestControllerFromTheManifests(t *testing.T) {
 		Name: "op", Deployment: plan.ResourceKey{Type: "deployment", Namespace: "system", Name: "manager"},
 		Image: "op:1", Args: []string{"--fixed"}, Env: map[string]string{"A": "new"}, APIServer: "apiserver-2",
 		WatchList: &off, Replicas: 2,
-	}, manifests, target)
+	}, manifests, programs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +76,6 @@ spec:
     env:
     - {name: A, value: new}
     - {name: KUBE_FEATURE_WatchListClient, value: "false"}
-    - {name: TROMMEL_COORDINATOR, value: "unix:///s"}
-    - {name: TROMMEL_IDENTITY, value: op}
-    - {name: TROMMEL_TOKEN, value: t}
 `).Object
 	got, _, _ := unstructured.NestedMap(own[0].Object, "spec", "template")
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -93,7 +90,6 @@ spec:
 	}
 }
 
-// Components of the control plane take features as arguments, and so do controllers that are built like them.
 // An image without an entrypoint: the first argument is the program.
 func TestProgramAmongTheArguments(t *testing.T) {
 	for args, want := range map[string]string{
@@ -103,7 +99,7 @@ func TestProgramAmongTheArguments(t *testing.T) {
 	} {
 		own, _, err := Controller(&plan.Controller{
 			Name: "op", Image: "op:1", Build: &plan.Build{Package: "./cmd/work"}, Args: []string{"--more"},
-		}, []*unstructured.Unstructured{object(t, strings.Replace(manager, "[--leader-elect]", args, 1))}, target)
+		}, []*unstructured.Unstructured{object(t, strings.Replace(manager, "[--leader-elect]", args, 1))}, programs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,49 +112,8 @@ func TestProgramAmongTheArguments(t *testing.T) {
 	}
 }
 
-func TestWatchListOfProgramsThatTakeFeatureGatesAsArguments(t *testing.T) {
-	off := false
-	for _, test := range []struct {
-		name       string
-		controller plan.Controller
-		want       []any
-	}{
-		{
-			name: "a component", controller: plan.Controller{Build: &plan.Build{ControlPlane: "kube-scheduler"}},
-			want: []any{"--feature-gates=WatchListClient=false"},
-		},
-		{
-			name:       "an argument that sets it",
-			controller: plan.Controller{Args: []string{"--feature-gates", "A=true,WatchListClient=true"}},
-			want: []any{"--feature-gates", "A=true,WatchListClient=true",
-				"--feature-gates=WatchListClient=false"},
-		},
-		{
-			name:       "another feature",
-			controller: plan.Controller{Args: []string{"--feature-gates=A=true"}},
-			want:       []any{"--feature-gates=A=true"},
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			test.controller.Name, test.controller.WatchList = "op", &off
-			own, _, err := Controller(&test.controller, nil, target)
-			if err != nil {
-				t.Fatal(err)
-			}
-			spec, _, _ := unstructured.NestedMap(own[len(own)-1].Object, "spec")
-			if template, ok, _ := unstructured.NestedMap(spec, "template", "spec"); ok {
-				spec = template
-			}
-			containers, _, _ := unstructured.NestedSlice(spec, "containers")
-			if diff := cmp.Diff(test.want, containers[0].(map[string]any)["args"]); diff != "" {
-				t.Errorf("arguments (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestGeneratedController(t *testing.T) {
-	own, rest, err := Controller(&plan.Controller{Name: "op"}, nil, Target{Binary: "/bin/op"})
+	own, rest, err := Controller(&plan.Controller{Name: "op"}, nil, programs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +126,6 @@ func TestGeneratedController(t *testing.T) {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 	containers, _, _ := unstructured.NestedSlice(own[2].Object, "spec", "template", "spec", "containers")
-	// A binary without hooks gets no coordinator address.
 	from := func(name, path string) any {
 		return map[string]any{"name": name, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": path}}}
 	}
@@ -186,8 +140,7 @@ func TestGeneratedController(t *testing.T) {
 func TestComponentOfTheControlPlaneRunsInAPod(t *testing.T) {
 	build := &plan.Build{ControlPlane: "kube-controller-manager"}
 	own, _, err := Controller(&plan.Controller{Name: "op", Namespace: "system", Build: build, Args: []string{"--a"}},
-		nil,
-		target)
+		nil, programs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +189,7 @@ func TestControllerThatIsNotInTheManifests(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, _, err := Controller(&test.controller, test.manifests, target)
+			_, _, err := Controller(&test.controller, test.manifests, programs)
 			if err == nil || err.Error() != test.want {
 				t.Errorf("got  %v\nwant %s", err, test.want)
 			}
@@ -251,7 +204,7 @@ func TestEnvironmentFromElsewhere(t *testing.T) {
 		EnvFrom: map[string]map[string]any{"A": {"secretKeyRef": map[string]any{"name": "s", "key": "k"}}},
 	}
 	manifests := []*unstructured.Unstructured{object(t, manager)}
-	own, _, err := Controller(c, manifests, Target{Binary: "/bin/op"})
+	own, _, err := Controller(c, manifests, programs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,9 +218,88 @@ func TestEnvironmentFromElsewhere(t *testing.T) {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 	c.EnvFrom["A"] = map[string]any{"fieldRef": map[string]any{"path": "metadata.name"}}
-	_, _, err = Controller(c, manifests, Target{Binary: "/bin/op"})
+	_, _, err = Controller(c, manifests, programs)
 	const wrong = `controller "op": env A: valueFrom: strict decoding error: unknown field "fieldRef.path"`
 	if err == nil || err.Error() != wrong {
 		t.Errorf("got  %v\nwant %s", err, wrong)
+	}
+}
+
+// What else is in the controller's image runs the controller's program, unless it has a command of its own. What is in
+// other images runs what the suite says.
+func TestProgramsOfOtherContainers(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		container string
+		init      bool
+		main      string // the command of the controller's container
+		program   string
+		runs      string // command and arguments
+	}{
+		{name: "an init container of the image", container: "{image: op:1, args: [core, init]}", init: true,
+			program: "/bin/op", runs: "[] [core init]"},
+		{name: "a sidecar of the image", container: "{image: op:1, args: [rbac]}", program: "/bin/op",
+			runs: "[] [rbac]"},
+		{name: "it calls the program by its name", container: "{image: op:1, command: [/usr/bin/work, init]}", init: true,
+			program: "/bin/op", runs: "[/usr/bin/work init] []"},
+		{name: "it calls what the controller's container does", container: "{image: op:1, command: [/manager, init]}",
+			init: true, main: "[/manager]", program: "/bin/op", runs: "[/manager init] []"},
+		{name: "the program is among the arguments", container: "{image: op:1, args: [/work, init]}", init: true,
+			program: "/bin/op", runs: "[/work] [init]"},
+		{name: "another program of the image", container: "{image: op:1, command: [sh, -c, 'exit 0']}", init: true,
+			runs: "[sh -c exit 0] []"},
+		{name: "another image, which the suite knows", container: "{image: 'proxy:2', args: [--x]}",
+			program: "/bin/proxy", runs: "[] [--x]"},
+		{name: "it has a command", container: "{image: 'proxy:2', command: [sleep, '1']}", runs: "[sleep 1] []"},
+		{name: "another image", container: "{image: 'proxy:1', args: [--x]}", init: true, runs: "[] [--x]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := object(t, manager)
+			template, _, _ := unstructured.NestedMap(d.Object, "spec", "template")
+			spec := template["spec"].(map[string]any)
+			var other map[string]any
+			if err := yaml.Unmarshal([]byte(test.container), &other); err != nil {
+				t.Fatal(err)
+			}
+			other["name"] = "other"
+			controllers := spec["containers"].([]any)[1].(map[string]any)
+			if test.main != "" {
+				var command []any
+				if err := yaml.Unmarshal([]byte(test.main), &command); err != nil {
+					t.Fatal(err)
+				}
+				controllers["command"] = command
+			}
+			list := "containers"
+			spec[list] = []any{controllers, other}
+			if test.init {
+				list = "initContainers"
+				spec["containers"], spec[list] = []any{controllers}, []any{other}
+			}
+			if err := unstructured.SetNestedMap(d.Object, template, "spec", "template"); err != nil {
+				t.Fatal(err)
+			}
+			own, _, err := Controller(&plan.Controller{
+				Name: "op", Image: "op:1", Build: &plan.Build{Package: "./cmd/work"},
+				Deployment: plan.ResourceKey{Type: "deployment", Namespace: "system", Name: "manager"},
+			}, []*unstructured.Unstructured{d}, programs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			annotations, _, _ := unstructured.NestedStringMap(own[0].Object, "spec", "template", "metadata", "annotations")
+			if got := annotations["binary.trommel.dev/other"]; got != test.program {
+				t.Errorf("runs %q, want %q", got, test.program)
+			}
+			if got := annotations["binary.trommel.dev/manager"]; got != "/bin/op" {
+				t.Errorf("the controller's container runs %q", got)
+			}
+			all, _, _ := unstructured.NestedSlice(own[0].Object, "spec", "template", "spec", list)
+			c := all[len(all)-1].(map[string]any)
+			command, _ := c["command"].([]any)
+			args, _ := c["args"].([]any)
+			if got := fmt.Sprint(command, args); got != test.runs {
+				t.Errorf("command and arguments %s, want %s", got, test.runs)
+			}
+		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,6 +60,9 @@ type hello struct {
 type order struct {
 	ID int    `json:"id"`
 	Do string `json:"do"` // start, kill, freeze, thaw, exit
+	// Env and Args are what the program that starts gets besides its container's.
+	Env  []string `json:"env"`
+	Args []string `json:"args"`
 }
 
 // report is what we tell the gate.
@@ -238,7 +242,7 @@ func (g *gate) tunnel(p *program) error {
 	if err != nil {
 		return err
 	}
-	p.env = append(p.env, envCoordinator+"=unix://"+address, envCoordinatorToken+"="+g.config.Token)
+	p.hooks = []string{envCoordinator + "=unix://" + address, envCoordinatorToken + "=" + g.config.Token}
 	go func() {
 		for {
 			inside, err := listener.Accept()
@@ -264,9 +268,10 @@ func (g *gate) tunnel(p *program) error {
 
 // program is what the container is for.
 type program struct {
-	path string
-	argv []string
-	env  []string
+	path  string
+	argv  []string
+	env   []string
+	hooks []string // the variables by which its hooks find the coordinator
 
 	cmd    *exec.Cmd
 	exited chan int // receives the exit code
@@ -275,13 +280,15 @@ type program struct {
 
 func (p *program) running() bool { return p.cmd != nil }
 
-// start starts the program, in a group of its own with its children.
-func (p *program) start(g *gate) error {
+// start starts the program, in a group of its own with its children. Of several values of a variable, the last one
+// counts.
+func (p *program) start(g *gate, o order) error {
 	log := tee{g}
 	cmd := &exec.Cmd{
-		Path: p.path, Args: p.argv, Env: p.env, Stdout: io.MultiWriter(os.Stdout, log),
-		Stderr: io.MultiWriter(os.Stderr, log), SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
-		WaitDelay: time.Second, // for children that keep its output open
+		Path: p.path, Args: slices.Concat(p.argv, o.Args), Env: slices.Concat(p.env, o.Env, p.hooks),
+		Stdout: io.MultiWriter(os.Stdout, log), Stderr: io.MultiWriter(os.Stderr, log),
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		WaitDelay:   time.Second, // for children that keep its output open
 	}
 	if !filepath.IsAbs(cmd.Path) {
 		path, err := exec.LookPath(cmd.Path)
@@ -364,7 +371,7 @@ func (g *gate) supervise(p *program) (code int, err error) {
 			switch o.Do {
 			case "start":
 				if !p.running() {
-					if err := p.start(g); err != nil {
+					if err := p.start(g, o); err != nil {
 						g.tell(report{Done: o.ID, Error: err.Error()})
 						return 127, err
 					}
