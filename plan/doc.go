@@ -123,7 +123,8 @@
 //	  answers:                         # of simulated pods; default: success and no output
 //	    - {pod: db-*, container: main, command: "^pg_isready", stdout: "accepting connections\n", exitCode: 0}
 //	    - {pod: db-*, log: "started\n"}
-//	  jobKinds: [TaskRun]              # whose simulated pods run for a second and succeed, as those of a Job
+//	  jobKinds: [TaskRun]              # whose simulated pods run for a while and succeed, as those of a Job
+//	  simulatedPods: {ready: 2s, end: 1s, seed: 0} # how long they take
 //	  # policy/v1beta1 and the like; default: if a controller has client-go before 0.25
 //	  removedAPIs: true
 //	controllers:

@@ -73,7 +73,7 @@ type ClusterKind struct {
 // controlPlaneFields are the fields of [ClusterSpec] that say how a control plane is started.
 var controlPlaneFields = []string{
 	"apiServers", "nodes", "disableControllers", "featureGates", "apiServerArgs", "controllerManagerArgs", "answers",
-	"jobKinds", "removedAPIs",
+	"jobKinds", "simulatedPods", "removedAPIs",
 }
 
 // takes lists the types of clusters that take a field.

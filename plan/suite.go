@@ -139,8 +139,9 @@ type ClusterSpec struct {
 	APIServerArgs         []string        `yaml:"apiServerArgs"`
 	ControllerManagerArgs []string        `yaml:"controllerManagerArgs"`
 	Answers               []Answer        `yaml:"answers" item:"an answer"` // of simulated pods
-	// JobKinds are kinds of objects whose simulated pods run for a second and then succeed, as those of a Job do.
-	JobKinds []string `yaml:"jobKinds"`
+	// JobKinds are kinds of objects whose simulated pods run for a while and then succeed, as those of a Job do.
+	JobKinds      []string      `yaml:"jobKinds"`
+	SimulatedPods SimulatedPods `yaml:"simulatedPods"`
 	// RemovedAPIs serves API versions that Kubernetes has removed; nil: if a controller is built with a client-go of
 	// that time.
 	RemovedAPIs *bool `yaml:"removedAPIs"`
@@ -154,6 +155,16 @@ type ClusterSpec struct {
 
 	// Images are those that pods find on kind's node, from the local container engine: it pulls none for them.
 	Images []string `yaml:"images"`
+}
+
+// SimulatedPods says how long simulated pods take, in the run's own time.
+type SimulatedPods struct {
+	// Ready is the time from when a pod is scheduled until it is Ready. End is that from its deletion until it is gone,
+	// but not longer than its grace period, and from when a pod of a Job runs until it succeeds. Each pod takes up to a
+	// quarter more, which follows from its namespace and name and Seed. Nil: the defaults.
+	Ready *time.Duration `yaml:"ready" default:"2s"`
+	End   *time.Duration `yaml:"end" default:"1s"`
+	Seed  int            `yaml:"seed" range:"0 999999"`
 }
 
 // Answer is what containers of simulated pods answer to commands, or their log. The first one that matches is used.

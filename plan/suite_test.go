@@ -28,6 +28,7 @@ cluster:
     - {namespace: default, pod: "db-*", container: main, command: ^ls, stdout: x, stderr: y, exitCode: 2}
     - {log: started}
   jobKinds: [TaskRun]
+  simulatedPods: {ready: 0s, seed: 7}
   removedAPIs: false
 controllers:
   - name: db
@@ -86,6 +87,7 @@ timeouts: {plan: 1m, hold: 5s}
 			DisableControllers: []string{"statefulset-controller"},
 			FeatureGates:       map[string]bool{"A": true, "B": false},
 			JobKinds:           []string{"TaskRun"},
+			SimulatedPods:      SimulatedPods{Ready: &zero, End: new(time.Second), Seed: 7},
 			Answers: []Answer{
 				{Namespace: "default", Pod: "db-*", Container: "main", Command: "^ls", Stdout: "x", Stderr: "y",
 					ExitCode: 2}, {Log: &started},

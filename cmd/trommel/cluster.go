@@ -117,6 +117,7 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 				strings.Join(run.Equipment(), ", "))}
 		}
 	}
+	up.config.Pods = cluster.DefaultPodTimes()
 	if up.config.Nodes <= 0 {
 		up.config.Nodes = -1 // none
 	}

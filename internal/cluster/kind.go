@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
 )
@@ -46,8 +49,10 @@ type Config struct {
 	Small bool
 	// Answers are the responses of containers of simulated pods; the default is success and no output.
 	Answers []kubelet.Answer
-	// JobKinds are kinds of objects, beside Job, whose simulated pods run for a second and then succeed.
+	// JobKinds are kinds of objects, beside Job, whose simulated pods run for a while and then succeed.
 	JobKinds []string
+	// Pods says how long simulated pods take.
+	Pods PodTimes
 	// Equip, if set, is called when a cluster that other processes attach to has started, and stop before it ends.
 	Equip func(ctx context.Context, c Cluster) (stop func() error, err error)
 	// Equipment names what Equip gives the cluster; see Equipped.
@@ -73,6 +78,27 @@ type Config struct {
 	Progress func(string)
 	// Logger receives diagnostics; default: none.
 	Logger *slog.Logger
+}
+
+// PodTimes says how long simulated pods take, in the cluster's time. The zero value is as fast as the API allows.
+type PodTimes struct {
+	// Ready is the time from when a pod is scheduled to when it is Ready, End that from its deletion, or from when a pod
+	// of a Job runs, to its end. Each pod takes up to a quarter more, which follows from its namespace and name and Seed.
+	Ready, End time.Duration
+	Seed       int64
+}
+
+// DefaultPodTimes are those of a suite that does not set them.
+func DefaultPodTimes() PodTimes { return PodTimes{Ready: 2 * time.Second, End: time.Second} }
+
+// Longest is longer than any simulated pod takes, with what it takes the cluster to notice.
+func (t PodTimes) Longest() time.Duration { return max(t.Ready, t.End)*5/4 + 2*time.Second }
+
+// PodSimulator is a cluster with simulated pods.
+type PodSimulator interface {
+	// PodsUnderWay returns the simulated pods that are scheduled and not Ready yet, or marked for deletion and not gone
+	// yet.
+	PodsUnderWay(ctx context.Context) ([]types.UID, error)
 }
 
 // Kind starts and finds clusters of one kind.

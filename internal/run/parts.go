@@ -170,10 +170,11 @@ func (r *runner) newParts(
 		away: func(controller string, at time.Time) string {
 			return judge.ServerAway(r.plan, under, r.events.carriedOut(), timeouts.Away, controller, at)
 		},
+		pods: newSimulatedPods(r.suite, at, r.session.Logger),
 		note: r.journal.note, logger: r.session.Logger,
 	}
 	p.work = &work{
-		controllers: r.controllers(), rest: timeouts.Rest, logger: r.session.Logger,
+		controllers: r.controllers(), rest: timeouts.Rest, pods: p.settling.pods, logger: r.session.Logger,
 	}
 	p.work.queues, _ = at.node.(cluster.QueueReader)
 	if ref := r.options.Reference; ref != nil {

@@ -365,9 +365,23 @@ func (s *Session) clusterConfig(spec plan.ClusterSpec, binary string, console *c
 		Images:                spec.Images,
 		Answers:               answers(spec.Answers),
 		JobKinds:              spec.JobKinds,
+		Pods:                  podTimes(spec.SimulatedPods),
 		Progress:              console.Info,
 		Logger:                s.options.Logger,
 	}
+}
+
+// podTimes converts the times of simulated pods. A suite that was not read from a file may lack them.
+func podTimes(p plan.SimulatedPods) cluster.PodTimes {
+	times := cluster.DefaultPodTimes()
+	if p.Ready != nil {
+		times.Ready = *p.Ready
+	}
+	if p.End != nil {
+		times.End = *p.End
+	}
+	times.Seed = int64(p.Seed)
+	return times
 }
 
 // joinConfig returns the configuration of a cluster that is there.

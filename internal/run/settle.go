@@ -25,13 +25,23 @@ type settling struct {
 	away func(controller string, at time.Time) string
 	// busy reports whether something is in a controller's work queues, or will be within the time.
 	busy   func(ctx context.Context, within time.Duration) bool
+	pods   simulatedPods
 	note   func(text string)
 	logger *slog.Logger
 }
 
 // await waits until the controllers have settled, at most for Timeouts.Settle. It does not wait for one that is in a
-// crash loop. It reports whether they have settled.
+// crash loop. It reports whether they have settled. They settle once more after simulated pods that take time.
 func (s *settling) await(ctx context.Context) (settled bool, err error) {
+	pods := s.pods.wait(ctx, s.timeouts.Step)
+	for {
+		if settled, err = s.awaitOnce(ctx); !settled || err != nil || !pods.await(ctx) {
+			return settled, err
+		}
+	}
+}
+
+func (s *settling) awaitOnce(ctx context.Context) (settled bool, err error) {
 	bounded, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
 	defer cancel()
 	crashes := make(chan string, 1)
@@ -66,20 +76,31 @@ func (s *settling) await(ctx context.Context) (settled bool, err error) {
 const restQuiet = 500 * time.Millisecond
 
 // pause is what a paced workload does between its steps: it waits until the controllers are at rest, at most for
-// Timeouts.Settle. They may not have heard yet of what the step has just done.
+// Timeouts.Settle, and again after simulated pods that take time. They may not have heard yet of what the step has just
+// done.
 func (s *settling) pause(ctx context.Context) {
-	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
-	defer cancel()
 	if err := s.plan.Stir(ctx); err != nil {
 		return // the run ends
 	}
+	pods := s.pods.wait(ctx, s.timeouts.Step)
+	for s.pauseOnce(ctx) && pods.await(ctx) {
+	}
+}
+
+// pauseOnce reports whether the controllers are at rest.
+func (s *settling) pauseOnce(ctx context.Context) bool {
+	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
+	defer cancel()
 	for {
 		if restless, err := s.plan.Settle(ctx, restQuiet); err != nil || restless != "" {
 			s.logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
-			return
+			return false
 		}
-		if !s.busy(ctx, 2*restQuiet) || clock.Sleep(ctx, restQuiet) != nil {
-			return
+		if !s.busy(ctx, 2*restQuiet) {
+			return true
+		}
+		if clock.Sleep(ctx, restQuiet) != nil {
+			return false
 		}
 	}
 }

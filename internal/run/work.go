@@ -22,6 +22,7 @@ type work struct {
 	controllers []string
 	polls       []record.Poll // without faults
 	rest        time.Duration // what is put off for longer is not waited for
+	pods        simulatedPods // what the controllers may react to
 	logger      *slog.Logger
 }
 
@@ -55,6 +56,11 @@ func (w *work) look(ctx context.Context) await.Work {
 			}
 		}
 	}
+	if len(w.pods.underWay(ctx)) > 0 {
+		all.Later = append(all.Later, await.Later{
+			Queue: simulatedPodsQueue, Shortest: w.pods.longest, Longest: w.pods.longest,
+		})
+	}
 	return all
 }
 
@@ -68,7 +74,7 @@ func (w *work) busy(ctx context.Context, within time.Duration) bool {
 // can tell. What comes back within a second is no retry that a step of the workload could have missed.
 func (w *work) coming(ctx context.Context) (due time.Time, delay time.Duration) {
 	for _, l := range w.look(ctx).Later {
-		if l.Longest < time.Second {
+		if l.Longest < time.Second || l.Queue == simulatedPodsQueue {
 			continue
 		}
 		delay = max(delay, l.Longest)

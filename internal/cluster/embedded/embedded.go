@@ -8,10 +8,8 @@
 package embedded
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net"
@@ -19,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,9 +32,6 @@ import (
 	"github.com/trommel-dev/trommel/internal/pki"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 )
-
-//go:embed stages.yaml
-var stages []byte
 
 // Environment variables of the hook, as defined by package instrumentation/wire; a test compares them.
 const (
@@ -112,6 +106,7 @@ type capabilities interface {
 	cluster.Dialer
 	cluster.Logger
 	cluster.Resettable
+	cluster.PodSimulator
 }
 
 var _ capabilities = (*Cluster)(nil)
@@ -229,12 +224,6 @@ func (c *Cluster) startAPIServers(ctx context.Context) error {
 	return group.Wait()
 }
 
-// stagesFor returns the stages with further kinds whose pods complete as those of a Job.
-func stagesFor(jobKinds []string) []byte {
-	all := strings.Join(append([]string{"Job"}, jobKinds...), ", ")
-	return bytes.Replace(stages, []byte("values: [Job]"), []byte("values: ["+all+"]"), 1)
-}
-
 // prepare creates keys, ports, files and the components.
 func (c *Cluster) prepare() error {
 	var err error
@@ -244,7 +233,7 @@ func (c *Cluster) prepare() error {
 	if err := c.writeServerKeys(); err != nil {
 		return fmt.Errorf("create the cluster's keys: %w", err)
 	}
-	if err := c.dir.Write("kwok.yaml", stagesFor(c.config.JobKinds)); err != nil {
+	if err := c.dir.Write("kwok.yaml", []byte(stagesFor(c.config))); err != nil {
 		return err
 	}
 	for i := range c.config.APIServers {

@@ -102,6 +102,9 @@ func (a *Attached) resetter() resetter { return resetter{a, etcdSocket(a.entry.D
 func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	store := newStore(r.socket)
 	defer store.close()
+	if err := r.awaitPods(ctx); err != nil {
+		return nil, restless(r.cluster.Name(), nil, err)
+	}
 	ctx, cancel := clock.WithTimeout(ctx, restTimeout)
 	defer cancel()
 	var before map[string]int64
