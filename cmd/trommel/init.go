@@ -101,7 +101,7 @@ func initialize(s streams, dir string, force bool) error {
 	if err != nil {
 		return fmt.Errorf("the suite needs manual changes:\n%w", err)
 	}
-	if _, err := new(readSuites).checkObjects(suite); err != nil {
+	if _, err := (&readSuites{warnings: s.err}).checkObjects(suite); err != nil {
 		return fmt.Errorf("the suite needs manual changes:\n%w", err)
 	}
 	if _, err := plan.LoadWith(filepath.Join(dir, scaffold.PlanFile), suite); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,10 @@ type readSuites struct {
 	// readBuilds also reads the suites' other builds, which may take time and download modules; otherwise they may have
 	// any types.
 	readBuilds bool
+	// warnings gets the warnings about what the suites install, each once; nil: they are not shown, because the run shows
+	// them.
+	warnings io.Writer
+	warned   []string
 }
 
 type readSuite struct {
@@ -39,18 +44,30 @@ type readSuite struct {
 }
 
 func (r *readSuites) of(suite *plan.Suite) *readSuite {
-	file, err := filepath.Abs(suite.File)
+	file, absErr := filepath.Abs(suite.File)
 	file = cmp.Or(file, suite.File)
-	if s := r.suites[file]; s != nil && err == nil {
+	if s := r.suites[file]; s != nil && absErr == nil {
 		return s
 	}
 	s := &readSuite{}
-	s.installed, s.notes, s.err = manifests.LocatedOfSuite(suite, kubernetesOf(suite))
+	installed, err := manifests.LocatedOfSuite(suite, kubernetesOf(suite))
+	s.installed, s.notes, s.err = installed.Objects, installed.Notes, err
+	r.warn(installed.Warnings)
 	if r.suites == nil {
 		r.suites = map[string]*readSuite{}
 	}
 	r.suites[file] = s
 	return s
+}
+
+// warn shows the warnings that have not been shown.
+func (r *readSuites) warn(warnings []string) {
+	for _, text := range warnings {
+		if r.warnings != nil && !slices.Contains(r.warned, text) {
+			r.warned = append(r.warned, text)
+			fmt.Fprintln(r.warnings, manifests.Warning+text)
+		}
+	}
 }
 
 // installed returns the suite's manifests, and notes for the user.
@@ -98,10 +115,12 @@ func (r *readSuites) builds(ctx context.Context, suite *plan.Suite) []readBuild 
 	for _, name := range suite.BuildNames() {
 		b := readBuild{name: name}
 		if b.suite, b.err = builds.Of(ctx, suite, name); b.err == nil {
-			b.installed, b.notes, b.err = manifests.LocatedOfSuite(b.suite, kubernetesOf(b.suite))
-			if b.err != nil {
-				b.err = fmt.Errorf("build %q: %s: manifests: %w", name, b.suite.File, b.err)
+			installed, err := manifests.LocatedOfSuite(b.suite, kubernetesOf(b.suite))
+			if err != nil {
+				b.err = fmt.Errorf("build %q: %s: manifests: %w", name, b.suite.File, err)
 			}
+			b.installed, b.notes = installed.Objects, installed.Notes
+			r.warn(installed.Warnings)
 		}
 		s.builds = append(s.builds, b)
 	}

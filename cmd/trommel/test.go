@@ -362,9 +362,11 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 	return plans, errors.Join(errs...)
 }
 
-// check finds what is wrong with the workloads and the plans, before anything is built.
-func (o *testOptions) check(ctx context.Context, suite *plan.Suite, plans []*plan.Plan) error {
-	var read readSuites
+// check finds what is wrong with the workloads and the plans, before anything is built. It writes the warnings.
+func (o *testOptions) check(
+	ctx context.Context, warnings io.Writer, suite *plan.Suite, plans []*plan.Plan,
+) error {
+	read := readSuites{warnings: warnings}
 	var errs []error
 	if o.Plans == "" {
 		workloads := o.Workloads
@@ -560,7 +562,7 @@ func (o *testOptions) inSession(
 ) (err error) {
 	suite, plans, err := o.suite()
 	if err == nil {
-		err = o.check(ctx, suite, plans)
+		err = o.check(ctx, console.Writer(), suite, plans)
 	}
 	if err != nil {
 		return &exitError{exitUsage, err}

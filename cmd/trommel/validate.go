@@ -46,7 +46,8 @@ checks every YAML file that is a plan or a suite. Sieve's plans count as plans. 
 
 For a suite it also reads the manifests, builds kustomizations and charts, and checks their objects and those of the
 workloads: custom resources against the definitions in the manifests, Kubernetes' own types for unknown and required
-fields, selectors and base64. It does not check what only a running cluster can check (webhooks, CEL rules).
+fields, selectors and base64. A field of the manifests that Kubernetes' own types do not have is only a warning. It
+does not check what only a running cluster can check (webhooks, CEL rules).
 
 The types of resource keys must be Kubernetes' own, cert-manager's or Trommel's, or be defined by the manifests or by
 steps. One that a controller may define itself, because its role allows that, is only noted. With --cluster the types
@@ -122,7 +123,7 @@ func validateFiles(ctx context.Context, s streams, o *validateOptions, args []st
 	})
 	bad := 0
 	v := &validator{options: o, client: client, suites: map[string]error{},
-		read: readSuites{readBuilds: true}}
+		read: readSuites{readBuilds: true, warnings: s.err}}
 	for _, file := range files {
 		ok, err := v.validate(ctx, file)
 		if err != nil {

@@ -8,7 +8,9 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
+	yamlv3 "gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -31,6 +33,64 @@ func Decode(data []byte, file string) ([]*unstructured.Unstructured, error) {
 type Located struct {
 	*unstructured.Unstructured
 	Where string
+
+	document document // that it was read from; without text if unknown
+	file     string
+	below    string // its path in the document, with a dot at the end; empty: it is the whole document
+}
+
+// At returns the place of a field of the object, as file:line. The path is written as in spec.containers[1].name. For a
+// field that is absent it is the place of the field that should have it, and [Located.Where] if no line is known.
+func (l Located) At(path string) string {
+	var doc yamlv3.Node
+	if len(l.document.text) == 0 || yamlv3.Unmarshal(l.document.text, &doc) != nil || len(doc.Content) == 0 {
+		return l.Where
+	}
+	line, node, rest := 0, doc.Content[0], l.below+path
+	for node != nil && rest != "" {
+		var key *yamlv3.Node
+		if key, node, rest = child(node, rest); key != nil {
+			line = key.Line
+		}
+	}
+	if line == 0 {
+		return l.Where
+	}
+	return fmt.Sprintf("%s:%d", l.file, l.document.line+line-1)
+}
+
+// child returns the first element of the path below a node, its value, and the rest of the path. It returns nil if there
+// is none. Keys may contain dots: the longest one counts.
+func child(node *yamlv3.Node, path string) (key, value *yamlv3.Node, rest string) {
+	switch node.Kind {
+	case yamlv3.AliasNode:
+		return child(node.Alias, path)
+	case yamlv3.SequenceNode:
+		index, after, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
+		i, err := strconv.Atoi(index)
+		if err != nil || i < 0 || i >= len(node.Content) {
+			return nil, nil, ""
+		}
+		return node.Content[i], node.Content[i], strings.TrimPrefix(after, ".")
+	case yamlv3.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			after, ok := AfterKey(path, node.Content[i].Value)
+			if ok && (key == nil || len(after) < len(rest)) {
+				key, value, rest = node.Content[i], node.Content[i+1], after
+			}
+		}
+	}
+	return key, value, rest
+}
+
+// AfterKey returns what follows a key at the beginning of a path such as spec.containers[1].name; false if the path does
+// not begin with the key.
+func AfterKey(path, key string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(path, key)
+	if !ok || rest != "" && rest[0] != '.' && rest[0] != '[' {
+		return "", false
+	}
+	return strings.TrimPrefix(rest, "."), true
 }
 
 // DecodeLocated is [Decode] with the place of each object.
@@ -61,15 +121,18 @@ func DecodeLocated(data []byte, file string) ([]Located, error) {
 			continue
 		}
 		if !u.IsList() {
-			all = append(all, Located{u, where})
+			all = append(all, Located{Unstructured: u, Where: where, document: d, file: file})
 			continue
 		}
+		items := 0
 		err = u.EachListItem(func(o runtime.Object) error {
 			item, ok := o.(*unstructured.Unstructured)
 			if !ok {
 				return fmt.Errorf("an item of the list is a %T", o)
 			}
-			all = append(all, Located{item, where})
+			all = append(all, Located{Unstructured: item, Where: where, document: d, file: file,
+				below: fmt.Sprintf("items[%d].", items)})
+			items++
 			return nil
 		})
 		if err != nil {

@@ -34,6 +34,11 @@ type Checker struct {
 // goVersion is the Kubernetes minor version of the types that are compiled in.
 const goVersion = "v1.36"
 
+// newerThanTypes reports whether a cluster of that version may know fields that the types compiled in do not.
+func newerThanTypes(kubernetes string) bool {
+	return semver.Compare("v"+strings.TrimPrefix(kubernetes, "v"), goVersion+".999") > 0
+}
+
 // elsewhere are groups that are handled although the manifests do not define them, or that every API server serves and
 // client-go does not know.
 var elsewhere = []string{"apiregistration.k8s.io", "cert-manager.io", "acme.cert-manager.io"}
@@ -45,7 +50,7 @@ func NewChecker(list []*unstructured.Unstructured, kubernetes string) (*Checker,
 	c := &Checker{
 		defined: slices.DeleteFunc(objects.Defined(list), func(t objects.Type) bool { return t.Unserved }),
 		schemas: map[schema.GroupVersionKind]*structuralschema.Structural{},
-		newer:   semver.Compare("v"+strings.TrimPrefix(kubernetes, "v"), goVersion+".999") > 0,
+		newer:   newerThanTypes(kubernetes),
 	}
 	var errs []error
 	for _, u := range list {

@@ -9,14 +9,16 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 // CheckInstalled checks the suite's manifests, which have been read, and the objects of its workloads with a [Checker].
-// It returns notes for the user. The error holds all mistakes.
+// It returns notes for the user. The error holds all mistakes, each with its place.
 func CheckInstalled(suite *plan.Suite, installed []objects.Located, kubernetes string) (notes []string, err error) {
 	list := Bare(installed)
 	for _, namespace := range MissingNamespaces(list) {
@@ -27,8 +29,9 @@ func CheckInstalled(suite *plan.Suite, installed []objects.Located, kubernetes s
 	errs := []error{wrapEach(suite.File+": manifests", err)}
 	// Asked for only if a type is unknown: it reads the objects of all steps, too.
 	doubtful := sync.OnceValue(func() bool { return len(NewKnown(suite, list, kubernetes).doubts) > 0 })
+	errs = append(errs, twice(installed)...)
 	for _, l := range installed {
-		errs = append(errs, wrapEach(l.Where, checker.Check(l.Unstructured)))
+		errs = append(errs, placed(l, "", checker.Check(l.Unstructured))...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(suite.Workloads)) {
 		for i, step := range suite.Workloads[name].Steps {
@@ -42,8 +45,7 @@ func CheckInstalled(suite *plan.Suite, installed []objects.Located, kubernetes s
 				notes = append(notes, where+": "+note)
 			}
 			for _, l := range applied {
-				where := cmp.Or(l.Where, where)
-				for _, err := range each(wrapEach(where, checker.Check(l.Unstructured))) {
+				for _, err := range placed(l, where, checker.Check(l.Unstructured)) {
 					var value *valueError
 					switch {
 					case errors.Is(err, objects.ErrNotServed) && (len(checker.defined) == 0 || doubtful()):
@@ -59,6 +61,57 @@ func CheckInstalled(suite *plan.Suite, installed []objects.Located, kubernetes s
 		}
 	}
 	return notes, errors.Join(errs...)
+}
+
+// placed prefixes each of the joined errors of [Checker.Check] with the place of the field that it is about, or with
+// where if the object has no place of its own.
+func placed(l objects.Located, where string, err error) (errs []error) {
+	for _, err := range each(err) {
+		place := l.Where
+		if cause := errors.Unwrap(err); cause != nil {
+			place = l.At(fieldOf(cause.Error()))
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", cmp.Or(place, where), err))
+	}
+	return errs
+}
+
+// fieldOf returns the path of the field that a mistake is about: most messages begin with it.
+func fieldOf(message string) string {
+	if m := unknownField.FindStringSubmatch(message); m != nil {
+		return m[1]
+	}
+	word, _, _ := strings.Cut(message, " ")
+	return strings.Trim(word, ".:")
+}
+
+// twice finds objects that are installed twice with different contents. Which of them would count is undefined, because
+// manifests are applied concurrently.
+func twice(installed []objects.Located) (errs []error) {
+	type identity struct {
+		kind            schema.GroupKind
+		namespace, name string
+	}
+	first := map[identity]objects.Located{}
+	defined := objects.Defined(Bare(installed))
+	for _, l := range installed {
+		id := identity{l.GroupVersionKind().GroupKind(), l.GetNamespace(), l.GetName()}
+		if in, known := namespaced(l.Unstructured, defined); known && !in {
+			id.namespace = ""
+		} else if id.namespace == "" {
+			id.namespace = defaultNamespace
+		}
+		other, ok := first[id]
+		switch {
+		case id.name == "":
+		case !ok:
+			first[id] = l
+		case !equality.Semantic.DeepEqual(other.Object, l.Object):
+			errs = append(errs, fmt.Errorf("%s: %s is also in %s, with other contents: leave one of them out of the "+
+				"suite's manifests", l.Where, describe(l.Unstructured), other.Where))
+		}
+	}
+	return errs
 }
 
 // mutated reports whether a webhook of the manifests may change objects of the group before they are validated.

@@ -21,32 +21,49 @@ const defaultNamespace = metav1.NamespaceDefault
 
 // OfSuite reads all manifests of the suite, in order: files, kustomizations and charts. Objects in API versions that
 // Kubernetes no longer serves are converted, see [Served]. Kubernetes is the version that charts are rendered for. The
-// notes tell the user what was left out or converted.
+// notes tell the user what was left out or converted. The last ones are the warnings, see [Installed].
 func OfSuite(suite *plan.Suite, kubernetes string) (list []*unstructured.Unstructured, notes []string, err error) {
-	all, notes, err := LocatedOfSuite(suite, kubernetes)
-	return Bare(all), notes, err
+	all, err := LocatedOfSuite(suite, kubernetes)
+	for _, text := range all.Warnings {
+		all.Notes = append(all.Notes, Warning+text)
+	}
+	return Bare(all.Objects), all.Notes, err
+}
+
+// Warning begins the lines of warnings that a user reads.
+const Warning = "warning: "
+
+// Installed is what the manifests of a suite install.
+type Installed struct {
+	Objects  []objects.Located
+	Notes    []string // what was left out or converted
+	Warnings []string // probable mistakes in the manifests that do not prevent a run, as file:line: message
 }
 
 // LocatedOfSuite is [OfSuite] with the place of each object.
-func LocatedOfSuite(suite *plan.Suite, kubernetes string) (list []objects.Located, notes []string, err error) {
+func LocatedOfSuite(suite *plan.Suite, kubernetes string) (Installed, error) {
+	var all Installed
 	var errs []error
 	for _, m := range suite.Manifests {
-		more, n, err := one(suite.File, m, kubernetes)
+		list, notes, err := one(suite.File, m, kubernetes)
 		if err != nil {
 			errs = append(errs, err)
 		}
-		list, notes = append(list, more...), append(notes, n...)
+		all.Warnings = append(all.Warnings, dropUnknown(list, kubernetes)...)
+		all.Objects, all.Notes = append(all.Objects, list...), append(all.Notes, notes...)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, nil, err
+		return Installed{}, err
 	}
-	return list, onceEach(notes), nil
+	all.Notes, all.Warnings = onceEach(all.Notes), onceEach(all.Warnings)
+	return all, nil
 }
 
-// One reads one manifest of the suite in suiteFile. See [OfSuite].
+// One reads one manifest of the suite in suiteFile, without warnings. See [OfSuite].
 func One(suiteFile string, m plan.Manifest, kubernetes string) (list []*unstructured.Unstructured, notes []string,
 	err error) {
 	all, notes, err := one(suiteFile, m, kubernetes)
+	dropUnknown(all, kubernetes)
 	return Bare(all), notes, err
 }
 

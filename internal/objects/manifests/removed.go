@@ -181,7 +181,8 @@ func convertAll(list []objects.Located) (served []objects.Located, notes []strin
 				continue
 			}
 		}
-		served = append(served, objects.Located{Unstructured: u, Where: l.Where})
+		l.Unstructured = u
+		served = append(served, l)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
