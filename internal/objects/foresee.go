@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,9 +46,22 @@ func (c *Client) of(w Write) dynamic.ResourceInterface {
 // Foresee returns what a write to an object would result in, without writing: old is the current state, new the state
 // after the write, both in JSON and in the version of the request. Old is nil without an error if there is no object.
 // New is nil for deletions, and also, with an error that says why, if it cannot be known. What the API server adds to a
-// write, such as defaults or a new resource version, is in new only for an apply, which is sent to the server as a dry
-// run.
+// write, such as defaults or a new resource version, is in new only if the write is sent to the server as a dry run: an
+// apply, or a write through a subresource other than status and scale.
 func (c *Client) Foresee(ctx context.Context, w Write) (old, new []byte, err error) {
+	for range foreseeAttempts {
+		old, new, err = c.foresee(ctx, w)
+		if !apierrors.IsConflict(err) { // another client has written the object before the dry run
+			break
+		}
+	}
+	return old, new, err
+}
+
+// foreseeAttempts is how often a forecast begins, if others write the object meanwhile.
+const foreseeAttempts = 3
+
+func (c *Client) foresee(ctx context.Context, w Write) (old, new []byte, err error) {
 	present, err := c.of(w).Get(ctx, w.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -96,6 +111,24 @@ func (c *Client) outcome(ctx context.Context, w Write, present *unstructured.Uns
 			return nil, fmt.Errorf("read the patched object: %w", err)
 		}
 	}
+	switch w.Subresource {
+	case "", "scale":
+	case "status":
+		if sameMetadata(present.Object, after) {
+			break // by far the most frequent case, and the server keeps the status
+		}
+		kept, err := c.tryUpdate(ctx, w, present, after)
+		if err != nil {
+			return nil, err
+		}
+		after = withMetadataOf(after, kept)
+	default:
+		kept, err := c.tryUpdate(ctx, w, present, after)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(kept)
+	}
 	t, err := c.Resolve(ctx, plan.ResourceKey{Type: w.Resource.Resource, Group: w.Resource.Group})
 	if err != nil {
 		return nil, err
@@ -117,8 +150,50 @@ var ofServer = []string{
 // finalizer away may leave an empty list.
 var leftOut = []string{"finalizers", "ownerReferences", "labels", "annotations"}
 
-// accepted returns what an API server accepts of an object that a client sends: through the status subresource only the
-// status, and otherwise everything except the status, if the type has that subresource.
+// sameMetadata reports whether an object and what a client sends agree in the metadata that a client may change.
+func sameMetadata(old, sent map[string]any) bool {
+	oldMeta, _ := old["metadata"].(map[string]any)
+	sentMeta, _ := sent["metadata"].(map[string]any)
+	return !slices.ContainsFunc(leftOut, func(key string) bool {
+		x, y := oldMeta[key], sentMeta[key]
+		return !(empty(x) && empty(y)) && !equality.Semantic.DeepEqual(x, y)
+	})
+}
+
+// empty reports whether a field of the metadata has no value.
+func empty(field any) bool {
+	switch v := field.(type) {
+	case nil:
+		return true
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// withMetadataOf returns a copy of an object with the other object's metadata of leftOut.
+func withMetadataOf(object, other map[string]any) map[string]any {
+	result := maps.Clone(object)
+	meta, _ := object["metadata"].(map[string]any)
+	if meta = maps.Clone(meta); meta == nil {
+		meta = map[string]any{}
+	}
+	from, _ := other["metadata"].(map[string]any)
+	for _, key := range leftOut {
+		delete(meta, key)
+		if v := from[key]; !empty(v) {
+			meta[key] = v
+		}
+	}
+	result["metadata"] = meta
+	return result
+}
+
+// accepted returns what an API server accepts of an object that a client sends: through the status subresource the
+// status and the sent metadata of leftOut, which the caller has corrected, and otherwise everything except the status,
+// if the type has that subresource.
 func accepted(old, sent map[string]any, subresource string, hasStatus bool) (map[string]any, error) {
 	// The decoded objects share their nested values; the result is only read.
 	result := map[string]any{}
@@ -138,7 +213,7 @@ func accepted(old, sent map[string]any, subresource string, hasStatus bool) (map
 		copyFields(old)
 		status, there := sent["status"]
 		set("status", status, there)
-		return result, nil
+		return withMetadataOf(result, sent), nil
 	case "scale":
 		replicas, there, err := unstructured.NestedFieldNoCopy(sent, "spec", "replicas")
 		if err != nil || !there {
@@ -178,17 +253,8 @@ func accepted(old, sent map[string]any, subresource string, hasStatus bool) (map
 		}
 	}
 	for _, key := range leftOut {
-		switch v := meta[key].(type) {
-		case nil:
+		if empty(meta[key]) {
 			delete(meta, key)
-		case []any:
-			if len(v) == 0 {
-				delete(meta, key)
-			}
-		case map[string]any:
-			if len(v) == 0 {
-				delete(meta, key)
-			}
 		}
 	}
 	result["metadata"] = meta
@@ -227,6 +293,35 @@ func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupV
 		return strategicpatch.StrategicMergePatch(object, patch, typed)
 	}
 	return nil, fmt.Errorf("unknown patch type %q", typ)
+}
+
+// tryUpdate returns what the API server makes of an object that a client sends through a subresource, by a dry run: each
+// type has its own rules. Most built-in types keep metadata that comes with the status, custom resources do not. The dry
+// run is based on the present state, so that it does not fail for a conflict.
+func (c *Client) tryUpdate(
+	ctx context.Context, w Write, present *unstructured.Unstructured, sent map[string]any,
+) (map[string]any, error) {
+	sent = maps.Clone(sent)
+	meta, _ := sent["metadata"].(map[string]any)
+	if meta = maps.Clone(meta); meta == nil {
+		meta = map[string]any{}
+	}
+	meta["name"], meta["uid"], meta["resourceVersion"] = present.GetName(), string(present.GetUID()),
+		present.GetResourceVersion()
+	delete(meta, "managedFields")
+	if ns := present.GetNamespace(); ns != "" {
+		meta["namespace"] = ns
+	}
+	sent["apiVersion"], sent["kind"], sent["metadata"] = present.GetAPIVersion(), present.GetKind(), meta
+	u, err := FromMap(sent) // with the number types that the client requires
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.of(w).Update(ctx, u, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}, w.Subresource)
+	if err != nil {
+		return nil, fmt.Errorf("dry run: %w", err)
+	}
+	return answer.Object, nil
 }
 
 // tryApply returns the result of an apply, by a dry run.
