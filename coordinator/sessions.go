@@ -65,6 +65,9 @@ func (c *Coordinator) WaitConnected(ctx context.Context, identity string, after,
 	return c.do(ctx, c.push)
 }
 
+// TypesChanged says that Config.Resolve knows more than before. It returns when the processes report by it.
+func (c *Coordinator) TypesChanged(ctx context.Context) error { return c.do(ctx, c.push) }
+
 // until blocks until the condition is true. It evaluates the condition in the owner's goroutine at each change.
 func (c *Coordinator) until(ctx context.Context, condition func() bool) error {
 	for {

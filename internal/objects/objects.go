@@ -30,9 +30,10 @@ const DefaultFieldManager = record.PlanManager
 // Client reads and writes objects through one API server. It is safe for concurrent use. Its methods make one attempt
 // each; see [Retry] for API servers that are temporarily not available.
 type Client struct {
-	dynamic dynamic.Interface
-	served  *served
-	manager string
+	dynamic  dynamic.Interface
+	metadata dynamic.Interface // receives only the objects' metadata
+	served   *served
+	manager  string
 }
 
 // New makes a client for the API server in config. It does not connect yet.
@@ -41,11 +42,17 @@ func New(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	m, err := metadataOnly(config)
+	if err != nil {
+		return nil, err
+	}
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{dynamic: d, served: &served{discovery: disco}, manager: DefaultFieldManager}, nil
+	return &Client{
+		dynamic: d, metadata: m, served: &served{discovery: disco}, manager: DefaultFieldManager,
+	}, nil
 }
 
 // WithFieldManager returns a copy of the client that applies as another field manager.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,8 @@ var ErrNotServed = errors.New("the cluster serves no such type")
 type NotServedError struct {
 	What string // type, type.group or group/version kind
 	Hint string // what would be right
+	// Near: other types have such a name, so that this one is probably misspelled.
+	Near bool
 }
 
 func (e *NotServedError) Error() string {
@@ -33,6 +36,13 @@ func (e *NotServedError) Error() string {
 
 // Is makes errors.Is(err, ErrNotServed) return true.
 func (e *NotServedError) Is(target error) bool { return target == ErrNotServed }
+
+// MayCome reports whether an error about a key says that its type is not served, and it may be served later: it has a
+// group, or no other type has such a name.
+func MayCome(key plan.ResourceKey, err error) bool {
+	var missing *NotServedError
+	return errors.As(err, &missing) && (key.Group != "" || !missing.Near)
+}
 
 // Type is a type that the cluster serves.
 type Type struct {
@@ -84,14 +94,21 @@ func Defined(list []*unstructured.Unstructured) []Type {
 		if only := text("version"); len(versions) == 0 && only != "" { // as v1beta1 may have it
 			versions = []any{map[string]any{"name": only, "served": true}}
 		}
+		shared, _, _ := unstructured.NestedMap(u.Object, "spec", "subresources") // as v1beta1 may have it
 		for _, v := range versions {
 			version, _ := v.(map[string]any)
 			name, _ := version["name"].(string)
 			servedVersion, _ := version["served"].(bool)
 			gv := schema.GroupVersion{Group: text("group"), Version: name}
+			own, _ := version["subresources"].(map[string]any)
+			if own == nil {
+				own = shared
+			}
+			below := slices.Sorted(maps.Keys(own))
 			types = append(types, Type{
 				Kind: gv.WithKind(text("names", "kind")), Resource: gv.WithResource(text("names", "plural")),
 				Singular: strings.ToLower(text("names", "kind")), Namespaced: text("scope") == "Namespaced",
+				Verbs: slices.Clone(verbsOfDefined), Subresources: below,
 				alias:    text("names", "singular"),
 				Unserved: !servedVersion,
 			})
@@ -99,6 +116,9 @@ func Defined(list []*unstructured.Unstructured) []Type {
 	}
 	return types
 }
+
+// verbsOfDefined are those that an API server serves for each custom resource.
+var verbsOfDefined = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
 // ResolveKind finds the type of a kind in exactly that version.
 func (c *Client) ResolveKind(ctx context.Context, kind schema.GroupVersionKind) (Type, error) {
@@ -274,11 +294,12 @@ func FindKey(all []Type, key plan.ResourceKey) (Type, error) {
 			names = append(names, h.Singular+"."+h.Resource.Group)
 		}
 		slices.Sort(names)
-		return Type{}, &NotServedError{what, fmt.Sprintf(" without a group: several groups have one; write %s",
-			strings.Join(names, " or "))}
+		return Type{}, &NotServedError{What: what, Hint: fmt.Sprintf(" without a group: several groups have one; "+
+			"write %s", strings.Join(names, " or ")), Near: true}
 	}
 	if len(hits) == 0 {
-		return Type{}, &NotServedError{what, suggest(all, key)}
+		hint, near := suggest(all, key)
+		return Type{}, &NotServedError{what, hint, near}
 	}
 	return hits[0], nil
 }
@@ -321,8 +342,8 @@ func FindKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 		}
 	}
 	if len(versions) > 0 {
-		return Type{}, &NotServedError{what,
-			fmt.Sprintf(" (it serves %s in %s)", kind.Kind, strings.Join(versions, ", "))}
+		return Type{}, &NotServedError{What: what,
+			Hint: fmt.Sprintf(" (it serves %s in %s)", kind.Kind, strings.Join(versions, ", "))}
 	}
 	for _, t := range all {
 		if t.Kind.Kind == kind.Kind {
@@ -330,19 +351,20 @@ func FindKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 		}
 	}
 	if len(versions) > 0 {
-		return Type{}, &NotServedError{what,
-			fmt.Sprintf(" (it serves a %s in %s)", kind.Kind, strings.Join(versions, ", "))}
+		return Type{}, &NotServedError{What: what,
+			Hint: fmt.Sprintf(" (it serves a %s in %s)", kind.Kind, strings.Join(versions, ", "))}
 	}
-	return Type{}, &NotServedError{what, suggest(all, plan.ResourceKey{Type: strings.ToLower(kind.Kind)})}
+	hint, near := suggest(all, plan.ResourceKey{Type: strings.ToLower(kind.Kind)})
+	return Type{}, &NotServedError{what, hint, near}
 }
 
-// suggest lists types whose names are similar to the key's.
-func suggest(all []Type, key plan.ResourceKey) string {
+// suggest lists types whose names are similar to the key's; not near: there are none.
+func suggest(all []Type, key plan.ResourceKey) (hint string, near bool) {
 	type candidate struct {
 		name     string
 		distance int
 	}
-	var near []candidate
+	var similar []candidate
 	limit := 1 + len(key.Type)/4
 	for _, t := range all {
 		d := min(wording.Distance(key.Type, t.Singular), wording.Distance(key.Type, t.Resource.Resource))
@@ -356,17 +378,17 @@ func suggest(all []Type, key plan.ResourceKey) string {
 		if t.Resource.Group != "" && (key.Group != "" || d == 0) {
 			name += "." + t.Resource.Group
 		}
-		if !slices.ContainsFunc(near, func(c candidate) bool { return c.name == name }) {
-			near = append(near, candidate{name, d})
+		if !slices.ContainsFunc(similar, func(c candidate) bool { return c.name == name }) {
+			similar = append(similar, candidate{name, d})
 		}
 	}
-	if len(near) == 0 {
-		return "; is its CustomResourceDefinition among the suite's manifests?"
+	if len(similar) == 0 {
+		return "; is its CustomResourceDefinition among the suite's manifests?", false
 	}
-	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
+	slices.SortStableFunc(similar, func(a, b candidate) int { return a.distance - b.distance })
 	var names []string
-	for _, c := range near[:min(3, len(near))] {
+	for _, c := range similar[:min(3, len(similar))] {
 		names = append(names, fmt.Sprintf("%q", c.name))
 	}
-	return "; did you mean " + strings.Join(names, " or ") + "?"
+	return "; did you mean " + strings.Join(names, " or ") + "?", true
 }

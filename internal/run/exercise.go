@@ -146,13 +146,29 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	if err != nil {
 		return nil, fmt.Errorf("record history: %w", err)
 	}
+	for _, key := range keys {
+		if _, err := p.states.types.Resolve(ctx, key); objects.MayCome(key, err) && !p.served.mayCome(key) {
+			return nil, &UserError{fmt.Errorf("record history: %w", err)}
+		}
+	}
+	p.served.coordinator = p.coordinator.Coordinator
 	recorder, err := history.Start(ctx, history.Config{
 		Objects: p.objects, Keys: types, Clusters: p.sources(), Namespaces: r.suite.Cluster.Namespaces,
+		Further: p.states.further, Served: p.served.add,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("record history: %w", err)
+		err = fmt.Errorf("record history: %w", err)
+		if errors.Is(err, objects.ErrNotServed) {
+			return nil, &UserError{err}
+		}
+		return nil, err
 	}
 	r.teardown.later(func(context.Context) error { recorder.Close(); return nil })
+	p.states.recorder = recorder
+	// The controllers may have defined some since the plan's types were looked up.
+	for _, t := range recorder.Types() {
+		p.served.add(ctx, "", t)
+	}
 	return recorder, nil
 }
 

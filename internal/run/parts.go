@@ -33,6 +33,7 @@ type parts struct {
 	settling    *settling
 	work        *work
 	states      *states
+	served      *newlyServed
 	evidence    *evidence
 }
 

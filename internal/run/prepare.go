@@ -50,12 +50,14 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 			return nil, err
 		}
 	}
-	resolve, err := resolveTypes(ctx, anyServed(at.all()), r.plan)
+	mayCome := r.mayCome(set)
+	types, err := resolveTypes(ctx, anyServed(at.all()), r.plan, mayCome)
 	if err != nil {
 		return nil, err
 	}
 	r.journal.meta.Controllers = describeControllers(r.suite, r.binaries, found)
 	p := r.newParts(at, set, logs, found.webhooks, kept)
+	p.served = &newlyServed{types: types, cluster: at.cluster, mayCome: mayCome, trouble: r.journal.trouble}
 	r.teardown.later(p.cycles.close)
 	for _, line := range withoutStreamingLists(r.plan) {
 		r.journal.note(line)
@@ -63,7 +65,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	for _, line := range stalenessWarnings(r.plan, r.suite, r.journal.meta.Controllers) {
 		r.journal.console.Info(line)
 	}
-	if err := r.startCoordinator(ctx, p, resolve); err != nil {
+	if err := r.startCoordinator(ctx, p, types.resolve); err != nil {
 		return nil, err
 	}
 	if err := awaitAPIServers(ctx, at.cluster, r.suite.Timeouts.Ready, p.coordinator); err != nil {

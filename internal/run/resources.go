@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -83,12 +84,65 @@ func steadyAPIServer(p *plan.Plan, apiServers []string) string {
 	return apiServers[0]
 }
 
-// resolveTypes looks up every type in the plan; it reports all that the cluster does not serve at once.
-func resolveTypes(ctx context.Context, c resolver, p *plan.Plan) (func(plan.ResourceKey) wire.Rule, error) {
-	rules := map[plan.ResourceKey]wire.Rule{}
+// keyTypes are the types of the resource keys of a plan. A type may begin to be served during the run.
+type keyTypes struct {
+	file string // the plan's
+
+	mu    sync.Mutex
+	rules map[plan.ResourceKey]wire.Rule
+	later map[plan.ResourceKey]bool // keys whose types are not served yet
+}
+
+// resolve completes a key. Of a type that is not served, only what the key says is known: processes report its objects
+// where they know their kind, as API servers do, and controllers in what they create.
+func (k *keyTypes) resolve(key plan.ResourceKey) wire.Rule {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.rules[key]
+}
+
+// take takes over a type that is served now. It reports whether the plan names it.
+func (k *keyTypes) take(t objects.Type) (named bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for key := range k.later {
+		if _, err := objects.FindKey([]objects.Type{t}, key); err != nil {
+			continue
+		}
+		delete(k.later, key)
+		if err := objects.CheckKey(key, t); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", k.file, err))
+			continue
+		}
+		k.rules[key], named = ruleOf(key, t), true
+	}
+	return named, errors.Join(errs...)
+}
+
+func ruleOf(key plan.ResourceKey, t objects.Type) wire.Rule {
+	return wire.Rule{
+		Kind: strings.ToLower(t.Kind.Kind), Resource: t.Resource.Resource, Group: t.Resource.Group,
+		Namespace: key.Namespace, Name: key.Name,
+	}
+}
+
+// resolveTypes looks up every type in the plan. It reports at once all that the cluster does not serve and that nothing
+// may bring, as mayCome says.
+func resolveTypes(
+	ctx context.Context, c resolver, p *plan.Plan, mayCome func(plan.ResourceKey) bool,
+) (*keyTypes, error) {
+	types := &keyTypes{file: p.File, rules: map[plan.ResourceKey]wire.Rule{}, later: map[plan.ResourceKey]bool{}}
 	var errs []error
 	for _, key := range keysOf(p) {
 		t, err := c.Resolve(ctx, key)
+		if objects.MayCome(key, err) && mayCome(key) {
+			types.later[key] = true
+			types.rules[key] = wire.Rule{
+				Kind: key.Type, Group: key.Group, AnyGroup: key.Group == "", Namespace: key.Namespace, Name: key.Name,
+			}
+			continue
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -97,10 +151,7 @@ func resolveTypes(ctx context.Context, c resolver, p *plan.Plan) (func(plan.Reso
 			errs = append(errs, err)
 			continue
 		}
-		rules[key] = wire.Rule{
-			Kind: strings.ToLower(t.Kind.Kind), Resource: t.Resource.Resource, Group: t.Resource.Group,
-			Namespace: key.Namespace, Name: key.Name,
-		}
+		types.rules[key] = ruleOf(key, t)
 	}
 	if err := errors.Join(errs...); err != nil {
 		var bad *objects.KeyError
@@ -109,7 +160,7 @@ func resolveTypes(ctx context.Context, c resolver, p *plan.Plan) (func(plan.Reso
 		}
 		return nil, err
 	}
-	return func(key plan.ResourceKey) wire.Rule { return rules[key] }, nil
+	return types, nil
 }
 
 // warmWatchCaches lists every type that the plan or the suite names, on each of the API servers: a server creates the
@@ -120,8 +171,8 @@ func warmWatchCaches(
 	types := map[schema.GroupVersionResource]bool{}
 	for _, key := range keysOf(p) {
 		t, err := c.Resolve(ctx, key)
-		if errors.Is(err, objects.ErrNotServed) && suite.ClusterNames() != nil {
-			continue // another cluster serves it
+		if errors.Is(err, objects.ErrNotServed) {
+			continue // another cluster serves it, or it is served later
 		}
 		if err != nil {
 			return err
@@ -134,6 +185,13 @@ func warmWatchCaches(
 			types[t.Resource] = true
 		}
 	}
+	return warmAll(ctx, on, servers, types)
+}
+
+// warmAll lists types on each of the API servers.
+func warmAll(
+	ctx context.Context, on cluster.Cluster, servers []string, types map[schema.GroupVersionResource]bool,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range servers {
 		config, err := on.RESTConfig(name)

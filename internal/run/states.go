@@ -29,6 +29,12 @@ type states struct {
 	find   bool                                            // nobody knows all types that matter: record every type
 	logger *slog.Logger
 
+	// recorder says what was recorded; nil: nothing is yet.
+	recorder interface {
+		Types() []objects.Type    // that were recorded so far
+		FollowsDefinitions() bool // types are recorded that begin to be served
+	}
+
 	named    []plan.ResourceKey // recorded in any case
 	listed   []plan.ResourceKey // with find: the others that are recorded
 	unlisted []plan.ResourceKey // with find: those that cannot be listed
@@ -104,6 +110,28 @@ func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 	return keys, ctx.Err()
 }
 
+// further reports whether a type is to be recorded that begins to be served.
+func (s *states) further(t objects.Type) bool {
+	key := plan.ResourceKey{Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*"}
+	return s.find && reference.Counts(key) && !slices.Contains(s.unlisted, key)
+}
+
+// resolve finds a type among those that were recorded, which may not be served any more, or on the cluster.
+func (s *states) resolve(ctx context.Context, key plan.ResourceKey) (objects.Type, error) {
+	t, err := s.types.Resolve(ctx, key)
+	if s.neverServed(err) {
+		if before, otherErr := objects.FindKey(s.recorder.Types(), key); otherErr == nil {
+			return before, nil
+		}
+	}
+	return t, err
+}
+
+// neverServed reports whether an error of resolve says that a type was not served at any time.
+func (s *states) neverServed(err error) bool {
+	return errors.Is(err, objects.ErrNotServed) && s.recorder != nil && s.recorder.FollowsDefinitions()
+}
+
 // needed returns the part of a history of all objects that would have been recorded if the types had been known: those
 // that were named, and those that the controllers had to do with, which are seen. The error says that one of them was
 // not recorded.
@@ -118,8 +146,16 @@ func (s *states) needed(
 	for _, key := range s.listed {
 		recorded[typ{key.Type, key.Group}] = true
 	}
+	if s.recorder != nil {
+		for _, t := range s.recorder.Types() {
+			recorded[typ{t.Singular, t.Resource.Group}] = true
+		}
+	}
 	for _, key := range s.named {
-		t, err := s.types.Resolve(ctx, key)
+		t, err := s.resolve(ctx, key)
+		if s.neverServed(err) {
+			continue
+		}
 		if err != nil {
 			return all, err
 		}
@@ -127,7 +163,10 @@ func (s *states) needed(
 	}
 	var errs []error
 	for _, key := range seen {
-		t, err := s.types.Resolve(ctx, key) // not every observation knows the group
+		t, err := s.resolve(ctx, key) // not every observation knows the group
+		if s.neverServed(err) {
+			continue // the controllers have found none
+		}
 		counts := reference.Counts(plan.ResourceKey{
 			Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*",
 		})

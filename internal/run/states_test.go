@@ -93,6 +93,36 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// recordedTypes are what a recorder has recorded.
+type recordedTypes []objects.Type
+
+func (r recordedTypes) Types() []objects.Type    { return r }
+func (r recordedTypes) FollowsDefinitions() bool { return true }
+
+// A type that began to be served is recorded, also if it has ended, and one that never was has no objects.
+func TestStatesOfTypesThatComeAndGo(t *testing.T) {
+	types := kinds{"pod": typed("Pod", "list", "watch"), "come": typed("Come", "list", "watch")}
+	list := func(context.Context, objects.Type) error { return nil }
+	s := &states{types: types, list: list, find: true, logger: slog.New(slog.DiscardHandler)}
+	if _, err := s.choose(t.Context(), []plan.ResourceKey{keyOf("named")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.recorder = recordedTypes{types["come"], typed("Gone", "list", "watch")}
+	all := []record.HistoryEntry{{Type: "come"}, {Type: "gone"}, {Type: "pod"}}
+	seen := []plan.ResourceKey{keyOf("come"), keyOf("gones"), keyOf("never")}
+	left, err := s.needed(t.Context(), all, seen)
+	if err != nil || len(left) != 2 || left[0].Type != "come" || left[1].Type != "gone" {
+		t.Errorf("%v (%v), want come and gone", left, err)
+	}
+	if !s.further(types["come"]) || s.further(typed("Event", "list", "watch")) {
+		t.Error("events do not count, other types do")
+	}
+	s.unlisted = []plan.ResourceKey{keyOf("come")}
+	if s.further(types["come"]) {
+		t.Error("a type that could not be listed at the beginning had objects that nobody knows")
+	}
+}
+
 // What a controller writes only under a fault was not known before: the run says of which types it has no states.
 func TestStatesOfTypesThatWereNotKnown(t *testing.T) {
 	types := kinds{
@@ -122,16 +152,17 @@ func TestResolveTypes(t *testing.T) {
 		}}
 	}
 	types := kinds{"secret": typed("Secret"), "box": typed("Crate")}
+	nobody := func(plan.ResourceKey) bool { return false }
 	p := &plan.Plan{File: "p.yaml", Actions: []plan.Action{definition("secret"), definition("secret")}}
-	resolve, err := resolveTypes(t.Context(), types, p)
+	resolve, err := resolveTypes(t.Context(), types, p, nobody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := resolve(p.Actions[0].ResourceKey); got.Kind != "secret" || got.Resource != "secrets" || got.Name != "a" {
+	if got := resolve.resolve(p.Actions[0].ResourceKey); got.Kind != "secret" || got.Resource != "secrets" || got.Name != "a" {
 		t.Errorf("%+v", got)
 	}
 	p.Actions = append(p.Actions, definition("box"), definition("none"))
-	_, err = resolveTypes(t.Context(), types, p)
+	_, err = resolveTypes(t.Context(), types, p, nobody)
 	var users *UserError
 	if !errors.As(err, &users) {
 		t.Fatal(err)
@@ -140,6 +171,46 @@ func TestResolveTypes(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not contain %q", err, want)
 		}
+	}
+}
+
+func TestResolveTypesThatAreServedLater(t *testing.T) {
+	key := func(text string) plan.ResourceKey {
+		k, err := plan.ParseResourceKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	later, box := key("thing.example.com/default/a"), key("boxes.example.com/default/a")
+	p := &plan.Plan{File: "p.yaml", Actions: []plan.Action{
+		{Writing: plan.Writing{ResourceKey: later}}, {Writing: plan.Writing{ResourceKey: box}},
+	}}
+	got, err := resolveTypes(t.Context(), kinds{}, p, func(plan.ResourceKey) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := got.resolve(later); r.Kind != "thing" || r.Group != "example.com" || r.Resource != "" || r.Name != "a" {
+		t.Errorf("before: %+v", r)
+	}
+	served := func(kind, resource string) objects.Type {
+		gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
+		return objects.Type{
+			Kind: gv.WithKind(kind), Resource: gv.WithResource(resource), Singular: strings.ToLower(kind),
+		}
+	}
+	if named, err := got.take(served("Other", "others")); named || err != nil {
+		t.Errorf("another type: %v, %v", named, err)
+	}
+	if named, err := got.take(served("Thing", "thinglets")); !named || err != nil {
+		t.Errorf("%v, %v", named, err)
+	}
+	if r := got.resolve(later); r.Kind != "thing" || r.Resource != "thinglets" || r.AnyGroup {
+		t.Errorf("after: %+v", r)
+	}
+	const want = "p.yaml: type boxes: do you mean box? (its kind is Box; write box.example.com/default/a)"
+	if named, err := got.take(served("Box", "boxes")); named || err == nil || err.Error() != want {
+		t.Errorf("%v, %v, want %s", named, err, want)
 	}
 }
 

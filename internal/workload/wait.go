@@ -31,12 +31,8 @@ type waiter struct {
 }
 
 func (w *waiter) wait(ctx context.Context, r *runner) error {
-	err := r.retry(ctx, func(ctx context.Context) error {
-		var err error
-		w.typ, err = r.objects.Resolve(ctx, w.key)
-		return err
-	})
-	if err != nil {
+	gone, err := w.resolve(ctx, r)
+	if gone || err != nil {
 		return err
 	}
 	name := w.key.Name
@@ -49,6 +45,25 @@ func (w *waiter) wait(ctx context.Context, r *runner) error {
 			"\n")}
 	}
 	return nil
+}
+
+// resolve waits until the type is served: one that is not has no objects. It returns true if the step waits for that.
+func (w *waiter) resolve(ctx context.Context, r *runner) (gone bool, err error) {
+	for {
+		err := r.retry(ctx, func(ctx context.Context) error {
+			var err error
+			w.typ, err = r.objects.Resolve(ctx, w.key)
+			return err
+		})
+		switch {
+		case !objects.MayCome(w.key, err):
+			return false, err
+		case w.absent:
+			return true, nil
+		case ctx.Err() != nil:
+			return false, &failure{context.Cause(ctx), err.Error()}
+		}
+	}
 }
 
 // Listed implements objects.Follower.
@@ -78,7 +93,7 @@ func (w *waiter) Changed(event watch.EventType, u *unstructured.Unstructured) bo
 // Broken implements objects.Follower.
 func (w *waiter) Broken(err error) bool {
 	w.broken = err
-	return false
+	return w.absent && objects.NotServedYet(err) // with the type went its objects
 }
 
 func id(u *unstructured.Unstructured) string { return u.GetNamespace() + "/" + u.GetName() }

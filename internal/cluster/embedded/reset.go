@@ -466,32 +466,76 @@ func serves(ctx context.Context, client *http.Client, host, name string, value [
 			return fmt.Errorf("read the baseline's definition %s: %w", name, err)
 		}
 	}
-	served, err := servedVersions(ctx, client, host, apiGroup, plural)
-	if err != nil {
-		return err
-	}
-	for _, v := range d.Spec.Versions {
-		if v.Served && !slices.Contains(served, v.Name) {
-			return fmt.Errorf("%s of version %s is not served yet", name, v.Name)
+	// Clients ask for all types at once. That list follows the lists of the groups after a moment.
+	for _, versions := range []versionsOf{servedVersions, discoveredVersions} {
+		served, known, err := versions(ctx, client, host, apiGroup, plural)
+		if err != nil {
+			return err
 		}
-	}
-	if value == nil && len(served) > 0 {
-		return fmt.Errorf("%s is still served", name)
+		if !known {
+			continue
+		}
+		for _, v := range d.Spec.Versions {
+			if v.Served && !slices.Contains(served, v.Name) {
+				return fmt.Errorf("%s of version %s is not served yet", name, v.Name)
+			}
+		}
+		if value == nil && len(served) > 0 {
+			return fmt.Errorf("%s is still served", name)
+		}
 	}
 	return nil
 }
 
-// servedVersions returns the versions in which an API server serves the resource.
-func servedVersions(ctx context.Context, client *http.Client, host, group, plural string) ([]string, error) {
+// versionsOf returns the versions in which an API server serves a resource; not known: the server cannot say.
+type versionsOf func(
+	ctx context.Context, client *http.Client, host, group, plural string,
+) (versions []string, known bool, err error)
+
+// discoveredVersions asks for the list of all types.
+func discoveredVersions(ctx context.Context, client *http.Client, host, group, plural string) ([]string, bool, error) {
+	var found struct {
+		Kind  string
+		Items []struct {
+			Metadata struct{ Name string }
+			Versions []struct {
+				Version   string
+				Resources []struct{ Resource string }
+			}
+		}
+	}
+	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
+		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+	if _, err := getAs(ctx, client, host+"/apis", accept, &found); err != nil {
+		return nil, false, err
+	}
+	var served []string
+	for _, g := range found.Items {
+		if g.Metadata.Name != group {
+			continue
+		}
+		for _, v := range g.Versions {
+			for _, r := range v.Resources {
+				if r.Resource == plural {
+					served = append(served, v.Version)
+				}
+			}
+		}
+	}
+	return served, found.Kind == "APIGroupDiscoveryList", nil
+}
+
+// servedVersions asks for the list of the group.
+func servedVersions(ctx context.Context, client *http.Client, host, group, plural string) ([]string, bool, error) {
 	var found struct{ Versions []struct{ Version string } }
 	if ok, err := get(ctx, client, host+"/apis/"+group, &found); err != nil || !ok {
-		return nil, err
+		return nil, true, err
 	}
 	var served []string
 	for _, v := range found.Versions {
 		var list struct{ Resources []struct{ Name string } }
 		if _, err := get(ctx, client, host+"/apis/"+group+"/"+v.Version, &list); err != nil {
-			return nil, err
+			return nil, true, err
 		}
 		for _, resource := range list.Resources {
 			if resource.Name == plural {
@@ -499,16 +543,20 @@ func servedVersions(ctx context.Context, client *http.Client, host, group, plura
 			}
 		}
 	}
-	return served, nil
+	return served, true, nil
 }
 
 // get reads JSON; it returns false if the server responds "not found".
 func get(ctx context.Context, client *http.Client, url string, into any) (bool, error) {
+	return getAs(ctx, client, url, "application/json", into)
+}
+
+func getAs(ctx context.Context, client *http.Client, url, accept string, into any) (bool, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return false, err
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", accept)
 	response, err := client.Do(request)
 	if err != nil {
 		return false, err

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/trommel-dev/trommel/internal/clock"
@@ -40,6 +41,12 @@ type Config struct {
 	Keys    []plan.ResourceKey
 	// Clusters are several clusters to watch, in order, instead of one. A type need not be served in all of them.
 	Clusters []Source
+	// Further says whether a type is recorded, too, that begins to be served later and for which no key stands. Nil: it
+	// is not.
+	Further func(t objects.Type) bool
+	// Served is called when a type begins to be served, or is defined anew, with the name of its cluster if there are
+	// several. It has a goroutine of its own, for which Close waits after its context has ended. Nil: nobody needs it.
+	Served func(ctx context.Context, cluster string, t objects.Type)
 	// Namespaces are the only ones whose objects are recorded; each is watched by itself, since the user may not be
 	// allowed to watch all at once. Empty: all.
 	Namespaces []string
@@ -54,62 +61,132 @@ type Source struct {
 // Recorder records every state of the objects that its keys stand for, but for renewals of leases. It replaces their
 // managed fields by who wrote the state. It is safe for concurrent use.
 type Recorder struct {
-	tracks []*track
-	clock  *clock.Clock
-	ctx    context.Context // ends with cancel
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	config  Config
+	origins []*origin
+	clock   *clock.Clock
+	ctx     context.Context // ends with cancel
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
 
 	mu      sync.Mutex
-	entries []record.HistoryEntry // in the order of arrival; only appended to
+	tracks  []*track                  // of the types that are served
+	types   []objects.Type            // of the tracks so far
+	found   map[plan.ResourceKey]bool // keys whose types were served at some time
+	ready   bool                      // the keys have been looked up
+	entries []record.HistoryEntry     // in the order of arrival; only appended to
 	gaps    []string
 	changed chan struct{} // closed when the next entry is added
 }
 
 // Start starts recording, by the clock of ctx, and returns when every type is listed. The recorder outlives ctx; Close
-// or Stop ends it. For a type that the cluster does not serve it returns an [objects.NotServedError].
+// or Stop ends it. A type that is not served has no objects: it is recorded from when a CustomResourceDefinition makes
+// it served. For a type that seems to be misspelled, and on a cluster whose definitions the user may not list, Start
+// returns an [objects.NotServedError].
 func Start(ctx context.Context, c Config) (*Recorder, error) {
-	r := &Recorder{clock: clock.Of(ctx), changed: make(chan struct{})}
-	sources := c.Clusters
-	if sources == nil {
-		sources = []Source{{Objects: c.Objects}}
+	r := &Recorder{
+		config: c, clock: clock.Of(ctx), changed: make(chan struct{}), found: map[plan.ResourceKey]bool{},
 	}
-	var errs []error
-	for _, key := range c.Keys {
-		var missing []error
-		for _, from := range sources {
-			t, err := resolve(ctx, from.Objects, key)
-			if err != nil {
-				missing = append(missing, err)
-				continue
-			}
-			for _, k := range within(c.Namespaces, t, key) {
-				r.follow(from, t, k, len(c.Namespaces) > 0)
-			}
-		}
-		if len(missing) == len(sources) || !notServed(missing) {
-			errs = append(errs, missing...)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := r.begin(ctx); err != nil {
+		r.Close()
 		return nil, err
 	}
-	follow, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r.ctx, r.cancel = follow, cancel
-	for _, t := range r.tracks {
-		r.done.Add(1)
-		go func() {
-			defer r.done.Done()
-			_ = t.client.Follow(follow, t.typ, t.namespace, "", t) // ends only with its context
-		}()
+	return r, nil
+}
+
+func (r *Recorder) begin(ctx context.Context) error {
+	sources := r.config.Clusters
+	if sources == nil {
+		sources = []Source{{Objects: r.config.Objects}}
 	}
-	for _, t := range r.tracks {
-		if err := r.awaitList(ctx, t); err != nil {
-			r.Close()
-			return nil, fmt.Errorf("list %s: %w", t.typ.Resource.Resource, err)
+	for _, from := range sources {
+		o := &origin{
+			Source: from, recorder: r, stands: map[plan.ResourceKey]schema.GroupResource{}, postponed: map[string]string{},
+		}
+		r.origins = append(r.origins, o)
+		if err := o.findDefinitions(ctx); err != nil {
+			return fmt.Errorf("follow the definitions: %w", err)
 		}
 	}
-	return r, nil
+	// Before the types are looked up: none must be overlooked that begins to be served meanwhile.
+	for _, o := range r.origins {
+		if o.definitions == nil {
+			continue
+		}
+		r.start(o.definitions)
+		if err := r.awaitList(ctx, o.definitions); err != nil {
+			return fmt.Errorf("list the definitions: %w", err)
+		}
+	}
+	var errs []error
+	for _, key := range r.config.Keys {
+		errs = append(errs, r.find(ctx, key))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	tracks := slices.Clone(r.tracks)
+	for _, t := range tracks {
+		r.start(t)
+	}
+	r.definePostponed()
+	for _, t := range tracks {
+		if err := r.awaitList(ctx, t); err != nil {
+			return fmt.Errorf("list %s: %w", t.typ.Resource.Resource, err)
+		}
+	}
+	return nil
+}
+
+// find adds what a key stands for now to what is recorded.
+func (r *Recorder) find(ctx context.Context, key plan.ResourceKey) error {
+	var missing []error
+	follows := true
+	for _, o := range r.origins {
+		t, err := resolve(ctx, o.Objects, key)
+		if errors.Is(err, objects.ErrNotServed) && o.definitions != nil {
+			if defined, otherErr := o.defined(ctx, key); otherErr == nil {
+				t, err = defined, nil
+			}
+		}
+		if err != nil {
+			missing = append(missing, err)
+			follows = follows && o.definitions != nil && objects.MayCome(key, err)
+			continue
+		}
+		r.mu.Lock()
+		o.stands[key], r.found[key] = t.Resource.GroupResource(), true
+		for _, k := range within(r.config.Namespaces, t, key) {
+			r.follow(o.Source, t, k, len(r.config.Namespaces) > 0)
+		}
+		r.mu.Unlock()
+	}
+	if !notServed(missing) || len(missing) == len(r.origins) && !follows {
+		return errors.Join(missing...)
+	}
+	return nil
+}
+
+// start begins to follow a track.
+func (r *Recorder) start(t *track) {
+	r.done.Go(func() {
+		follower := objects.Follower(t)
+		if t.of != nil {
+			follower = definitionFollower{t, t.of}
+		}
+		for {
+			_ = t.client.Follow(r.ctx, t.typeNow(), t.namespaceNow(), "", follower)
+			r.mu.Lock()
+			again := t.next != nil && !t.ended && r.ctx.Err() == nil
+			if again {
+				t.typ, t.next = *t.next, nil
+			}
+			r.mu.Unlock()
+			if !again {
+				return // it ends only with its context or its type
+			}
+		}
+	})
 }
 
 // awaitList waits until a track has listed its type. It is an error if the user may not.
@@ -153,14 +230,16 @@ func notServed(errs []error) bool {
 }
 
 // follow adds a key of a type to what is recorded of a cluster: each namespace by itself, or all in one watch if the
-// keys are in several.
+// keys are in several. The caller holds the lock.
 func (r *Recorder) follow(from Source, t objects.Type, key plan.ResourceKey, apart bool) {
 	i := slices.IndexFunc(r.tracks, func(tr *track) bool {
 		return tr.cluster == from.Cluster && tr.typ.Resource == t.Resource && (!apart || tr.namespace == key.Namespace)
 	})
 	if i < 0 {
-		r.tracks = append(r.tracks, &track{recorder: r, client: from.Objects, cluster: from.Cluster, typ: t,
-			namespace: key.Namespace, listed: make(chan struct{}), state: map[string]*held{}})
+		added := r.newTrack(from, t)
+		added.namespace = key.Namespace
+		r.tracks = append(r.tracks, added)
+		r.types = append(r.types, t)
 		i = len(r.tracks) - 1
 	}
 	tr := r.tracks[i]
@@ -168,6 +247,11 @@ func (r *Recorder) follow(from Source, t objects.Type, key plan.ResourceKey, apa
 	if tr.namespace != key.Namespace {
 		tr.namespace = ""
 	}
+}
+
+func (r *Recorder) newTrack(from Source, t objects.Type) *track {
+	return &track{recorder: r, client: from.Objects, cluster: from.Cluster, typ: t, listed: make(chan struct{}),
+		over: make(chan struct{}), state: map[string]*held{}}
 }
 
 func resolve(ctx context.Context, client *objects.Client, key plan.ResourceKey) (t objects.Type, err error) {
@@ -262,12 +346,29 @@ func (r *Recorder) sync(ctx context.Context, untilQuiet bool) error {
 	defer release()
 	ctx, cancel := clock.WithTimeoutCause(ctx, syncTimeout, fmt.Errorf("not within %s", syncTimeout))
 	defer cancel()
+	var definitions []*track
+	for _, o := range r.origins {
+		if o.definitions != nil {
+			definitions = append(definitions, o.definitions)
+		}
+	}
+	// They say which other types there are.
+	if err := syncAll(ctx, definitions, false); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	tracks := slices.Clone(r.tracks)
+	r.mu.Unlock()
+	return syncAll(ctx, tracks, untilQuiet)
+}
+
+func syncAll(ctx context.Context, tracks []*track, untilQuiet bool) error {
 	errs := make(chan error)
-	for _, t := range r.tracks {
+	for _, t := range tracks {
 		go func() { errs <- t.sync(ctx, untilQuiet) }()
 	}
 	var all []error
-	for range r.tracks {
+	for range tracks {
 		all = append(all, <-errs)
 	}
 	return errors.Join(all...)
@@ -276,21 +377,32 @@ func (r *Recorder) sync(ctx context.Context, untilQuiet bool) error {
 // add appends an entry. The caller holds the lock.
 func (r *Recorder) add(e record.HistoryEntry) {
 	r.entries = append(r.entries, e)
+	r.wake()
+}
+
+// wake says that something has changed. The caller holds the lock.
+func (r *Recorder) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// track records one type. The recorder's lock guards its fields from began on.
+// track records one type. The recorder's lock guards its fields from typ on.
 type track struct {
-	recorder  *Recorder
-	client    *objects.Client
-	cluster   string // of several; empty: there is only one
+	recorder *Recorder
+	client   *objects.Client
+	cluster  string        // of several; empty: there is only one
+	of       *origin       // whose definitions the track follows, without recording them; nil: it records a type
+	listed   chan struct{} // closed after the first list
+	over     chan struct{} // closed when the type is not served any more, see end
+
 	typ       objects.Type
 	namespace string // of all keys; empty: all namespaces
 	keys      []plan.ResourceKey
-	listed    chan struct{} // closed after the first list
+	next      *objects.Type // another version that is served in place of typ
+	ending    uint64        // the version at which the type's definition was deleted; 0: it was not
+	ended     bool
 
-	began     bool
+	began     bool             // the objects at the beginning are known; there are none if the type was not served
 	state     map[string]*held // by namespace/name
 	version   string           // of the newest list or event
 	lastEvent time.Time
@@ -309,8 +421,21 @@ type held struct {
 	writers         []record.FieldManager
 }
 
+func (t *track) typeNow() objects.Type {
+	t.recorder.mu.Lock()
+	defer t.recorder.mu.Unlock()
+	return t.typ
+}
+
+func (t *track) namespaceNow() string {
+	t.recorder.mu.Lock()
+	defer t.recorder.mu.Unlock()
+	return t.namespace
+}
+
+// wanted reports whether a key stands for an object of the type. The caller holds the lock.
 func (t *track) wanted(u *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(t.keys, func(k plan.ResourceKey) bool {
+	return t.of != nil || slices.ContainsFunc(t.keys, func(k plan.ResourceKey) bool {
 		return t.typ.Matches(k, u.GetNamespace(), u.GetName())
 	})
 }
@@ -326,14 +451,21 @@ func (t *track) Listed(all []*unstructured.Unstructured, listVersion string) boo
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if t.ended {
+		return true
+	}
 	t.broken = nil
+	select {
+	case <-t.listed:
+	default:
+		defer close(t.listed)
+	}
 	if !began {
 		t.began = true
 		for _, u := range all {
 			t.take(record.Existing, u)
 		}
 		t.version = listVersion
-		close(t.listed)
 		return false
 	}
 	if next := metadata.ParseVersion(t.version) + 1; next < metadata.ParseVersion(listVersion) {
@@ -359,7 +491,7 @@ func (t *track) fill(to uint64) {
 	}
 	for ; next < to; next++ {
 		version := strconv.FormatUint(next, 10)
-		list, err := t.client.Resource(t.typ, t.namespace).List(r.ctx, metav1.ListOptions{
+		list, err := t.client.Resource(t.typeNow(), t.namespaceNow()).List(r.ctx, metav1.ListOptions{
 			ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 		})
 		if err != nil {
@@ -410,6 +542,9 @@ func (t *track) relisted(all []*unstructured.Unstructured, listVersion string) {
 func (t *track) Changed(event watch.EventType, u *unstructured.Unstructured) bool {
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
+	if t.ended {
+		return true
+	}
 	t.broken = nil
 	t.version = u.GetResourceVersion()
 	h := t.state[u.GetNamespace()+"/"+u.GetName()]
@@ -433,6 +568,15 @@ func (t *track) Broken(err error) bool {
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
 	t.broken = err
+	switch {
+	case !objects.NotServedYet(err):
+		return false
+	case t.next != nil:
+		return true
+	case t.ending > 0:
+		t.end()
+		return true
+	}
 	return false
 }
 
@@ -475,6 +619,10 @@ func (t *track) gone(h *held, at uint64) {
 
 func (t *track) add(event string, h *held) {
 	t.lastEvent = t.recorder.clock.Now()
+	if t.of != nil {
+		t.recorder.wake()
+		return
+	}
 	t.recorder.add(record.HistoryEntry{
 		Time: t.lastEvent, Cluster: t.cluster, ResourceVersion: h.version, Event: event, Type: t.typ.Singular,
 		Group:     t.typ.Resource.Group,
@@ -489,16 +637,47 @@ func trimNewline(b []byte) []byte {
 	return b
 }
 
+// list lists the objects now; nil: the type is not served any more.
+func (t *track) list(ctx context.Context) (list *unstructured.UnstructuredList, err error) {
+	began := t.recorder.clock.Now()
+	for {
+		err = objects.Retry(ctx, func(ctx context.Context) error {
+			list, err = t.client.Resource(t.typeNow(), t.namespaceNow()).List(ctx, metav1.ListOptions{})
+			return err
+		})
+		if !objects.NotServedYet(err) {
+			return list, err
+		}
+		// The type is about to be served, or its watch is about to end.
+		t.recorder.mu.Lock()
+		if t.ending > 0 && t.recorder.clock.Since(began) > maxQuiet {
+			t.end()
+		}
+		t.recorder.mu.Unlock()
+		timer := t.recorder.clock.NewTimer(listAgain)
+		select {
+		case <-t.over:
+			timer.Stop()
+			return nil, nil
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
+}
+
+// listAgain is how long a type that is not served is left alone.
+const listAgain = 50 * time.Millisecond
+
 func (t *track) sync(ctx context.Context, untilQuiet bool) error {
 	r := t.recorder
-	var list *unstructured.UnstructuredList
-	err := objects.Retry(ctx, func(ctx context.Context) error {
-		var err error
-		list, err = t.client.Resource(t.typ, t.namespace).List(ctx, metav1.ListOptions{})
-		return err
-	})
+	list, err := t.list(ctx)
 	if err != nil {
-		return fmt.Errorf("list %s: %w", t.typ.Resource.Resource, err)
+		return fmt.Errorf("list %s: %w", t.typeNow().Resource.Resource, err)
+	}
+	if list == nil {
+		return nil
 	}
 	listedAt := r.clock.Now()
 	r.mu.Lock()
@@ -530,6 +709,9 @@ func (t *track) sync(ctx context.Context, untilQuiet bool) error {
 		timer := r.clock.NewTimer(wait)
 		select {
 		case <-changed:
+		case <-t.over:
+			timer.Stop()
+			return nil
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()

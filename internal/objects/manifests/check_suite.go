@@ -133,7 +133,8 @@ func mutated(list []*unstructured.Unstructured, group string) bool {
 }
 
 // CheckSkips checks the types of the plans that a suite leaves out: they must be Kubernetes' own or defined among the
-// manifests, unless the manifests define none, so that the controllers may. The error has their positions.
+// manifests, unless the manifests define none, so that the controllers may. A type with a group may also be one that
+// something defines during a run. The error has their positions.
 func CheckSkips(suite *plan.Suite, kubernetes string) error {
 	if !slices.ContainsFunc(suite.Generate.Skip, func(s plan.Skip) bool { return s.Type != "" }) {
 		return nil
@@ -147,12 +148,16 @@ func CheckSkips(suite *plan.Suite, kubernetes string) error {
 		return wrapEach(suite.File+": manifests", err)
 	}
 	types := checker.types()
+	doubtful := sync.OnceValue(func() bool { return len(NewKnown(suite, installed, kubernetes).doubts) > 0 })
 	return suite.CheckSkips(func(s plan.Skip) (string, error) {
 		if s.Type == "" {
 			return "", nil
 		}
 		typ, group, _ := strings.Cut(s.Type, ".")
 		t, err := objects.FindKey(types, plan.ResourceKey{Type: typ, Group: group})
+		if group != "" && errors.Is(err, objects.ErrNotServed) && doubtful() {
+			return "", nil // something may define it
+		}
 		if err == nil && t.Singular != typ {
 			err = fmt.Errorf("type %q: write %q", s.Type, t.Singular)
 		}
