@@ -392,7 +392,7 @@ func (c *campaign) firstLook(ctx context.Context, w workload) (*plan.Plan, *reco
 			return quiet, r, err
 		}
 		if hopeless(slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps), r) || !c.inTime(meta.Took()) {
-			return quiet, nil, &notPassedError{r, meta}
+			return quiet, nil, &notPassedError{run: r, meta: meta}
 		}
 		quiet.Pace = plan.PaceNone
 	}
