@@ -21,6 +21,9 @@ type Finding struct {
 	Owner string `json:"owner,omitempty"`
 	// Field are the paths in the subject that it is about, with a space between them; empty: the object as a whole.
 	Field string `json:"field,omitempty"`
+	// Claims are what the title says of objects. They are compared with the history before the finding is reported, and
+	// not written. The last ones may be empty.
+	Claims Claims `json:"-"`
 }
 
 // Severity is what a finding means for the verdict.

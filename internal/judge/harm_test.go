@@ -196,6 +196,7 @@ func TestHeadlines(t *testing.T) {
 			if err != nil || len(found) == 0 {
 				t.Fatalf("%v, %v", found, err)
 			}
+			e.bear(found)
 			f := found[0]
 			expect(t, []string{f.Title, string(f.Harm), f.Owner, f.Field}, tt.want, string(tt.harm), tt.owner, "")
 		})

@@ -93,6 +93,9 @@ func tale(t *testing.T, lines ...string) *record.Run {
 	return r
 }
 
+// A title that the history contradicts is a mistake of the judge.
+func init() { contradicted = func(what string) { panic(what) } }
+
 func secondOf(t *testing.T, text string) time.Time {
 	t.Helper()
 	s, err := strconv.ParseFloat(text, 64)
@@ -129,6 +132,7 @@ func judged(t *testing.T, j Judge, e Evidence) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.bear(findings)
 	var got []string
 	for _, f := range findings {
 		if f.Time.IsZero() || f.Subject == "" || f.Detail == "" || f.Judge == "" {
@@ -298,6 +302,13 @@ func TestOrphans(t *testing.T) {
 			"note secret/default/s is still there although its owner set/default/web is gone: " +
 				"the owner was deleted at +3s",
 		}},
+		{
+			name: "left by an owner that has a successor",
+			lines: []string{"1 created " + set, "2 created " + child, "3 deleted " + set,
+				"4 created " + strings.Replace(set, `"u"`, `"v"`, 1)},
+			want: []string{"note secret/default/s is still there although its owner set/default/web was replaced by " +
+				"another one of that name: the owner was deleted at +3s"},
+		},
 		{name: "collected", lines: []string{
 			"1 created " + set, "2 created " + child, "3 deleted " + set, "4 deleted " + child,
 		}},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -29,7 +30,7 @@ func Excused(all []record.Finding) string {
 
 // excusesOf returns notes that name what is not counted, because another run has ended like that.
 func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
-	var findings []record.Finding
+	var all []record.Finding
 	var hows []string
 	var objects []int
 	for _, x := range e.Reference.Excuses(f.Objects()) {
@@ -37,23 +38,24 @@ func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 		if at < 0 {
 			at = len(hows)
 			hows, objects = append(hows, x.How), append(objects, 0)
-			findings = append(findings, record.Finding{
+			all = append(all, record.Finding{
 				Severity: record.SeverityNote, Judge: record.JudgeReference, Time: e.Meta.WorkloadEnd,
 				Subject: string(x.Differences[0].Key),
 				Title:   x.Differences[0].String() + alsoEnds + x.How,
+				Claims:  findings.ClaimsOf(x.Differences[0]),
 			})
 		}
 		objects[at]++
 		for _, d := range x.Differences {
-			findings[at].Detail = strings.TrimLeft(findings[at].Detail+"\n"+d.String(), "\n")
+			all[at].Detail = strings.TrimLeft(all[at].Detail+"\n"+d.String(), "\n")
 		}
 	}
 	for i, n := range objects {
 		if n > 1 {
-			findings[i].Title += fmt.Sprintf(" (and %s more)", wording.Count(n-1, "object"))
+			all[i].Title += fmt.Sprintf(" (and %s more)", wording.Count(n-1, "object"))
 		}
 	}
-	return findings
+	return all
 }
 
 // notesOf returns a note about the conditions that only have another message than without faults; one about annotations
@@ -117,6 +119,6 @@ func note(
 	}
 	return record.Finding{
 		Severity: record.SeverityNote, Judge: record.JudgeReference, Subject: string(all[0].Key), Title: title,
-		Detail: strings.Join(lines, "\n"), Time: e.Meta.WorkloadEnd,
+		Detail: strings.Join(lines, "\n"), Time: e.Meta.WorkloadEnd, Claims: findings.ClaimsOf(all[0]),
 	}
 }

@@ -94,6 +94,8 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 		}
 	}
 	e.own(all)
+	e.bear(all)
+	e.recall(e.Found)
 	if slices.ContainsFunc(all, isOfCache) {
 		noted(all)
 		noted(e.Found)

@@ -59,10 +59,19 @@ func (orphans) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		if end == nil || e.Meta.Observed.Sub(later(later(end.Time, c.Time), e.Meta.Calm)) < leftFor {
 			continue
 		}
+		var claims record.Claims
+		claims.Say(string(key), record.ClaimThere)
+		claims.Say(string(end.Key), record.ClaimDeleted)
+		is := "is gone"
+		if last[end.Key].Cur == nil {
+			claims.Say(string(end.Key), record.ClaimGone)
+		} else {
+			is = "was replaced by another one of that name"
+		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityNote, Judge: record.JudgeOrphan, Subject: string(key), Time: end.Time,
-			Title: fmt.Sprintf("%s is still there although its owner %s is gone: the owner was deleted %s", nameOf(c),
-				nameOf(end), e.moment(end.Time)),
+			Severity: record.SeverityNote, Judge: record.JudgeOrphan, Claims: claims, Subject: string(key), Time: end.Time,
+			Title: fmt.Sprintf("%s is still there although its owner %s %s: the owner was deleted %s", nameOf(c),
+				nameOf(end), is, e.moment(end.Time)),
 			Detail: "its last change: " + e.happened(c),
 		})
 	}

@@ -246,7 +246,11 @@ func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []
 	all := append(f.compare(objects), f.unrelated(objects)...)
 	slices.SortStableFunc(all, func(a, b Difference) int { return strings.Compare(string(a.Key), string(b.Key)) })
 	for i := range all {
-		all[i].Own = cmp.Or(f.own[all[i].Key], all[i].Key)
+		own, matched := f.own[all[i].Key]
+		if !matched {
+			own = all[i].Key
+		}
+		all[i].Own = own
 	}
 	all = slices.DeleteFunc(all, func(d Difference) bool { return d.Field == "" && f.ref.volatile(d.Key) })
 	for len(all) > 0 {

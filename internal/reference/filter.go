@@ -21,8 +21,9 @@ type filter struct {
 	lists map[string]bool             // whether a list has no order, by type and path
 	seen  map[*Object]map[string]any  // what counts of the end states, see counting
 	texts map[*Object]map[string]text // see textsOf
-	own   map[Key]Key                 // the run's own keys, where they were matched; see matched
-	exact bool                        // relations are learned: see stillHolds
+	// own are the run's own keys, where they were matched; empty: of none, though the run has such a key. See matched.
+	own   map[Key]Key
+	exact bool // relations are learned: see stillHolds
 	seed  maphash.Seed
 }
 
@@ -369,8 +370,8 @@ func noteMessages(differ []Difference) {
 // matched returns the objects of a run with the generated names numbered so that they differ from the reference's as
 // little as possible. Which of several equal objects was created first, and which of them is deleted when fewer are
 // wanted, says nothing.
-func (f *filter) matched(objects map[Key]*Object) map[Key]*Object {
-	objects, first := f.renamed(objects)
+func (f *filter) matched(run map[Key]*Object) map[Key]*Object {
+	objects, first := f.renamed(run)
 	groups := map[string][2][]Key{} // of generated names: the reference's, and the run's
 	add := func(which int, all map[Key]*Object) {
 		for key, o := range all {
@@ -399,6 +400,11 @@ func (f *filter) matched(objects map[Key]*Object) map[Key]*Object {
 		}
 		for from, key := range to {
 			all[key], f.own[key] = objects[from], cmp.Or(first[from], from)
+		}
+	}
+	for key := range run {
+		if all[key] == nil {
+			f.own[key] = ""
 		}
 	}
 	return all

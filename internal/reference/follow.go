@@ -157,6 +157,9 @@ func (f *Follower) count(c *Change) {
 	o := f.objects[c.Key]
 	if o == nil {
 		o = &Object{names: f.called, generations: f.generations, cluster: c.Key.Cluster()}
+		if c.Event != record.Created {
+			o.Made = 1 // the history lacks its beginning
+		}
 		f.objects[c.Key] = o
 	}
 	if o.unchanged {
@@ -170,12 +173,16 @@ func (f *Follower) count(c *Change) {
 	switch {
 	case c.Event == record.Created:
 		delete(f.vainSets, c.Key)
-		if f.inVain(c) {
+		switch {
+		case f.inVain(c):
+			o.Vain++
 			f.vain[metadata.UID(c.Cur)] = true
 			if c.Key.Type() == statefulSet {
 				f.vainSets[c.Key] = c.Cur
 			}
-		} else if !f.orphaning[c.Key] {
+		case f.orphaning[c.Key]:
+			o.Instead++
+		default:
 			o.Made++
 		}
 		delete(f.orphaning, c.Key)

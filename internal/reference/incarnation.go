@@ -15,7 +15,7 @@ func incarnations(key Key, want, got *Object) *Difference {
 	if got.Made >= want.Made && got.Made <= want.MostMade || (want.End == nil) != (got.End == nil) {
 		return nil
 	}
-	d := &Difference{Key: key, Want: want.times(), Got: got.times(), Count: true}
+	d := &Difference{Key: key, Want: timesOf(want), Got: timesOf(got), Count: true}
 	lost := HoldsData(key.Type()) && want.MostMade > 0 && got.Made > want.MostMade
 	d.Note = !want.Ours && !got.Ours && !lost
 	return d

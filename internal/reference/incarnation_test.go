@@ -65,8 +65,10 @@ func TestOrphaningDeletion(t *testing.T) {
 		return []string{"db: updated " + set + " " + meta, "deleted " + set + " {}", "db: created " + set + " {}"}
 	}
 	once := append([]string{"db: created " + set + " {}"}, marked("orphan")...)
+	const instead = ", and once in place of one that left what it owned"
 	for finalizer, want := range map[string]string{
-		"orphan": "", "foregroundDeletion": set + ": created 2 times; without faults: created once",
+		"orphan":             "",
+		"foregroundDeletion": set + ": created 2 times" + instead + "; without faults: created once" + instead,
 	} {
 		f, err := Follow(story(t, append(once, marked(finalizer)...)...))
 		if err != nil {

@@ -81,26 +81,10 @@ func (ref *Reference) Invariant(d Difference, changes []Change) (*plan.Invariant
 }
 
 // More reports whether the difference is that the run has created the object more often than the runs without faults.
-func (d Difference) More() bool { return d.Count && created(d.Got) > created(d.Want) }
-
-// created reads what times has written; of a range the end.
-func created(v any) int {
-	text, _ := v.(string)
-	for n := range 2 {
-		known := (&Object{Made: n}).times()
-		if text == known {
-			return n
-		}
-	}
-	n := 0
-	if _, err := fmt.Sscanf(text, "created %d to %d times", new(int), &n); err == nil {
-		return n
-	}
-	n = 0
-	if _, err := fmt.Sscanf(text, "created %d times", &n); err != nil {
-		return 0
-	}
-	return n
+func (d Difference) More() bool {
+	want, _ := d.Want.(Existence)
+	got, _ := d.Got.(Existence)
+	return d.Count && got.MostMade > want.MostMade
 }
 
 // keptWhileOwned is the invariant that an object is not deleted while its controller lives, with the type of that

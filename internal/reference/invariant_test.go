@@ -120,15 +120,17 @@ func TestInvariant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	less := Difference{Key: "set/default/db", Want: "created 2 times", Got: "created once", Count: true}
+	less := Difference{Key: "set/default/db", Count: true, Want: Existence{Count: true, Made: 2, MostMade: 2},
+		Got: Existence{Count: true, Made: 1, MostMade: 1}}
 	if i, _ := ref.Invariant(less, changes); i != nil {
 		t.Errorf("an object that was created less often: %v", i)
 	}
-	less = Difference{Key: "set/default/db", Want: "created 2 to 3 times", Got: "created once", Count: true}
+	less = Difference{Key: "set/default/db", Count: true, Want: Existence{Count: true, Made: 2, MostMade: 3},
+		Got: Existence{Count: true, Made: 1, MostMade: 1}}
 	if i, _ := ref.Invariant(less, changes); i != nil {
 		t.Errorf("an object that was created less often than ever: %v", i)
 	}
-	generated := Difference{Key: "pod/default/web-#1", Want: "exists at the end", Got: "never created"}
+	generated := Difference{Key: "pod/default/web-#1", Want: Existence{There: true, Made: 1, MostMade: 1}, Got: Existence{}}
 	if i, _ := ref.Invariant(generated, changes); i != nil {
 		t.Errorf("a generated name: %v", i)
 	}

@@ -107,6 +107,10 @@ type Object struct {
 	// owns: it takes that over. It is the least of all runs, and MostMade the most.
 	Made     int `json:"made"`
 	MostMade int `json:"mostMade"`
+	// Vain and Instead are how many there were that do not count in Made: those for an owner that was going or gone, and
+	// those in the place of one that left what it owned. Each is the most of all runs.
+	Vain    int `json:"vain,omitempty"`
+	Instead int `json:"instead,omitempty"`
 	// Deleted is how often it was deleted, at most in a run; to be marked for deletion does not count.
 	Deleted int `json:"deleted,omitempty"`
 	// Returned is how often each field that counts changed back to the value before the last, at most in a run. Only a
@@ -295,7 +299,7 @@ func (ref *Reference) Write(file string) error {
 type Difference struct {
 	Key   Key
 	Field string // where in the object; empty: the object as a whole
-	// Want and Got are the values without faults and in the run. For an object as a whole they are words.
+	// Want and Got are the values without faults and in the run. For an object as a whole each is an Existence.
 	Want, Got any
 	// Count: the object was created more or less often; its end state is compared apart from that.
 	Count bool
@@ -306,7 +310,7 @@ type Difference struct {
 	// Relation no longer holds; nil: the value itself differs.
 	Relation *Relation
 	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
-	// differently; see Key.
+	// differently; see Key. It is empty if the run has no object for this one, and has another one of that number.
 	Own Key
 }
 
@@ -409,10 +413,8 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 			got = &Object{}
 		}
 		switch {
-		case want.End == nil && got.End != nil:
-			all = append(all, Difference{Key: key, Want: gone(want), Got: "exists at the end"})
-		case want.End != nil && got.End == nil:
-			all = append(all, Difference{Key: key, Want: "exists at the end", Got: gone(got)})
+		case (want.End == nil) != (got.End == nil):
+			all = append(all, Difference{Key: key, Want: EndOf(want), Got: EndOf(got)})
 		case want.End != nil:
 			all = append(all, f.fields(key, want, got)...)
 			all = append(all, f.renewals(key, want, got)...)
@@ -422,26 +424,4 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 		}
 	}
 	return all
-}
-
-// gone says of an object that is not there why.
-func gone(o *Object) string {
-	if o.Made == 0 {
-		return "never created"
-	}
-	return "deleted at the end"
-}
-
-// times says how often the object was created.
-func (o *Object) times() string {
-	if o.MostMade > o.Made {
-		return fmt.Sprintf("created %d to %d times", o.Made, o.MostMade)
-	}
-	switch o.Made {
-	case 0:
-		return "never created"
-	case 1:
-		return "created once"
-	}
-	return fmt.Sprintf("created %d times", o.Made)
 }

@@ -23,6 +23,7 @@ func (ref *Reference) widen(objects map[Key]*Object) {
 			got = &Object{}
 		}
 		o.Made, o.MostMade = min(o.Made, got.Made), max(o.MostMade, got.MostMade)
+		o.Vain, o.Instead = max(o.Vain, got.Vain), max(o.Instead, got.Instead)
 		o.Deleted = max(o.Deleted, got.Deleted)
 		o.Ours = o.Ours || got.Ours
 		if o.Born != got.Born {

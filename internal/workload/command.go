@@ -58,10 +58,10 @@ func (r *runner) command(command []string) func(context.Context) error {
 			<-copied
 		}
 		if err := context.Cause(ctx); err != nil {
-			return &failure{err, end.String()}
+			return &failure{err: err, detail: end.String()}
 		}
 		if code := p.ExitCode(); code != 0 {
-			return &failure{fmt.Errorf("exit code %d", code), end.String()}
+			return &failure{err: fmt.Errorf("exit code %d", code), detail: end.String()}
 		}
 		return nil
 	}

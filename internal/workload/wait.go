@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cel"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // waiter waits for an object. If its key stands for several, it waits until one of them meets the condition, or until
@@ -41,8 +42,12 @@ func (w *waiter) wait(ctx context.Context, r *runner) error {
 	}
 	if err := r.objects.Follow(ctx, w.typ, w.key.Namespace, name, w); err != nil {
 		// The step has timed out.
-		return &failure{err, strings.Trim(r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(),
-			"\n")}
+		failed := &failure{err: err, detail: strings.Trim(
+			r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(), "\n")}
+		if w.neverCame() {
+			failed.claims.Say(record.In(r.cluster, w.named()), record.ClaimAbsent)
+		}
+		return failed
 	}
 	return nil
 }
@@ -160,10 +165,20 @@ func (w *waiter) state() string {
 	case len(ids) > 0 || w.found == nil:
 	case w.last != "":
 		lines = append(lines, "it was deleted; last state before that:", w.last)
-	default:
-		lines = append(lines, "no such object existed at any time")
+	case w.neverCame():
+		lines = append(lines, "no such object existed while the step waited")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// neverCame reports whether there was no object of the key during the whole wait.
+func (w *waiter) neverCame() bool { return w.found != nil && len(w.found) == 0 && w.last == "" }
+
+// named is the key as a record names objects.
+func (w *waiter) named() string {
+	key := w.key
+	key.Type, key.Group = w.typ.Singular, w.typ.Kind.Group
+	return key.String()
 }
 
 // show returns an object as YAML without its managed fields and other noise.

@@ -197,12 +197,14 @@ func (r *runner) in(cluster string) *runner {
 		return r
 	}
 	other := *r
+	other.cluster = cluster
 	other.objects, other.Kubeconfig = c.Objects.WithFieldManager(FieldManager), c.Kubeconfig
 	return &other
 }
 
 type runner struct {
 	Config
+	cluster string // of several; empty: there is only one
 	objects *objects.Client
 	began   time.Time
 }
@@ -227,6 +229,7 @@ type step struct {
 type failure struct {
 	err    error
 	detail string
+	claims record.Claims
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -410,7 +413,7 @@ func finding(ctx context.Context, s step, err error, timedOut bool) record.Findi
 	}
 	var detailed *failure
 	if errors.As(err, &detailed) {
-		f.Detail = detailed.detail
+		f.Detail, f.Claims = detailed.detail, detailed.claims
 	}
 	title, rest, _ := strings.Cut(err.Error(), "\n")
 	switch {

@@ -128,7 +128,7 @@ func TestSteps(t *testing.T) {
 				return []plan.Step{wait(key(t, "configmap/"+ns+"/a"), "true", short)}
 			},
 			title:  "step 1: wait until configmap/NS/a has true: not within 300ms",
-			detail: []string{"no such object existed at any time"},
+			detail: []string{"no such object existed while the step waited"},
 		},
 		{
 			name: "an object that others complain of",

@@ -75,7 +75,7 @@ func (r *Run) tellObject(differ []reference.Difference) []Told {
 		t.Finding.Severity, t.Finding.Judge = record.SeverityBug, record.JudgeReference
 		t.Finding.Subject, t.Finding.Owner = string(d.Key), string(owner)
 		if t.Lines[0].whole {
-			t.Finding.Title = r.whole(d, t.Lines[0], owner)
+			t.Finding.Title, t.Finding.Claims = r.whole(d, t.Lines[0], owner)
 			continue
 		}
 		t.Finding.Field = t.fields()
@@ -209,12 +209,19 @@ func (r *Run) ofWhole(d reference.Difference) record.Harm {
 	switch {
 	case d.Field == beingDeleted, got.End != nil && !d.Count:
 		return record.HarmLeft
-	case reference.HoldsData(d.Key.Type()) && got.Deleted > want.Deleted && r.taken(d) != nil && !r.restored(d):
+	case reference.HoldsData(d.Key.Type()) && got.Deleted > want.Deleted && r.loses(d) && !r.restored(d):
 		return record.HarmLost
 	case d.Count, !reference.HoldsData(d.Key.Type()) && r.finished(r.owner(d)):
 		return record.HarmReplaced
 	}
 	return record.HarmMissing
+}
+
+// loses reports whether the last deletion of an object was a loss: it was taken away, and not as others like it are
+// without faults.
+func (r *Run) loses(d reference.Difference) bool {
+	taken := r.taken(d)
+	return taken != nil && !r.usuallyDeleted(d, taken)
 }
 
 // restored reports whether a Secret that was deleted was made again with what it held, as one is that is made from
@@ -299,34 +306,50 @@ func (r *Run) formerOwner(c *reference.Change) (was member, changes bool) {
 	return was, was.key != "" && is.key != "" && metadata.UID(was.object) != metadata.UID(is.object)
 }
 
-// whole says what became of an object as a whole: what is harmed, by whom, and then how that differs.
-func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) string {
+// whole says what became of an object as a whole: what is harmed, by whom, and then how that differs. The claims are
+// what this says of objects.
+func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) (title string, claims record.Claims) {
 	got, want := r.state(d)
 	name := Name(string(d.Key))
 	of := name
 	if owner != "" {
 		of += " of " + Name(string(owner))
 	}
+	says := func(what record.Statement) { claims.Say(string(d.Own), what) }
+	if got.End == nil && !d.Count {
+		if text := r.shared(d); text != "" {
+			return text, claims
+		}
+	}
+	taken := r.taken(d)
+	deleted := taken != nil && got.Deleted > want.Deleted && !r.usuallyDeleted(d, taken)
+	if text := r.numbers(d, owner); text != "" && !deleted {
+		return text, claims
+	}
 	text := ""
-	switch taken := r.taken(d); {
+	switch {
 	case d.Field == beingDeleted && !metadata.Marked(got.End):
+		says(record.ClaimUnmarked)
 		text = of + " is not marked for deletion"
 	case d.Field == beingDeleted:
+		says(record.ClaimMarked)
 		text = of + stays(got.End)
 	case got.End != nil && !d.Count:
 		is := " is still there"
 		if metadata.Marked(got.End) {
+			says(record.ClaimMarked)
 			is = stays(got.End)
 		}
 		switch {
 		case owner != "" && r.owners.last[owner] != nil && r.gone(owner):
+			claims.Say(string(owner), record.ClaimGone)
 			text = fmt.Sprintf("%s%s although %s is gone", name, is, Name(string(owner)))
 		case want.Made == 0:
 			text = of + " should never have been created"
 		default:
 			text = of + is
 		}
-	case taken != nil && got.Deleted > want.Deleted:
+	case deleted:
 		if taken.owner != "" {
 			how := "living"
 			if r.finished(taken.owner) {
@@ -334,6 +357,7 @@ func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) string 
 			}
 			name += " of the " + how + " " + Name(string(taken.owner))
 		}
+		says(record.ClaimDeleted)
 		text = name + " was " + strings.Replace(taken.String(), "marked for deletion", "deleted", 1)
 		switch {
 		case taken.giver != "":
@@ -342,6 +366,7 @@ func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) string 
 			text += " by " + taken.By
 		}
 		if got.End != nil {
+			says(record.ClaimAgain)
 			text += " and created again"
 		}
 		if what := lost(d.Key.Type()); what != "" && l.Harm == record.HarmLost {
@@ -352,14 +377,21 @@ func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) string 
 	case !d.Count:
 		text = of + " is missing"
 	case got.Made < want.Made:
-		text = of + " was not replaced"
-		if got.Made == 0 {
+		switch e := reference.EndOf(&got); {
+		case e.Never():
 			text = of + " was left out"
+		case got.Made == 0:
+			text = of + " was created too late"
+		default:
+			text = of + " was not replaced"
 		}
 	default:
 		text = of + " was created too often"
 	}
-	return text + ": " + without(d)
+	if e, ok := d.Got.(reference.Existence); ok {
+		claim(&claims, d.Own, e)
+	}
+	return text + ": " + without(d), claims
 }
 
 // gone reports whether an object is not there in the end.
