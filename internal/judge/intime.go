@@ -18,6 +18,7 @@ type inTime struct {
 
 	runs   [][]reference.Change // without faults
 	owners *findings.Owners     // in these runs; nil: not needed yet
+	whom   map[reference.Key][]reference.Key
 }
 
 // explains reports whether an object was created less often than without faults only because of that: all those for
@@ -39,8 +40,13 @@ func (t *inTime) explains(d reference.Difference) bool {
 	if t.owners == nil {
 		t.runs = slices.Concat([][]reference.Change{t.ref.Changes}, t.ref.Others)
 		t.owners = findings.NewOwners(t.ref.Changes, t.ref.Objects)
+		t.whom = map[reference.Key][]reference.Key{}
 	}
-	whom := t.owners.MadeFor(d.Key, t.runs)
+	whom, known := t.whom[d.Key]
+	if !known {
+		whom = t.owners.MadeFor(d.Key, t.runs)
+		t.whom[d.Key] = whom
+	}
 	return len(whom) > 0 && !slices.ContainsFunc(whom, func(owner reference.Key) bool {
 		made, lives := made, reference.Lives(t.run.Changes(), owner)
 		for n, life := range lives {

@@ -316,7 +316,7 @@ func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) (title 
 		of += " of " + Name(string(owner))
 	}
 	says := func(what record.Statement) { claims.Say(string(d.Own), what) }
-	if got.End == nil && !d.Count {
+	if r.Objects[d.Own] == nil && !d.Count {
 		if text := r.shared(d); text != "" {
 			return text, claims
 		}
