@@ -18,8 +18,8 @@ import (
 )
 
 // tale is what a run has recorded, one change a line: the second, perhaps the controller under test that made it, and
-// the change: "3.5 op: created pod/default/a {…}". "op@default/db" made it in the reconcile of that request. The workload
-// ends at second 10, and the recording at second 30.
+// the change: "3.5 op: created pod/default/a {…}". "op@default/db" made it in the reconcile of that request. The
+// workload ends at second 10, and the recording at second 30.
 func tale(t *testing.T, lines ...string) *record.Run {
 	t.Helper()
 	r := &record.Run{Meta: record.Meta{

@@ -69,7 +69,8 @@ func (orphans) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			is = "was replaced by another one of that name"
 		}
 		findings = append(findings, record.Finding{
-			Severity: record.SeverityNote, Judge: record.JudgeOrphan, Claims: claims, Subject: string(key), Time: end.Time,
+			Severity: record.SeverityNote, Judge: record.JudgeOrphan, Subject: string(key), Time: end.Time,
+			Claims: claims,
 			Title: fmt.Sprintf("%s is still there although its owner %s %s: the owner was deleted %s", nameOf(c),
 				nameOf(end), is, e.moment(end.Time)),
 			Detail: "its last change: " + e.happened(c),

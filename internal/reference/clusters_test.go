@@ -200,7 +200,8 @@ func TestCompareSeveralClusters(t *testing.T) {
 	if diff := cmp.Diff(want[:1], differ(ref, run("red", "blue"))); diff != "" {
 		t.Error(diff)
 	}
-	if i, _ := ref.Invariant(Difference{Key: "west: configmap/default/a", Want: Existence{There: true, Made: 1, MostMade: 1}}, nil); i == nil ||
+	missing := Difference{Key: "west: configmap/default/a", Want: Existence{There: true, Made: 1, MostMade: 1}}
+	if i, _ := ref.Invariant(missing, nil); i == nil ||
 		i.Cluster != "west" || strings.Contains(i.Eventually, "west") {
 		t.Errorf("invariant %v", i)
 	}

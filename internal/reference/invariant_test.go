@@ -130,7 +130,8 @@ func TestInvariant(t *testing.T) {
 	if i, _ := ref.Invariant(less, changes); i != nil {
 		t.Errorf("an object that was created less often than ever: %v", i)
 	}
-	generated := Difference{Key: "pod/default/web-#1", Want: Existence{There: true, Made: 1, MostMade: 1}, Got: Existence{}}
+	generated := Difference{Key: "pod/default/web-#1", Want: Existence{There: true, Made: 1, MostMade: 1},
+		Got: Existence{}}
 	if i, _ := ref.Invariant(generated, changes); i != nil {
 		t.Errorf("a generated name: %v", i)
 	}

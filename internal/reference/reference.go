@@ -107,8 +107,8 @@ type Object struct {
 	// owns: it takes that over. It is the least of all runs, and MostMade the most.
 	Made     int `json:"made"`
 	MostMade int `json:"mostMade"`
-	// Vain and Instead are how many there were that do not count in Made: those for an owner that was going or gone, and
-	// those in the place of one that left what it owned. Each is the most of all runs.
+	// Vain and Instead are how many there were that do not count in Made: those for an owner that was going or gone,
+	// and those in the place of one that left what it owned. Each is the most of all runs.
 	Vain    int `json:"vain,omitempty"`
 	Instead int `json:"instead,omitempty"`
 	// Deleted is how often it was deleted, at most in a run; to be marked for deletion does not count.
