@@ -68,6 +68,9 @@ type Meta struct {
 	// RealTime says why, in a clause, if the times are the machine's; empty in older records.
 	RealTime      string    `json:"realTime,omitempty"`
 	WorkloadStart time.Time `json:"workloadStart"`
+	// Shift is for how long the controllers ran before that, in addition to their start. Runs without faults vary it,
+	// so that they show what depends on the phase of a loop or on the second of the minute.
+	Shift time.Duration `json:"shift,omitempty"`
 	// Startup is how long after that the controllers took to come to rest, before the first step of the workload. Zero
 	// if they did not, and in older records.
 	Startup     time.Duration `json:"startup,omitempty"`

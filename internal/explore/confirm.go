@@ -376,6 +376,11 @@ func (c *campaign) again(
 	if !begins {
 		return nil, nil, errBudget
 	}
+	if len(p.Actions) == 0 && p != t.plan {
+		c.mu.Lock()
+		o.Shift = shift(c.Learn + 1 + c.numbers[p.TestName]) // learning has the first ones
+		c.mu.Unlock()
+	}
 	r, meta, err := c.once(ctx, p, o)
 	if meta != nil {
 		c.mu.Lock()

@@ -30,7 +30,10 @@ type fake struct {
 	mu   sync.Mutex
 	runs map[string]int // by plan
 	all  []string       // plans in the order in which they were run
-	now  int            // runs that are going on
+	// Of each run: how it was shifted, and whether its plan has actions.
+	shifts []time.Duration
+	acts   []bool
+	now    int // runs that are going on
 	// reference is what the newest run is compared with.
 	reference *reference.Reference
 	recorded  []plan.ResourceKey // in the newest run
@@ -47,6 +50,7 @@ func (f *fake) RunWith(
 	f.runs[p.TestName]++
 	number := f.runs[p.TestName]
 	f.all = append(f.all, p.TestName)
+	f.shifts, f.acts = append(f.shifts, o.Shift), append(f.acts, len(p.Actions) > 0)
 	f.reference, f.recorded = o.Reference, o.History
 	f.now++
 	f.most = max(f.most, f.now)

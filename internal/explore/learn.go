@@ -243,7 +243,8 @@ func and(words []string) string {
 // study runs a workload without faults. Its steps begin when the controllers are at rest, unless the suite or the
 // workload does not allow that: so what it does depends less on who is faster. The first run shows which types the
 // controllers have to do with; the others follow it, side by side if there are runners for that. The last of them keeps
-// the other pace: what it ends like is right, too. If two runs already differ in more than fields, it begins no others.
+// the other pace: what it ends like is right, too. All begin at different phases of the controllers' loops, see shift. If
+// two runs already differ in more than fields, it begins no others.
 func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
 	c.toLearn(w.id(), c.Learn+1)
 	defer c.toLearn(w.id(), 0)
@@ -285,7 +286,9 @@ func (c *campaign) compareRuns(
 				return nil
 			}
 			ended := c.learning(w, i+1, all)
-			r, err := c.fine(others, quiet, options)
+			own := options
+			own.Shift = shift(i)
+			r, err := c.fine(others, quiet, own)
 			ended(r, err)
 			if err != nil {
 				return err
@@ -311,7 +314,9 @@ func (c *campaign) compareRuns(
 			return nil
 		}
 		ended := c.learning(w, all, all)
-		other, meta, err = c.once(others, &odd, options)
+		own := options
+		own.Shift = shift(number)
+		other, meta, err = c.once(others, &odd, own)
 		ended(other, err)
 		return err
 	})

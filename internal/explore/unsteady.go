@@ -33,6 +33,7 @@ func (c *campaign) unsteady(
 		return
 	}
 	if len(there) == 2 {
+		options.Shift = shift(len(runs))
 		r, err := c.fine(ctx, quiet, options)
 		if err != nil || !r.Meta.Rested {
 			return

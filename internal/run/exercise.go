@@ -24,6 +24,9 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	if err != nil {
 		return &UserError{err}
 	}
+	if err := r.shift(ctx); err != nil {
+		return err
+	}
 	recorder, err := r.startRecorder(ctx, p)
 	if err != nil {
 		return err
@@ -99,6 +102,19 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	r.journal.enter("oracles")
 	// What is different when the workload has not come to its end follows from that, too.
 	return r.judge(ctx, p, recorder, invariants, stuck, len(findings) > 0 || err != nil && timedOut)
+}
+
+// shift lets the controllers run by themselves before the workload begins, as the run's options say.
+func (r *runner) shift(ctx context.Context) error {
+	by := r.options.Shift
+	if by <= 0 {
+		return nil
+	}
+	if clock.Of(ctx) == nil {
+		by /= 12
+	}
+	r.journal.meta.Shift = by
+	return clock.Sleep(ctx, by)
 }
 
 // catchUp blocks until the recorder knows all that the workload has done. It may hear of it later than the workload: an

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -180,6 +181,9 @@ type RunOptions struct {
 	// Brief: of a run that passes, only the metadata and the findings are needed. A runner on another machine may send
 	// no more; a session records all.
 	Brief bool
+	// Shift is for how long the controllers under test run before the workload begins, in addition to their start.
+	// In real time it is a twelfth of that.
+	Shift time.Duration
 	// Functions are what the workload's go steps call, by the names in these steps.
 	Functions map[string]workload.Function
 }

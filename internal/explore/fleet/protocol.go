@@ -40,6 +40,7 @@ type Job struct {
 	Brief     bool               `json:"brief,omitempty"`
 	History   []plan.ResourceKey `json:"history,omitempty"`
 	Reference string             `json:"reference,omitempty"`
+	Shift     time.Duration      `json:"shift,omitempty"`
 }
 
 // Result is what became of a run.
