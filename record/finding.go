@@ -67,7 +67,7 @@ const (
 	JudgeUnrest         = "unrest"          // a controller never comes to rest
 	JudgeLease          = "lease"           // a controller wrote after it had lost its lease
 	JudgeOrphan         = "orphan"          // an object whose owner is gone is still there
-	JudgeFinalizer      = "finalizer"       // an object waits for its finalizers without end
+	JudgeFinalizer      = "finalizer"       // a controller does not remove its finalizer
 	JudgeUpgrade        = "upgrade"         // an upgrade changes objects at rest
 	JudgeErrors         = "errors"          // a controller logs an error without end
 )
