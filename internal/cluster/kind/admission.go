@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -173,7 +174,9 @@ func (a *admission) patch(ctx context.Context, request *admissionv1.AdmissionReq
 			if err != nil {
 				return nil, fmt.Errorf("container %q: %w", c.Name, err)
 			}
-			if err := a.change(&pod, c, image, binary); err != nil {
+			init := list == "initContainers" &&
+				(c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways)
+			if err := a.change(&pod, c, image, binary, init); err != nil {
 				return nil, fmt.Errorf("container %q: %w", c.Name, err)
 			}
 			all = append(all, operation{"replace", fmt.Sprintf("/spec/%s/%d", list, i), c})
@@ -183,8 +186,8 @@ func (a *admission) patch(ctx context.Context, request *admissionv1.AdmissionReq
 	return json.Marshal(all)
 }
 
-// change makes a container run its program behind a launcher.
-func (a *admission) change(pod *corev1.Pod, c *corev1.Container, image programIn, binary string) error {
+// change makes a container run its program behind a launcher. Init: it ends when it has done its work.
+func (a *admission) change(pod *corev1.Pod, c *corev1.Container, image programIn, binary string, init bool) error {
 	argv := image.argv(c, filepath.Base(binary))
 	c.Image, c.ImagePullPolicy = image.name, corev1.PullNever
 	c.Command = []string{launcherPath, "--", programPath}
@@ -199,19 +202,11 @@ func (a *admission) change(pod *corev1.Pod, c *corev1.Container, image programIn
 	c.Resources.Requests = requests
 	name := pod.Annotations[cluster.AnnotationController]
 	who, err := json.Marshal(caller{
-		Controller: name, Namespace: "$(TROMMEL_GATE_NAMESPACE)", Pod: "$(TROMMEL_GATE_POD)", Container: c.Name,
+		Controller: cmp.Or(name, "pod of no controller"), Namespace: "$(TROMMEL_GATE_NAMESPACE)",
+		Pod: "$(TROMMEL_GATE_POD)", Container: c.Name, Init: init,
 	})
 	if err != nil {
 		return err
-	}
-	if name == "" {
-		who, err = json.Marshal(caller{
-			Controller: "pod of no controller", Namespace: "$(TROMMEL_GATE_NAMESPACE)", Pod: "$(TROMMEL_GATE_POD)",
-			Container: c.Name,
-		})
-		if err != nil {
-			return err
-		}
 	}
 	g := a.gate.config()
 	set := func(name, value string) { setEnv(c, corev1.EnvVar{Name: name, Value: value}) }

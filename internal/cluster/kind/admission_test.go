@@ -23,7 +23,7 @@ func TestWhatAControllerRequests(t *testing.T) {
 	c := &corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{
 		Limits: limits, Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")},
 	}}
-	if err := a.change(pod, c, programIn{name: "made"}, "/bin/op"); err != nil {
+	if err := a.change(pod, c, programIn{name: "made"}, "/bin/op", false); err != nil {
 		t.Fatal(err)
 	}
 	requests := c.Resources.Requests

@@ -130,6 +130,8 @@ type caller struct {
 	Namespace  string `json:"namespace"`
 	Pod        string `json:"pod"`
 	Container  string `json:"container"`
+	// Init: the container ends when it has done its work.
+	Init bool `json:"init,omitempty"`
 }
 
 // helloTimeout limits how long a connection may take to say who it is.

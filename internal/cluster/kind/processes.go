@@ -193,6 +193,9 @@ func (p *processes) endLocked(c *controller, k *container, code int) {
 	if p.expected > 0 && (code == 128+9 || code == 128+15) {
 		k.current.Planned = true // its container ends, too: another one starts it again
 	}
+	if k.caller.Init && code == 0 {
+		k.current.Planned = true // it has done its work
+	}
 	k.current, k.frozen = nil, false
 	if again {
 		_ = c.startLocked(k)

@@ -60,7 +60,9 @@ func (b *bench) launch(t *testing.T, controller, pod, script string) *exec.Cmd {
 	cmd.Env = []string{
 		"PATH=/usr/bin:/bin", "TROMMEL_GATE=" + c.Address, "TROMMEL_GATE_TOKEN=" + c.Token,
 		"TROMMEL_GATE_FINGERPRINT=" + c.Fingerprint,
-		"TROMMEL_GATE_NAME=" + string(mustJSON(caller{controller, "ns", pod, "main"})),
+		"TROMMEL_GATE_NAME=" + string(mustJSON(caller{
+			Controller: controller, Namespace: "ns", Pod: pod, Container: "main", Init: pod == "init",
+		})),
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -124,6 +126,19 @@ func TestExitByItself(t *testing.T) {
 	// The two streams have no order.
 	if s := string(text); !strings.Contains(s, "hello\n") || !strings.Contains(s, "bad\n") || len(s) != 10 {
 		t.Errorf("log %q", text)
+	}
+}
+
+// An init container that has done its work has not failed.
+func TestInitContainer(t *testing.T) {
+	b := newBench(t)
+	for code, planned := range []bool{true, false} {
+		name := fmt.Sprint("op-", code)
+		_ = b.launch(t, name, "init", fmt.Sprint("exit ", code)).Wait()
+		p := b.awaitStatus(t, name, func(all []cluster.Process) bool { return len(all) == 1 && !all[0].Running() })[0]
+		if p.ExitCode != code || p.Planned != planned {
+			t.Errorf("process %+v", p)
+		}
 	}
 }
 
