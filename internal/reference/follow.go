@@ -53,6 +53,9 @@ func NewFollower() *Follower {
 func Follow(r *record.Run) (*Follower, error) {
 	f := NewFollower()
 	f.Upgrades = !installed(r).IsZero()
+	for _, p := range r.Processes {
+		f.called.notePod(p.Controller, p.Pod)
+	}
 	if err := f.Add(r.History...); err != nil {
 		return nil, err
 	}
@@ -72,7 +75,8 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 		if err := json.Unmarshal(h.Object, &object); err != nil {
 			return fmt.Errorf("history of %s/%s/%s: %w", h.Type, h.Namespace, h.Name, err)
 		}
-		if runsController(object) {
+		if name := controllerOf(object); name != "" {
+			f.called.noteController(name, h, object)
 			continue
 		}
 		key, generated := f.names.key(h, object)
@@ -109,18 +113,18 @@ const orphan = "orphan"
 // annotationController is cluster.AnnotationController. Judges do not depend on clusters, so it is repeated here.
 const annotationController = "trommel.dev/controller"
 
-// runsController reports whether the object is a pod of a controller under test, or makes such pods. What becomes of
-// them is Trommel's doing.
-func runsController(object map[string]any) bool {
+// controllerOf returns the name of the controller under test of which the object is a pod, or makes pods. What becomes of
+// them is Trommel's doing. Empty: there is none.
+func controllerOf(object map[string]any) string {
 	spec, _ := object["spec"].(map[string]any)
 	template, _ := spec["template"].(map[string]any)
 	for _, o := range []map[string]any{object, template} {
 		annotations, _ := metadata.Of(o)["annotations"].(map[string]any)
-		if _, ok := annotations[annotationController]; ok {
-			return true
+		if name := metadata.Text(annotations, annotationController); name != "" {
+			return name
 		}
 	}
-	return false
+	return ""
 }
 
 // Changes are those so far. The follower owns the result.

@@ -14,9 +14,10 @@ import (
 // the wrong object is seen.
 type names struct {
 	uids      map[string]Key
-	newest    map[Key]string // the UID of the last object of that key
-	generated map[string]Key // by name
-	addresses map[Key]Key    // by the address as a key: each cluster has addresses of its own
+	newest    map[Key]string  // the UID of the last object of that key
+	generated map[string]Key  // by name
+	hashes    map[string]bool // those of the controllers' pod templates, which generated has, too
+	addresses map[Key]Key     // by the address as a key: each cluster has addresses of its own
 	// authorities are the certificates of the clusters' authorities, by cluster: a reference and later runs are of
 	// different ones.
 	authorities map[string]authority
@@ -26,7 +27,7 @@ type names struct {
 func newNames() *names {
 	return &names{
 		uids: map[string]Key{}, newest: map[Key]string{}, generated: map[string]Key{}, addresses: map[Key]Key{},
-		authorities: map[string]authority{},
+		authorities: map[string]authority{}, hashes: map[string]bool{},
 	}
 }
 
@@ -129,6 +130,9 @@ func (n *names) rewrite(cluster, s string) (text string, generated bool) {
 			generated = generated || strings.Contains(string(key), "#")
 			return "(address of " + unnumbered(key) + ")"
 		})
+	}
+	if n.hashes[text] {
+		return nameIn(n.generated[text]), true
 	}
 	if len(n.generated) > 0 && strings.Contains(text, "-") {
 		text = word.ReplaceAllStringFunc(text, func(w string) string {
