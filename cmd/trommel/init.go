@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	goversion "go/version"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -65,7 +68,10 @@ missing.`,
 }
 
 func initialize(s streams, dir string, force bool) error {
-	r, err := scaffold.Inspect(dir)
+	slow := showSlow(s.err, initPatience)
+	defer slow.stop()
+	s.err = slow
+	r, err := scaffold.Inspect(dir, slow.begin)
 	if err != nil {
 		return err
 	}
@@ -97,6 +103,7 @@ func initialize(s streams, dir string, force bool) error {
 		fmt.Fprintf(s.err, "to do: %s\n", note)
 	}
 	// Read the written files as `trommel run` does.
+	slow.begin("checking the suite")
 	suite, err := plan.LoadSuite(filepath.Join(dir, plan.SuiteFile))
 	if err != nil {
 		return fmt.Errorf("the suite needs manual changes:\n%w", err)
@@ -112,6 +119,56 @@ func initialize(s streams, dir string, force bool) error {
 		fmt.Fprintf(s.err, "more workloads: trommel propose -c %s --write\n", dir)
 	}
 	return nil
+}
+
+// initPatience is how long init says nothing.
+const initPatience = 3 * time.Second
+
+// slowWork says what is being done once that has taken long. Others write to its writer through it. It is safe for
+// concurrent use.
+type slowWork struct {
+	mu    sync.Mutex
+	out   io.Writer
+	what  string // "": it was stopped
+	late  bool
+	timer *time.Timer
+}
+
+func showSlow(out io.Writer, after time.Duration) *slowWork {
+	w := &slowWork{out: out, what: "starting"}
+	w.timer = time.AfterFunc(after, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.what != "" {
+			w.late = true
+			fmt.Fprintf(w.out, "init: %s\n", w.what)
+		}
+	})
+	return w
+}
+
+// begin says what is done from now on.
+func (w *slowWork) begin(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.what = what; w.late {
+		fmt.Fprintf(w.out, "init: %s\n", what)
+	}
+}
+
+// stop ends the messages.
+func (w *slowWork) stop() {
+	w.timer.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.what = ""
+}
+
+// Write writes to the writer.
+func (w *slowWork) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.Write(text)
 }
 
 // writeGoTest writes a module with a Go test that runs the plans, and says how to run it.

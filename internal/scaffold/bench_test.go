@@ -16,7 +16,7 @@ func BenchmarkInspect(b *testing.B) {
 			dir := operators.Unpack(b, name)
 			b.ResetTimer()
 			for b.Loop() {
-				if _, err := Inspect(dir); err != nil {
+				if _, err := Inspect(dir, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

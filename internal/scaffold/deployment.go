@@ -2,6 +2,7 @@ package scaffold
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -29,9 +30,18 @@ type match struct {
 	unsure     bool // it is unsure which container it is
 }
 
-// find returns the container that most likely runs one of the programs; false if there is no Deployment.
+// find chooses the container that most likely runs one of the programs; false if there is no Deployment.
 func (s *source) find(mains []program) bool {
+	s.match = s.likeliest(mains, nil)
+	return s.match.deployment != nil
+}
+
+// likeliest returns the container that most likely runs one of the programs, of the Deployments that are not left out.
+func (s *source) likeliest(mains []program, leftOut []*unstructured.Unstructured) (best match) {
 	for _, u := range s.objects {
+		if slices.Contains(leftOut, u) {
+			continue
+		}
 		containers := containersOf(u)
 		for _, c := range containers {
 			c, _ := c.(map[string]any)
@@ -41,13 +51,13 @@ func (s *source) find(mains []program) bool {
 				if m.alone = len(containers) == 1; !m.alone {
 					m.unsure = m.score-p.rank < 10
 				}
-				if s.match.deployment == nil || m.score > s.match.score {
-					s.match = m
+				if best.deployment == nil || m.score > best.score {
+					best = m
 				}
 			}
 		}
 	}
-	return s.match.deployment != nil
+	return best
 }
 
 // containersOf returns the containers of a Deployment, and none of other objects.
@@ -93,8 +103,11 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 	if len(command) > 0 && path.Base(command[0]) == p.binary {
 		score += 40
 	}
-	if image == p.binary || image == path.Base(p.pkg) {
+	switch words := strings.Split(image, "-"); {
+	case image == p.binary || image == path.Base(p.pkg):
 		score += 20
+	case slices.Contains(words, path.Base(p.pkg)) || slices.Contains(words, p.binary):
+		score += 6
 	}
 	switch name {
 	case "manager", "controller", "operator", "controller-manager", p.binary, path.Base(p.pkg):
@@ -106,6 +119,9 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 		}
 	}
 	score = min(score, 45) // it certainly runs this program, but the program may not be the controller
+	if image != "" && (deployment.GetName() == image || strings.HasSuffix(deployment.GetName(), "-"+image)) {
+		score += 8 // others with this image have further words in their names: they do something else with it
+	}
 	for _, word := range []string{"proxy", "sidecar", "exporter"} {
 		if strings.Contains(name, word) || strings.Contains(image, word) {
 			score -= 40
@@ -119,9 +135,12 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 	return score
 }
 
+// closeScores is how near the scores of two Deployments are if the user must choose.
+const closeScores = 6
+
 // takeDeployment records the Deployment that was found and its intended namespace, and those that run the same program
 // for other things, such as its webhooks.
-func (r *Repository) takeDeployment(s *source) {
+func (r *Repository) takeDeployment(s *source, mains []program) {
 	d := s.match.deployment
 	namespace := d.GetNamespace()
 	if namespace == "" {
@@ -141,6 +160,7 @@ func (r *Repository) takeDeployment(s *source) {
 	if !s.match.alone {
 		r.Image = s.match.image
 	}
+	known := []*unstructured.Unstructured{d}
 	for _, u := range s.objects {
 		containers := containersOf(u)
 		if u == d || !slices.ContainsFunc(containers, s.match.same) {
@@ -152,9 +172,14 @@ func (r *Repository) takeDeployment(s *source) {
 		if len(containers) > 1 {
 			also.Image = s.match.image
 		}
-		if also.Name != r.Name {
-			r.Also = append(r.Also, also)
+		for also.Name == r.Name || slices.ContainsFunc(r.Also, func(o Program) bool { return o.Name == also.Name }) {
+			also.Name += "-2"
 		}
+		r.Also, known = append(r.Also, also), append(known, u)
+	}
+	if other := s.likeliest(mains, known); other.deployment != nil && other.score > s.match.score-closeScores {
+		r.Notes = append(r.Notes, fmt.Sprintf("Deployment %s (image %s) may run the controller too; check `deployment:` "+
+			"and `package:`", other.deployment.GetName(), other.image))
 	}
 	if s.match.unsure {
 		r.Notes = append(r.Notes,

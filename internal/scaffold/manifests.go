@@ -2,8 +2,8 @@ package scaffold
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/kustomize/api/konfig"
@@ -33,7 +32,7 @@ type file struct {
 // readFiles reads all files that contain objects. It leaves out files that only look like it: patches and settings of
 // kustomizations, templates and values of charts.
 func readFiles(dir string) (*tree, error) {
-	t := &tree{dir: dir, deployed: findDeployed(dir)}
+	t := &tree{dir: dir, deployed: findDeployed(dir), parsed: map[string]file{}}
 	var candidates []string
 	err := walk(dir, func(name string) error {
 		base := path.Base(name)
@@ -61,7 +60,7 @@ func readFiles(dir string) (*tree, error) {
 		if notObjects[name] || inChart && !strings.Contains(name, "/crds/") || strings.Contains(name, "/templates/") {
 			continue
 		}
-		f, err := readFile(dir, name)
+		f, err := t.file(name)
 		if err != nil {
 			return nil, err
 		}
@@ -116,6 +115,19 @@ type tree struct {
 	kustomizations []string // directories
 	charts         []string // directories
 	deployed       map[string]int
+	parsed         map[string]file
+}
+
+// file reads a file, once.
+func (t *tree) file(name string) (file, error) {
+	if f, ok := t.parsed[name]; ok {
+		return f, nil
+	}
+	f, err := readFile(t.dir, name)
+	if err == nil {
+		t.parsed[name] = f
+	}
+	return f, err
 }
 
 // installs reports whether the Makefile or the docs install the file, or a directory that contains it.
@@ -130,111 +142,111 @@ func (t *tree) installs(name string) bool {
 
 func within(name, folder string) bool { return folder == "." || strings.HasPrefix(name, folder+"/") }
 
-// kustomization holds the fields that name files that are not objects.
-type kustomization struct {
-	Kind                  string
-	Configurations        []string
-	Patches               []yaml.Node
-	PatchesStrategicMerge []string                `yaml:"patchesStrategicMerge"`
-	PatchesJSON6902       []struct{ Path string } `yaml:"patchesJson6902"`
-	Replacements          []struct{ Path string } `yaml:"replacements"`
-	Transformers          []string                `yaml:"transformers"`
-	Generators            []string                `yaml:"generators"`
-	OpenAPI               struct{ Path string }   `yaml:"openapi"`
-}
-
-// readKustomization returns false for a directory whose file is not a valid kustomization.
-func readKustomization(dir string) (k kustomization, ok bool) {
-	for _, name := range konfig.RecognizedKustomizationFileNames() {
-		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
-			return k, yaml.Unmarshal(text, &k) == nil
-		}
-	}
-	return k, false
-}
-
-// patchesOf lists the files of the kustomization that are not objects, relative to it.
-func patchesOf(dir string) []string {
-	k, _ := readKustomization(dir)
-	files := slices.Concat(k.Configurations, k.PatchesStrategicMerge, k.Transformers, k.Generators,
-		[]string{k.OpenAPI.Path})
-	for _, p := range k.PatchesJSON6902 {
-		files = append(files, p.Path)
-	}
-	for _, p := range k.Replacements {
-		files = append(files, p.Path)
-	}
-	for _, p := range k.Patches {
-		var patch struct{ Path string }
-		switch {
-		case p.Kind == yaml.ScalarNode:
-			files = append(files, p.Value)
-		case p.Decode(&patch) == nil:
-			files = append(files, patch.Path)
-		}
-	}
-	return files
-}
-
 // source is a way to install the controller.
 type source struct {
+	kind       sourceKind
 	manifests  []plan.Manifest
 	objects    []*unstructured.Unstructured
 	notes      []string // what the user must check
 	match      match
+	fitness    fitness
 	preference int
 }
 
-// lacking reports whether the source leaves out what it would load from the network.
-func (s *source) lacking() bool { return s.manifests[0].SkipRemote }
+type sourceKind int
 
-// choose returns the best way to install the controller: a kustomization that contains its Deployment, or else a chart,
-// or else single files.
-func (r *Repository) choose(dir string, mains []program, t *tree) *source {
-	var sources []*source
-	const usual = "config/default" // if it exists, the others are parts of it
-	if slices.Contains(t.kustomizations, usual) {
-		if s := r.fromKustomization(dir, usual, mains, t); s != nil {
-			sources = append(sources, s)
-		}
-	}
-	for _, k := range t.kustomizations {
-		if len(sources) > 0 && sources[0].manifests[0].Path == usual && !sources[0].lacking() {
-			break
-		}
-		if s := r.fromKustomization(dir, k, mains, t); s != nil {
-			sources = append(sources, s)
-		}
-	}
-	// A chart in another chart's charts directory is rendered with that one.
-	charts := slices.DeleteFunc(slices.Clone(t.charts), func(c string) bool {
-		return slices.ContainsFunc(t.charts, func(other string) bool { return within(c, path.Join(other, "charts")) })
-	})
-	if slices.ContainsFunc(sources, func(s *source) bool { return !s.lacking() }) {
-		r.Charts = slices.DeleteFunc(charts, func(c string) bool { return !deploys(filepath.Join(dir, c)) })
-	} else {
-		var complete []*source
-		for _, c := range charts {
-			if s := r.fromChart(dir, c, mains); s != nil {
-				complete = append(complete, s)
+const (
+	files sourceKind = iota
+	aKustomization
+	aChart
+)
+
+// fitness says whether a cluster accepts what a source installs.
+type fitness int
+
+const (
+	refused  fitness = iota // not all of it
+	remedied                // something is left out, or a namespace is given
+	asItIs
+)
+
+// fitnessOf checks the objects of a source. Types that it lacks may be defined elsewhere in the repository.
+func (t *tree) fitnessOf(s *source) fitness {
+	manifests.DropUnknown(s.objects, instrumentation.KubernetesVersion)
+	all := slices.Clone(s.objects)
+	for _, f := range t.files {
+		for _, u := range f.objects {
+			if u.GetKind() == definitionKind && wordScore(f.path) >= 0 && !s.has(u) {
+				all = append(all, u)
 			}
 		}
-		if len(complete) > 0 {
-			sources = complete
+	}
+	// Mistakes in definitions that the source does not install do not matter.
+	checker, _ := manifests.NewChecker(all, instrumentation.KubernetesVersion)
+	found := asItIs
+	if s.unbound() || slices.ContainsFunc(s.manifests, func(m plan.Manifest) bool { return m.SkipRemote }) {
+		found = remedied
+	}
+	for _, u := range s.objects {
+		if len(manifests.CheckSubjects(u)) == 0 && checker.Check(u) != nil {
+			return refused
 		}
 	}
-	if len(sources) == 0 {
-		if s := r.fromFiles(t, mains); s != nil {
-			sources = append(sources, s)
+	return found
+}
+
+const definitionKind = "CustomResourceDefinition"
+
+// has reports whether the source contains an object of that kind and name.
+func (s *source) has(u *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(s.objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == u.GetKind() && o.GetName() == u.GetName()
+	})
+}
+
+// choose returns the best way to install the controller. Of those that can be applied as they are it is a
+// kustomization, or else a chart, or else single files. What cannot be applied is only chosen if nothing else can.
+func (r *Repository) choose(dir string, mains []program, t *tree) *source {
+	var all []*source
+	best := func(fitness fitness, kind sourceKind) *source {
+		i := slices.IndexFunc(all, func(s *source) bool { return s.fitness >= fitness && s.kind == kind })
+		if i < 0 {
+			return nil
+		}
+		return all[i]
+	}
+	add := func(sources []*source) { all = append(all, sources...) }
+	add(r.fromKustomizations(dir, mains, t))
+	s := best(asItIs, aKustomization)
+	charts := t.ownCharts()
+	if s != nil {
+		r.Charts = slices.DeleteFunc(charts, func(c string) bool { return !deploys(filepath.Join(dir, c)) })
+	} else {
+		add(r.fromCharts(dir, charts, mains, t))
+		s = cmp.Or(best(asItIs, aChart), best(remedied, aKustomization))
+	}
+	if s == nil {
+		if one := r.fromFiles(t, mains); one != nil {
+			add([]*source{one})
+		}
+		for _, f := range []fitness{asItIs, remedied, refused} {
+			for _, kind := range []sourceKind{aChart, files, aKustomization} {
+				s = cmp.Or(s, best(f, kind))
+			}
 		}
 	}
-	s := &source{match: match{program: mains[0]}}
-	if len(sources) > 0 {
-		s = slices.MaxFunc(sources, func(a, b *source) int { return a.preference - b.preference })
+	switch {
+	case s != nil:
 		r.Notes = s.notes // why the others were not chosen does not matter
-		r.takeDeployment(s)
-	} else if len(t.kustomizations)+len(t.charts) > 0 {
-		r.Notes = append(r.Notes, "no kustomization and no chart contains a Deployment of the controller")
+		if s.kind != files {
+			r.Beside = nil
+		}
+		r.takeDeployment(s, mains)
+	default:
+		s = &source{match: match{program: mains[0]}}
+		if len(t.kustomizations)+len(t.charts) > 0 {
+			r.Notes = append(r.Notes, "no kustomization and no chart contains a Deployment of the controller")
+		}
 	}
 	r.Manifests = s.manifests
 	r.Package = s.match.program.pkg
@@ -246,51 +258,19 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	return s
 }
 
+// ownCharts lists the charts that are not in another chart's charts directory, with which those are rendered.
+func (t *tree) ownCharts() []string {
+	return slices.DeleteFunc(slices.Clone(t.charts), func(c string) bool {
+		return slices.ContainsFunc(t.charts, func(other string) bool { return within(c, path.Join(other, "charts")) })
+	})
+}
+
 // Words in the names of directories that make them more or less likely.
 var (
 	preferred = []string{"default", "standalone", "production", "prod", "cluster", "release"}
 	otherUses = []string{"dev", "debug", "ci", "openshift", "prometheus", "sample", "example", "scorecard", "local",
 		"kind", "namespaced"}
 )
-
-func (r *Repository) fromKustomization(dir, at string, mains []program, t *tree) *source {
-	if k, ok := readKustomization(filepath.Join(dir, at)); !ok || k.Kind == "Component" {
-		return nil
-	}
-	m := plan.Manifest{Path: at}
-	var notes []string
-	list, remote, err := manifests.ReadLocal(filepath.Join(dir, at))
-	if m.SkipRemote = len(remote) > 0; m.SkipRemote {
-		notes = append(notes, fmt.Sprintf("%s loads %s from the network, which is left out; "+
-			"apply what the controller needs of it from a file", at, strings.Join(remote, ", ")))
-	}
-	if err != nil {
-		if at == "config/default" {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s cannot be built: %s", at, wording.FirstLine(err.Error())))
-		}
-		return nil
-	}
-	s := &source{manifests: []plan.Manifest{m}, objects: list, notes: notes}
-	if !s.find(mains) {
-		return nil
-	}
-	s.preference -= 10 * len(remote)
-	// Prefer the most complete one.
-	kinds := map[string]bool{}
-	for _, u := range list {
-		kinds[u.GetKind()] = true
-	}
-	for _, kind := range []string{"CustomResourceDefinition", "ClusterRole", "Namespace", "ServiceAccount"} {
-		if kinds[kind] {
-			s.preference += 10
-		}
-	}
-	if s.match.deployment.GetNamespace() != "" {
-		s.preference += 6 // without one it may be a base, which others complete
-	}
-	s.preference += wordScore(at) - strings.Count(at, "/") + t.deployed[at]
-	return s
-}
 
 func wordScore(at string) int {
 	score := 0
@@ -326,22 +306,29 @@ func deploys(chart string) (found bool) {
 // ChartNamespace is the namespace into which a chart is installed.
 func (r *Repository) ChartNamespace() string { return r.Name + "-system" }
 
-func (r *Repository) fromChart(dir, at string, mains []program) *source {
-	m := plan.Manifest{Helm: at, Namespace: r.ChartNamespace()}
-	list, _, err := manifests.One(filepath.Join(dir, plan.SuiteFile), m, instrumentation.KubernetesVersion)
-	if err != nil {
-		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
-		return nil
+// fromCharts renders charts and returns the sources of the controller among them, the best first.
+func (r *Repository) fromCharts(dir string, charts []string, mains []program, t *tree) (all []*source) {
+	for _, at := range charts {
+		r.stage("rendering the chart " + at)
+		m := plan.Manifest{Helm: at, Namespace: r.ChartNamespace()}
+		list, _, err := manifests.One(filepath.Join(dir, plan.SuiteFile), m, instrumentation.KubernetesVersion)
+		if err != nil {
+			r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
+			continue
+		}
+		s := &source{kind: aChart, manifests: []plan.Manifest{m}, objects: list}
+		if !s.find(mains) {
+			continue
+		}
+		s.preference = s.match.score + wordScore(at) - strings.Count(at, "/")
+		if path.Base(at) == r.Name {
+			s.preference += 10
+		}
+		s.fitness = t.fitnessOf(s)
+		all = append(all, s)
 	}
-	s := &source{manifests: []plan.Manifest{m}, objects: list}
-	if !s.find(mains) {
-		return nil
-	}
-	s.preference = wordScore(at) - strings.Count(at, "/")
-	if path.Base(at) == r.Name {
-		s.preference += 10
-	}
-	return s
+	slices.SortStableFunc(all, func(a, b *source) int { return b.preference - a.preference })
+	return all
 }
 
 // fromFiles starts with the file that contains the Deployment and adds what it needs. Other files with settings beside
@@ -391,6 +378,7 @@ func (r *Repository) fromFiles(t *tree, mains []program) *source {
 			}
 		}
 	}
+	s.fitness = t.fitnessOf(s)
 	return s
 }
 
@@ -485,31 +473,26 @@ func (s *source) take(f file) {
 // holds reports whether the source already contains an object of the file, perhaps in another namespace: then the file
 // is a copy.
 func (s *source) holds(f file) bool {
-	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
-		return slices.ContainsFunc(s.objects, func(o *unstructured.Unstructured) bool {
-			return o.GetKind() == u.GetKind() && o.GetName() == u.GetName()
-		})
-	})
+	return slices.ContainsFunc(f.objects, s.has)
 }
 
-// addDefinitions adds the files of definitions that the source lacks.
+// addDefinitions adds the files of definitions that the source lacks. If the source has definitions, it takes only those
+// that its roles name: others belong to something else in the repository.
 func (r *Repository) addDefinitions(s *source, t *tree) {
-	missing := func(f file) bool {
-		return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
-			return u.GetKind() == "CustomResourceDefinition" && !slices.ContainsFunc(s.objects,
-				func(o *unstructured.Unstructured) bool {
-					return o.GetKind() == "CustomResourceDefinition" && o.GetName() == u.GetName()
-				})
+	some := slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == definitionKind })
+	groups := groupsOfRoles(s.objects)
+	wanted := func(f file) bool {
+		return len(f.objects) > 0 && !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+			return u.GetKind() != definitionKind || s.has(u) ||
+				some && !slices.Contains(groups, group) && !slices.Contains(groups, "*")
 		})
 	}
 	files := slices.Clone(t.files)
 	// The repository may contain the same definition several times, for several purposes and in several versions.
 	slices.SortStableFunc(files, func(a, b file) int { return definitionScore(b) - definitionScore(a) })
 	for _, f := range files {
-		only := !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
-			return u.GetKind() != "CustomResourceDefinition"
-		})
-		if only && missing(f) {
+		if wanted(f) && wordScore(f.path) >= 0 {
 			s.take(f)
 		}
 	}
@@ -520,6 +503,22 @@ func (r *Repository) addDefinitions(s *source, t *tree) {
 		}
 	}
 	slices.Sort(r.Definitions)
+}
+
+// groupsOfRoles lists the API groups that roles among the objects name.
+func groupsOfRoles(list []*unstructured.Unstructured) (groups []string) {
+	for _, u := range list {
+		if kind := u.GetKind(); kind != "ClusterRole" && kind != "Role" {
+			continue
+		}
+		rules, _, _ := unstructured.NestedSlice(u.Object, "rules")
+		for _, rule := range rules {
+			rule, _ := rule.(map[string]any)
+			named, _, _ := unstructured.NestedStringSlice(rule, "apiGroups")
+			groups = append(groups, named...)
+		}
+	}
+	return groups
 }
 
 func definitionScore(f file) int {

@@ -1,6 +1,7 @@
 package scaffold
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"path"
@@ -63,10 +64,16 @@ func (r *Repository) findSample(s *source, t *tree) {
 			}
 			needed, missing := needs(f, byName, kinds, applied, accepted)
 			missing += misplaced(f)
+			blanks := placeholders(f)
 			for _, n := range needed {
 				missing += misplaced(n)
+				blanks = blanks || placeholders(n)
 			}
-			valid = append(valid, sample{f, main, needed, score - pointsForNeed*len(needed) - pointsForLack*missing})
+			score -= pointsForNeed*len(needed) + pointsForLack*missing
+			if blanks {
+				score -= pointsForBlank
+			}
+			valid = append(valid, sample{f, main, needed, score})
 		}
 		return valid
 	}
@@ -139,6 +146,8 @@ const (
 	points        = 1000
 	pointsForNeed = 1 * points // for each file to apply before it
 	pointsForLack = 5 * points // for each object that it names and that cannot be applied, and each pod without a node
+	// pointsForBlank count if it has a placeholder, so that it can never work.
+	pointsForBlank = 25 * points
 )
 
 // small lists words in the names of samples that need little, and needy of those that need what is there already.
@@ -187,7 +196,7 @@ func mainObject(f *file, likely []schema.GroupVersionKind) (*unstructured.Unstru
 
 // kindsByLikeliness lists the kinds that are defined here, each in its newest version. Those come last that
 // have no status and that no controller is set up for: they are settings, or templates. Of the others the kind that the
-// controller is named after comes first, and then the one whose controller owns most types.
+// controller is named after comes first, then the one whose controller owns most types, then those that make pods.
 func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []schema.GroupVersionKind {
 	score := func(kind schema.GroupVersionKind) int {
 		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(r.Name, "-operator"), "-controller"), "-", "")
@@ -204,17 +213,37 @@ func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []sche
 	}
 	var kinds []schema.GroupVersionKind
 	scores, handled := map[schema.GroupVersionKind]int{}, map[schema.GroupVersionKind]int{}
+	pods := map[schema.GroupVersionKind]int{}
 	for _, t := range defined {
 		kinds = append(kinds, t.Kind)
 		scores[t.Kind] = score(t.Kind)
 		if _, setUp := r.owns[t.Kind.Kind]; setUp || hasStatus(s.objects, t.Kind) {
 			handled[t.Kind] = 1
 		}
+		if containsAny(t.Kind.Kind, passive) {
+			handled[t.Kind]--
+		}
+		if makesPods(s.objects, t.Kind.GroupKind()) {
+			pods[t.Kind] = 1
+		}
 	}
 	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(handled[b]-handled[a], scores[b]-scores[a], r.owns[b.Kind]-r.owns[a.Kind])
+		return cmp.Or(handled[b]-handled[a], scores[b]-scores[a], r.owns[b.Kind]-r.owns[a.Kind], pods[b]-pods[a])
 	})
 	return kinds
+}
+
+// passive are words in the names of kinds whose objects others use: alone, they make nothing.
+var passive = []string{"Template", "Class", "Profile", "Revision", "Snapshot"}
+
+// makesPods reports whether objects of the kind describe pods, according to their schema.
+func makesPods(list []*unstructured.Unstructured, kind schema.GroupKind) bool {
+	u := definition(list, kind)
+	if u == nil {
+		return false
+	}
+	text, err := json.Marshal(u.Object["spec"])
+	return err == nil && (bytes.Contains(text, []byte(`"containers":`)) || bytes.Contains(text, []byte(`"replicas":`)))
 }
 
 // definition finds the object that defines the kind.

@@ -37,17 +37,21 @@ type Repository struct {
 	Others      []string        // files of further samples of its kind
 	Notes       []string        // what the user must check
 
-	owns map[string]int // how many types the controller of a kind owns
+	owns  map[string]int    // how many types the controller of a kind owns
+	stage func(what string) // is called with what is being done
 }
 
-// Inspect searches the repository in dir.
-func Inspect(dir string) (*Repository, error) {
+// Inspect searches the repository in dir. It calls stage with what it does next; nil: nobody wants to know.
+func Inspect(dir string, stage func(what string)) (*Repository, error) {
 	module, err := modulePath(dir)
 	if err != nil {
 		return nil, err
 	}
-	r := &Repository{Module: module, Name: controllerName(module)}
-	r.owns = map[string]int{}
+	if stage == nil {
+		stage = func(string) {}
+	}
+	r := &Repository{Module: module, Name: controllerName(module), owns: map[string]int{}, stage: stage}
+	stage("looking for main packages")
 	mains, elsewhere, err := findMains(dir, module, r.Name, r.owns)
 	if err != nil {
 		return nil, err
@@ -57,12 +61,14 @@ func Inspect(dir string) (*Repository, error) {
 			"controller, write its directory as the dir of build, and package: .",
 			mains[0].pkg, strings.Join(elsewhere[:min(len(elsewhere), mostOthers)], ", ")))
 	}
+	stage("reading YAML files")
 	files, err := readFiles(dir)
 	if err != nil {
 		return nil, err
 	}
 	s := r.choose(dir, mains, files)
 	r.addDefinitions(s, files)
+	stage("choosing a sample")
 	r.findSample(s, files)
 	return r, nil
 }

@@ -56,8 +56,8 @@ func kustomize(dir string, skipRemote bool) (list []objects.Located, remote []st
 // chartReference is a chart that a kustomization renders.
 type chartReference struct{ Name, Repo string }
 
-// isRemote reports whether a resource of a kustomization is loaded from the network.
-func isRemote(resource string) bool {
+// IsRemote reports whether a resource of a kustomization is loaded from the network.
+func IsRemote(resource string) bool {
 	return strings.Contains(resource, "://") || strings.Contains(resource, "?ref=") ||
 		strings.HasPrefix(resource, "github.com/") || strings.HasPrefix(resource, "git@")
 }
@@ -134,7 +134,7 @@ func (f rewritten) findRemote(list *yaml.Node) (changed bool) {
 	list.Content = slices.DeleteFunc(list.Content, func(item *yaml.Node) bool {
 		what, chart := "", chartReference{}
 		switch {
-		case item.Kind == yaml.ScalarNode && isRemote(item.Value):
+		case item.Kind == yaml.ScalarNode && IsRemote(item.Value):
 			what = item.Value
 		case item.Kind == yaml.MappingNode && item.Decode(&chart) == nil && chart.Repo != "":
 			what = "chart " + chart.Name

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -46,6 +47,13 @@ func dropUnknown(list []objects.Located, kubernetes string) (warnings []string) 
 		}
 	}
 	return warnings
+}
+
+// DropUnknown removes the fields of Kubernetes' own types that these do not have, as reading a suite's manifests does.
+func DropUnknown(list []*unstructured.Unstructured, kubernetes string) {
+	for _, u := range list {
+		dropUnknown([]objects.Located{{Unstructured: u}}, kubernetes)
+	}
 }
 
 // drop removes the field at a path such as spec.containers[1].name. It reports whether there was one.
