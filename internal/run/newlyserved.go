@@ -50,7 +50,7 @@ func (n *newlyServed) add(ctx context.Context, in string, t objects.Type) {
 }
 
 // mayCome returns what says whether something may define the type of a key that is not served: the suite's controllers,
-// its manifests, its workload or the plan.
+// its manifests, its workload or the plan. What other runs of the workload have seen may come in any case.
 func (r *runner) mayCome(set *preparation) func(plan.ResourceKey) bool {
 	known := sync.OnceValue(func() *manifests.Known {
 		var all []*unstructured.Unstructured
@@ -69,6 +69,11 @@ func (r *runner) mayCome(set *preparation) func(plan.ResourceKey) bool {
 		return k
 	})
 	return func(key plan.ResourceKey) bool {
+		if slices.ContainsFunc(r.options.History, func(o plan.ResourceKey) bool {
+			return o.Type == key.Type && (o.Group == key.Group || key.Group == "")
+		}) {
+			return true
+		}
 		k := known()
 		if k == nil {
 			return true

@@ -24,8 +24,8 @@ func TestTypeServedDuringTheRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	e := loadExample(t, "testdata/type-operator")
-	s := open(t, e, run.Options{})
+	var e example
+	var s *run.Session
 	things := func(r *record.Run) (states []string) {
 		for _, h := range r.History {
 			if h.Type != "thing" {
@@ -45,6 +45,7 @@ func TestTypeServedDuringTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
+		suite   string // empty: that of the row before, on the same cluster
 		name    string
 		plan    string
 		options run.RunOptions
@@ -52,7 +53,7 @@ func TestTypeServedDuringTheRun(t *testing.T) {
 		actions int
 	}{
 		{
-			name: "all types are recorded", plan: "workload: make",
+			suite: "trommel.yaml", name: "all types are recorded", plan: "workload: make",
 			options: run.RunOptions{Trace: true, FindTypes: true},
 			want:    []string{"one created small", "one updated large", "two created small", "two updated large"},
 		},
@@ -97,7 +98,25 @@ actions:
 			options: run.RunOptions{History: []plan.ResourceKey{key}},
 			want:    []string{"one created small", "one deleted small"},
 		},
+		{
+			suite: "defined.yaml", name: "the manifests define the type, and it goes", plan: "workload: make-and-remove",
+			options: run.RunOptions{Trace: true, FindTypes: true},
+			want:    []string{"one created small", "one deleted small"},
+		},
+		{
+			name: "it is back after a reset", plan: "workload: make-and-remove",
+			options: run.RunOptions{History: []plan.ResourceKey{key}},
+			want:    []string{"one created small", "one deleted small"},
+		},
 	} {
+		if tt.suite != "" {
+			suite, err := plan.LoadSuite(filepath.Join("../../examples/testdata/type-operator", tt.suite))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e = example{suite: suite}
+			s = open(t, e, run.Options{})
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := plan.Parse([]byte("testName: types\n"+tt.plan), filepath.Join(filepath.Dir(e.suite.File), "p.yaml"))
 			if err != nil {

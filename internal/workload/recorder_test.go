@@ -8,13 +8,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/await"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -227,6 +231,107 @@ func TestRecorderOfATypeThatIsNotServed(t *testing.T) {
 	want := `the cluster serves no type "statefullset"; did you mean "statefulset"?`
 	if !errors.Is(err, objects.ErrNotServed) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+const laterDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: laters.come.example.com}
+spec:
+  group: come.example.com
+  scope: Namespaced
+  names: {kind: Later, plural: laters}
+  versions:
+  - name: VERSION
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// The history of a type begins when it is served and ends with its definition, as often as that happens, and also if it
+// comes back in another version. No state in between is lost.
+func TestRecorderOfATypeThatComesAndGoes(t *testing.T) {
+	c := startCluster(t)
+	writer := client(t, c, "")
+	ns := namespace(t, writer)
+	later := key(t, "later.come.example.com/"+ns+"/*")
+	var mu sync.Mutex
+	var served []string
+	r, err := history.Start(testContext(t), history.Config{
+		Objects: client(t, c, ""), Keys: []plan.ResourceKey{later, key(t, "configmap/"+ns+"/*")},
+		Served: func(_ context.Context, _ string, typ objects.Type) {
+			mu.Lock()
+			defer mu.Unlock()
+			served = append(served, typ.Kind.Version)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	if got := r.NeverServed(); !slices.Equal(got, []plan.ResourceKey{later}) {
+		t.Errorf("not served: %v", got)
+	}
+	define := func(version string) {
+		list, err := objects.Decode([]byte(strings.Replace(laterDefinition, "VERSION", version, 1)), "laters.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := writer.Apply(testContext(t), list[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	object := func(version, name, value string) map[string]any {
+		o := configMap(ns, name, value)
+		o["apiVersion"], o["kind"] = "come.example.com/"+version, "Later"
+		return o
+	}
+	undefine := func() {
+		if err := writer.Delete(testContext(t), key(t, "customresourcedefinition//laters.come.example.com"),
+			objects.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		clustertest.Eventually(t, func(ctx context.Context) error {
+			_, err := writer.Get(ctx, key(t, "customresourcedefinition//laters.come.example.com"))
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("the definition is still there: %w", err)
+			}
+			return nil
+		})
+	}
+	define("v1")
+	apply(t, writer, object("v1", "a", "1"))
+	apply(t, writer, object("v1", "a", "2"))
+	apply(t, writer, object("v1", "gone", "1"))
+	if err := writer.Delete(testContext(t), key(t, "later.come.example.com/"+ns+"/gone"),
+		objects.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Seen(testContext(t)); err != nil {
+		t.Error(err)
+	}
+	undefine()
+	if err := r.Seen(testContext(t)); err != nil {
+		t.Error(err)
+	}
+	define("v2")
+	apply(t, writer, object("v2", "a", "3"))
+	apply(t, writer, object("v2", "b", "1"))
+
+	got := states(t, stop(t, r))
+	want := []string{"a created 1", "a updated 2", "gone created 1", "gone deleted 1", "a deleted 2", "a created 3",
+		"b created 1"}
+	if !slices.Equal(got, want) || len(r.Gaps()) > 0 {
+		t.Errorf("got  %q, gaps %q\nwant %q", got, r.Gaps(), want)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(served, []string{"v1", "v2"}) || len(r.NeverServed()) > 0 {
+		t.Errorf("served %q, never %v", served, r.NeverServed())
+	}
+	if types := r.Types(); !slices.ContainsFunc(types, func(t objects.Type) bool { return t.Singular == "later" }) {
+		t.Errorf("recorded: %v", types)
 	}
 }
 

@@ -54,19 +54,24 @@ func (w *waiter) wait(ctx context.Context, r *runner) error {
 
 // resolve waits until the type is served: one that is not has no objects. It returns true if the step waits for that.
 func (w *waiter) resolve(ctx context.Context, r *runner) (gone bool, err error) {
+	var missing error
 	for {
 		err := r.retry(ctx, func(ctx context.Context) error {
 			var err error
 			w.typ, err = r.objects.Resolve(ctx, w.key)
 			return err
 		})
+		may := objects.MayCome(w.key, err)
+		if may {
+			missing = err
+		}
 		switch {
-		case !objects.MayCome(w.key, err):
-			return false, err
-		case w.absent:
+		case may && w.absent:
 			return true, nil
-		case ctx.Err() != nil:
-			return false, &failure{context.Cause(ctx), err.Error()}
+		case ctx.Err() != nil && missing != nil:
+			return false, &failure{context.Cause(ctx), missing.Error()}
+		case !may:
+			return false, err
 		}
 	}
 }

@@ -197,6 +197,22 @@ func TestSteps(t *testing.T) {
 			err: `step 1: the cluster serves no type "configmapp"; did you mean "configmap"?`,
 		},
 		{
+			name: "no object of a type that is not served",
+			steps: func(ns string) []plan.Step {
+				return []plan.Step{{Wait: &plan.WaitStep{ResourceKey: key(t, "thing.none.example.com/"+ns+"/a"),
+					Absent: true, Timeout: short}}}
+			},
+		},
+		{
+			name: "an object of a type that is not served",
+			steps: func(ns string) []plan.Step {
+				return []plan.Step{{Wait: &plan.WaitStep{ResourceKey: key(t, "thing.none.example.com/"+ns+"/a"),
+					Condition: "has(object.spec)", Timeout: short}}}
+			},
+			title:  "step 1: wait until thing.none.example.com/NS/a has has(object.spec): not within 300ms",
+			detail: []string{`the cluster serves no type "thing.none.example.com"`},
+		},
+		{
 			name: "a subresource that is not served",
 			steps: func(ns string) []plan.Step {
 				return []plan.Step{
