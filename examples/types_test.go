@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,6 +24,32 @@ func TestTypesThatOnlyAFaultShows(t *testing.T) {
 	_, bugs, _ := strings.Cut("\n"+string(out), "\nbugs\n")
 	if code != bug || !strings.Contains(bugs, finds) || strings.Count(string(out), "learning it again") != 1 {
 		t.Errorf("exit code %d, want %d, and %q among the bugs\n%s", code, bug, finds, out)
+	}
+}
+
+// TestTypesThatAnOperatorDefines learns workloads in which an operator defines a type, makes objects of it and deletes
+// it again, and strikes while it does so: plans are about objects of the type, and each run begins without it.
+func TestTypesThatAnOperatorDefines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	trommel := buildTrommel(t)
+	dir := t.TempDir()
+	code, out := runTrommel(t, trommel, ".", 20*time.Minute, "test", "-c", "testdata/type-operator",
+		"--pattern", "intermediate,lost-answer,conflict", "--dir", filepath.Join(dir, "campaign"),
+		"--reference", filepath.Join(dir, "references"))
+	if code != pass || !strings.Contains(string(out), "passed") || strings.Contains(string(out), "inconclusive") {
+		t.Errorf("exit code %d, want %d, and nothing inconclusive\n%s", code, pass, out)
+	}
+	references, err := filepath.Glob(filepath.Join(dir, "references", "*", "reference.json"))
+	if err != nil || len(references) != 2 {
+		t.Fatalf("references %q, %v", references, err)
+	}
+	for _, file := range references {
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), "thing.made.example.com/") {
+			t.Errorf("%s does not know the type (%v)", file, err)
+		}
 	}
 }
 

@@ -54,9 +54,13 @@ func (w *waiter) wait(ctx context.Context, r *runner) error {
 
 // resolve waits until the type is served: one that is not has no objects. It returns true if the step waits for that.
 func (w *waiter) resolve(ctx context.Context, r *runner) (gone bool, err error) {
+	retry := r.retry
+	if w.absent {
+		retry = objects.Retry // nothing to wait for
+	}
 	var missing error
 	for {
-		err := r.retry(ctx, func(ctx context.Context) error {
+		err := retry(ctx, func(ctx context.Context) error {
 			var err error
 			w.typ, err = r.objects.Resolve(ctx, w.key)
 			return err
