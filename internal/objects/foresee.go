@@ -295,9 +295,9 @@ func patched(object []byte, typ wire.PatchType, patch []byte, kind schema.GroupV
 	return nil, fmt.Errorf("unknown patch type %q", typ)
 }
 
-// tryUpdate returns what the API server makes of an object that a client sends through a subresource, by a dry run: each
-// type has its own rules. Most built-in types keep metadata that comes with the status, custom resources do not. The dry
-// run is based on the present state, so that it does not fail for a conflict.
+// tryUpdate returns what the API server makes of an object that a client sends through a subresource, by a dry run:
+// each type has its own rules. Most built-in types keep metadata that comes with the status, custom resources do not.
+// The dry run is based on the present state, so that it does not fail for a conflict.
 func (c *Client) tryUpdate(
 	ctx context.Context, w Write, present *unstructured.Unstructured, sent map[string]any,
 ) (map[string]any, error) {

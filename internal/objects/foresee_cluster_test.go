@@ -129,7 +129,8 @@ func TestForeseeStatus(t *testing.T) {
 		},
 		{
 			name:   "custom resource",
-			object: `{apiVersion: example.com/v1, kind: Widget, metadata: {name: a, namespace: default}, spec: {size: 1}}`,
+			object: `{apiVersion: example.com/v1, kind: Widget, metadata: {name: a, namespace: default},
+				spec: {size: 1}}`,
 			status: `{"size":2}`,
 		},
 		{
@@ -219,7 +220,8 @@ func foreseen(t *testing.T, c *objects.Client, resource dynamic.ResourceInterfac
 		w.PatchType, w.Patch = wire.MergePatch, data
 	}
 	old, forecast, err := c.Foresee(t.Context(), w)
-	if old, decodeErr := objects.DecodeJSON(old); decodeErr != nil || old.GetResourceVersion() != u.GetResourceVersion() {
+	before, decodeErr := objects.DecodeJSON(old)
+	if decodeErr != nil || before.GetResourceVersion() != u.GetResourceVersion() {
 		return false
 	}
 	if err != nil {

@@ -40,10 +40,14 @@ func TestTypeServedDuringTheRun(t *testing.T) {
 		slices.Sort(states) // the operator makes them one after the other; the test is about none being lost
 		return states
 	}
-	key, err := plan.ParseResourceKey(thing + "/*/*")
-	if err != nil {
-		t.Fatal(err)
+	parse := func(text string) plan.ResourceKey {
+		key, err := plan.ParseResourceKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
 	}
+	key, zebra := parse(thing+"/*/*"), parse("zebra.made.example.com/*/*")
 	for _, tt := range []struct {
 		suite   string // empty: that of the row before, on the same cluster
 		name    string
@@ -51,6 +55,7 @@ func TestTypeServedDuringTheRun(t *testing.T) {
 		options run.RunOptions
 		want    []string
 		actions int
+		finding string // why the run is inconclusive; empty: it passes
 	}{
 		{
 			suite: "trommel.yaml", name: "all types are recorded", plan: "workload: make",
@@ -99,7 +104,18 @@ actions:
 			want:    []string{"one created small", "one deleted small"},
 		},
 		{
-			suite: "defined.yaml", name: "the manifests define the type, and it goes", plan: "workload: make-and-remove",
+			name: "a type that is never served", plan: "workload: make\nhistory: [zebra.made.example.com/*/*]",
+			finding: `no state of zebra.made.example.com/*/* was recorded: the cluster serves no type ` +
+				`"zebra.made.example.com"; is its CustomResourceDefinition among the suite's manifests?`,
+		},
+		{
+			name: "one that other runs have seen", plan: "workload: make",
+			options: run.RunOptions{History: []plan.ResourceKey{zebra, key}},
+			want:    []string{"one created small", "one updated large", "two created small", "two updated large"},
+		},
+		{
+			suite: "defined.yaml", name: "the manifests define the type, and it goes",
+			plan:    "workload: make-and-remove",
 			options: run.RunOptions{Trace: true, FindTypes: true},
 			want:    []string{"one created small", "one deleted small"},
 		},
@@ -118,7 +134,8 @@ actions:
 			s = open(t, e, run.Options{})
 		}
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := plan.Parse([]byte("testName: types\n"+tt.plan), filepath.Join(filepath.Dir(e.suite.File), "p.yaml"))
+			file := filepath.Join(filepath.Dir(e.suite.File), "p.yaml")
+			p, err := plan.Parse([]byte("testName: types\n"+tt.plan), file)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,6 +150,14 @@ actions:
 			r, err := record.Open(dir)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if tt.finding != "" {
+				if meta.Verdict != record.Inconclusive || !slices.ContainsFunc(r.Findings, func(f record.Finding) bool {
+					return f.Title == tt.finding
+				}) {
+					t.Errorf("%s, %+v, want %q", meta.Verdict, r.Findings, tt.finding)
+				}
+				return
 			}
 			if meta.Verdict != record.Pass || meta.ActionsFired != tt.actions {
 				t.Errorf("%s, %d actions: %s", meta.Verdict, meta.ActionsFired, meta.Reason)

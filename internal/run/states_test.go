@@ -154,11 +154,11 @@ func TestResolveTypes(t *testing.T) {
 	types := kinds{"secret": typed("Secret"), "box": typed("Crate")}
 	nobody := func(plan.ResourceKey) bool { return false }
 	p := &plan.Plan{File: "p.yaml", Actions: []plan.Action{definition("secret"), definition("secret")}}
-	resolve, err := resolveTypes(t.Context(), types, p, nobody)
+	rules, err := resolveTypes(t.Context(), types, p, nobody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := resolve.resolve(p.Actions[0].ResourceKey); got.Kind != "secret" || got.Resource != "secrets" || got.Name != "a" {
+	if got := rules.resolve(p.Actions[0].ResourceKey); got.Kind != "secret" || got.Resource != "secrets" || got.Name != "a" {
 		t.Errorf("%+v", got)
 	}
 	p.Actions = append(p.Actions, definition("box"), definition("none"))

@@ -101,7 +101,8 @@ func (r *Recorder) begin(ctx context.Context) error {
 	}
 	for _, from := range sources {
 		o := &origin{
-			Source: from, recorder: r, stands: map[plan.ResourceKey]schema.GroupResource{}, postponed: map[string]string{},
+			Source: from, recorder: r,
+			stands: map[plan.ResourceKey]schema.GroupResource{}, postponed: map[string]string{},
 		}
 		r.origins = append(r.origins, o)
 		if err := o.findDefinitions(ctx); err != nil {
