@@ -64,6 +64,7 @@ const (
 	JudgeFight          = "fight"           // a field changed back and forth
 	JudgeRevert         = "revert"          // a controller set a spec back to what it was before
 	JudgeLoop           = "loop"            // a controller writes or reconciles without end
+	JudgeHot            = "hot"             // a controller changes one object again and again
 	JudgeUnrest         = "unrest"          // a controller never comes to rest
 	JudgeLease          = "lease"           // a controller wrote after it had lost its lease
 	JudgeOrphan         = "orphan"          // an object whose owner is gone is still there
@@ -121,7 +122,7 @@ func (f Finding) aspect() string {
 	case JudgePanic, JudgeCrash:
 		return number.ReplaceAllString(f.Title, "#")
 	case JudgeFight, JudgeRevert, JudgeDependent, JudgeDuplicate, JudgeLoop, JudgeOrphan, JudgeFinalizer, JudgeLease,
-		JudgeUnrest:
+		JudgeUnrest, JudgeHot:
 		return ""
 	}
 	return title

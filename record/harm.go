@@ -40,8 +40,8 @@ var harms = []Harm{
 var byJudge = map[string]Harm{
 	JudgeInvariant: HarmViolated, JudgeWorkload: HarmFailed, JudgeTimeout: HarmFailed, JudgeCrash: HarmCrash,
 	JudgePanic: HarmCrash, JudgeReference: HarmWrong, JudgeDependent: HarmReplaced, JudgeDuplicate: HarmReplaced,
-	JudgeFight: HarmRestless, JudgeLoop: HarmRestless, JudgeUnrest: HarmRestless, JudgeRevert: HarmWrong,
-	JudgeLease: HarmWrong, JudgeOrphan: HarmLeft, JudgeFinalizer: HarmLeft,
+	JudgeFight: HarmRestless, JudgeLoop: HarmRestless, JudgeUnrest: HarmRestless, JudgeHot: HarmRestless,
+	JudgeRevert: HarmWrong, JudgeLease: HarmWrong, JudgeOrphan: HarmLeft, JudgeFinalizer: HarmLeft,
 }
 
 // Rank orders harms: the worst has the least. A harm that is not known comes last.

@@ -10,9 +10,13 @@ import (
 )
 
 // hopeless reports whether a run without faults has failed in a way that does not depend on the pace of its workload.
-// The last step of the run waits for a state of an object. The history has this object, and never in that state. At
-// most one step before it changes something, so the controllers get the same work at any pace.
+// Either a controller changes one object without end. Or the last step of the run waits for a state of an object, and
+// the history has this object, but never in that state. Then at most one step before it changes something, so the
+// controllers get the same work at any pace.
 func hopeless(steps []plan.Step, r *record.Run) bool {
+	if slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Judge == record.JudgeHot && f.IsBug() }) {
+		return true
+	}
 	n := len(r.Meta.Steps)
 	if n == 0 || n > len(steps) || steps[n-1].Wait == nil ||
 		!slices.ContainsFunc(r.Findings, func(f record.Finding) bool {

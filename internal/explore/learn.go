@@ -254,6 +254,11 @@ func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference,
 	if err != nil {
 		return nil, err
 	}
+	for _, f := range first.Findings {
+		if f.Judge == record.JudgeHot {
+			c.say("%s: %s", w.id(), f.Title)
+		}
+	}
 	return c.compareRuns(ctx, w, quiet, first, c.Learn, true)
 }
 
@@ -438,11 +443,17 @@ type notPassedError struct {
 }
 
 func (e *notPassedError) Error() string {
+	text := "it does not pass without faults"
 	if e.passed > 0 {
-		return fmt.Sprintf("it fails in 1 of %d runs without faults: %s: %s (%s)", e.passed+1, e.meta.Verdict,
-			e.meta.Reason, e.run.Dir)
+		text = fmt.Sprintf("it fails in 1 of %d runs without faults", e.passed+1)
 	}
-	return fmt.Sprintf("it does not pass without faults: %s: %s (%s)", e.meta.Verdict, e.meta.Reason, e.run.Dir)
+	text += fmt.Sprintf(": %s: %s", e.meta.Verdict, e.meta.Reason)
+	for _, f := range e.run.Findings {
+		if f.Judge == record.JudgeHot && !strings.Contains(text, f.Title) {
+			text += "; " + f.Title
+		}
+	}
+	return fmt.Sprintf("%s (%s)", text, e.run.Dir)
 }
 
 // Text says what is known of a workload, and which fields differ without faults.

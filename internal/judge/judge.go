@@ -59,7 +59,7 @@ type Judge interface {
 func Judges() []Judge {
 	return []Judge{
 		eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{},
-		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, unrest{}, leases{},
+		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, hot{}, unrest{}, leases{},
 		rewrites{}, loggedErrors{},
 	}
 }

@@ -24,10 +24,14 @@ type events struct {
 	brief     bool // of what is going to be written, record the metadata only, unless the plan asks for it
 
 	mu        sync.Mutex
-	completed []record.Action           // in order of completion
-	kept      []record.Event            // writes and reconciles of the controllers
-	updates   map[call]string           // updates under way: the resource versions from which they begin
-	types     map[plan.ResourceKey]bool // so far: with findTypes those of reference.Types, otherwise what is written
+	completed []record.Action // in order of completion
+	kept      []record.Event  // writes and reconciles of the controllers
+	updates   map[call]string // updates under way: the resource versions from which they begin
+	hot       reference.HotObjects
+	// overheated is closed when an object is so hot that nothing else can be expected of its controller; nil: nobody
+	// needs to know.
+	overheated chan struct{}
+	types      map[plan.ResourceKey]bool // so far: with findTypes those of reference.Types, otherwise what is written
 }
 
 // call is one that a process has observed.
@@ -94,6 +98,18 @@ func (e *events) keep(event record.Event) {
 	if o != nil && (o.Point == wire.ControllerWrite || o.Point == wire.Reconcile) {
 		e.kept = append(e.kept, event)
 	}
+	if before := e.hot.Over(); e.overheated != nil && before == nil {
+		if e.hot.Take(event); e.hot.Over() != nil {
+			close(e.overheated)
+		}
+	}
+}
+
+// tooHot returns the object that is so hot that nothing else can be expected of its controller; nil: there is none.
+func (e *events) tooHot() *reference.Hot {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hot.Over()
 }
 
 // wrote reports whether an observation, which may be nil, is that a controller has written an object: an update that

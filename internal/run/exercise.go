@@ -40,6 +40,8 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	planCtx, cancel := clock.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.suite.Timeouts.Plan))
 	defer cancel()
+	planCtx, cool := r.untilTooHot(planCtx)
+	defer cool()
 	begins, err := p.coordinator.BeginEarly(planCtx)
 	if err != nil {
 		return err
@@ -82,9 +84,13 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		r.journal.add(ofWorkload(withCauses(findings, r.causes(ctx, p)), r.plan, status)...)
 	}
 	if err != nil && timedOut {
+		title := "the workload did not finish: " + err.Error()
+		if hot := r.events.tooHot(); hot != nil {
+			title = "the run ended early: " + judge.HotTitle(*hot)
+		}
 		r.journal.add(record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeTimeout,
-			Title: "the workload did not finish: " + err.Error(), Detail: p.webhooks.lastOutage(), Time: clock.Now(ctx),
+			Title: title, Detail: p.webhooks.lastOutage(), Time: clock.Now(ctx),
 		})
 	}
 	var stuck string

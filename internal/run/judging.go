@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -20,8 +21,10 @@ func (r *runner) judge(
 	ctx context.Context, p *parts, recorder *history.Recorder, invariants *judge.Invariants, stuck string, failed bool,
 ) error {
 	meta := &r.journal.meta
+	waiting, cool := r.untilTooHot(ctx) // for the controllers to come to rest
+	defer cool()
 	troubled := func(err error) {
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && (waiting.Err() == nil || !errors.Is(err, waiting.Err())) {
 			r.journal.trouble(err)
 		}
 	}
@@ -45,7 +48,7 @@ func (r *runner) judge(
 	// A controller that is still paused or killed cannot bring about what "eventually" asks for.
 	settles := stuck == "" && !failed
 	if settles {
-		settled, err := p.settling.await(ctx)
+		settled, err := p.settling.await(waiting)
 		troubled(err)
 		// A controller that did not settle will not settle later either, unless undoing the plan changes something for
 		// it.
@@ -56,7 +59,7 @@ func (r *runner) judge(
 		becalm()
 	}
 	if settles {
-		_, err := p.settling.await(ctx)
+		_, err := p.settling.await(waiting)
 		troubled(err)
 	}
 	if !failed {
@@ -78,12 +81,12 @@ func (r *runner) judge(
 		troubled(await.Deletions(ctx, recorder))
 	}
 	if settles {
-		meta.Rested, meta.Unrest, err = await.Rest(ctx, recorder, p.work.look, r.suite.Timeouts)
+		meta.Rested, meta.Unrest, err = await.Rest(waiting, recorder, p.work.look, r.suite.Timeouts)
 		troubled(err)
 		meta.Polls = p.work.polled(ctx)
 	}
 	if stuck == "" && !failed {
-		restless, err := await.Watch(ctx, recorder, p.work.look)
+		restless, err := await.Watch(waiting, recorder, p.work.look)
 		troubled(err)
 		meta.Unrest = append(meta.Unrest, restless...)
 	}

@@ -6,6 +6,8 @@
 //     which is a bug.
 //   - spin: it tries again after 10 ms, whatever the error was, and goes on with that after it has made the Secret,
 //     which is a bug.
+//   - hot: it counts its attempts in the ConfigMap, which wakes it again, without end, which is a bug.
+//   - poll: every ten seconds it counts its looks in the ConfigMap, for ever.
 //   - expire: it makes the Secret at once, and deletes it after 20 seconds. It only remembers that in memory, which is a
 //     bug: once started again, it never deletes the Secret.
 package main
@@ -14,6 +16,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,6 +93,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.cleanUp(ctx, &source, secret)
 	case "expire":
 		return r.expire(ctx, secret)
+	case "hot":
+		return ctrl.Result{}, r.count(ctx, &source)
+	case "poll":
+		if wait := time.Until(r.made[req.NamespacedName].Add(10 * time.Second)); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
+		r.made[req.NamespacedName] = time.Now()
+		return ctrl.Result{RequeueAfter: 10 * time.Second}, r.count(ctx, &source)
 	}
 	return ctrl.Result{}, nil
 }
@@ -99,6 +110,13 @@ func (r *reconciler) make(ctx context.Context, secret *corev1.Secret) error {
 		return err
 	}
 	return nil
+}
+
+// count counts in an annotation of the object.
+func (r *reconciler) count(ctx context.Context, source *corev1.ConfigMap) error {
+	n, _ := strconv.Atoi(source.Annotations["count"])
+	metav1.SetMetaDataAnnotation(&source.ObjectMeta, "count", strconv.Itoa(n+1))
+	return client.IgnoreNotFound(r.Update(ctx, source))
 }
 
 func (r *reconciler) cleanUp(ctx context.Context, source *corev1.ConfigMap, secret *corev1.Secret) (ctrl.Result, error) {
