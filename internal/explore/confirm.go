@@ -291,6 +291,9 @@ func (c *campaign) excuse(t *task, o *Outcome) (string, error) {
 		return "", err
 	}
 	var all []string
+	for _, f := range better(ref, t.plan, run) {
+		all = append(all, f.Title)
+	}
 	for _, x := range ref.Excuses(run.Objects()) {
 		if line := fmt.Sprintf("%s ends like that %s", x.Differences[0].Key, x.How); !slices.Contains(all, line) {
 			all = append(all, line)
@@ -539,12 +542,13 @@ func (c *campaign) options(t *task) run.RunOptions {
 // run like the plan's, nor has it found what the plan's finding joins.
 func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	var before, after []record.Finding // how its first run differs
+	var nearer []record.Finding        // what is wrong without any fault
 	if ref := t.learned.Reference; ref != nil {
 		followed, err := followed(o)
 		if err != nil {
 			return nil, err
 		}
-		before = differing(ref, t.plan, followed)
+		before, nearer = differing(ref, t.plan, followed), better(ref, t.plan, followed)
 		after = differing(c.options(t).Reference, t.plan, followed)
 	}
 	c.mu.Lock()
@@ -552,6 +556,9 @@ func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	quietly := c.quietly[t.learned.id()]
 	return slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
 		same := func(d record.Finding) bool { return d.Subject == f.Subject && (f.Harm == "" || d.Same(f)) }
+		if f.Judge == record.JudgeReference && slices.ContainsFunc(nearer, f.Same) {
+			return true
+		}
 		if f.Judge == record.JudgeReference && slices.ContainsFunc(before, same) && !slices.ContainsFunc(after, same) {
 			return true
 		}
@@ -568,11 +575,23 @@ func followed(o *Outcome) (*reference.Follower, error) {
 	return reference.Follow(r)
 }
 
-// differing are the findings that a run of a plan differs from a reference.
+// differing are the findings that a run of a plan differs from a reference, and better those of them by which it is
+// nearer to what an object's status promises.
 func differing(ref *reference.Reference, p *plan.Plan, f *reference.Follower) []record.Finding {
-	var all []record.Finding
+	return toldOf(ref, p, f, func(t findings.Told) bool { return !t.Nearer })
+}
+
+func better(ref *reference.Reference, p *plan.Plan, f *reference.Follower) []record.Finding {
+	return toldOf(ref, p, f, func(t findings.Told) bool { return t.Nearer })
+}
+
+func toldOf(
+	ref *reference.Reference, p *plan.Plan, f *reference.Follower, which func(findings.Told) bool,
+) (all []record.Finding) {
 	for _, told := range judge.Tell(ref, p, f, nil) {
-		all = append(all, told.Finding)
+		if which(told) {
+			all = append(all, told.Finding)
+		}
 	}
 	return all
 }

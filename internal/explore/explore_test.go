@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -665,6 +666,46 @@ func TestStatusThatKeepsErrors(t *testing.T) {
 			if n := f.runs["w-harmless-1"] + f.runs["w-harmless-2"]; tt.name == "a phase" && n > 0 ||
 				tt.name != "a phase" && n == 0 {
 				t.Errorf("%d harmless faults: %v", n, f.all)
+			}
+		})
+	}
+}
+
+// Regression: that a plan made an object Ready which is not Ready without faults was confirmed as a bug of the plan.
+func TestNearerToItsPromiseThanWithoutFaults(t *testing.T) {
+	const object, field = "db.example.com/default/a", "status.conditions[type=Ready].status"
+	for _, tt := range []struct {
+		name          string
+		usual, plan   string // status of the condition Ready
+		want, because string
+	}{
+		{"ready with the plan only", "False", "True", "w-intermediate-1 workload 1/1",
+			"without any fault, " + object + " is farther from what its status promises than in this run: " + field +
+				` is "True"; without faults: "False"`},
+		{"ready without the plan only", "True", "False", "w-intermediate-1 bug 3/3", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{answer: func(
+				p *plan.Plan, _ int, meta *record.Meta, found *[]record.Finding, history *[]string,
+			) error {
+				is := tt.usual
+				if p.TestName == "w-intermediate-1" {
+					is = tt.plan
+					*found = []record.Finding{{
+						Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: object, Field: field,
+						Harm: findings.OfField(field, tt.usual, tt.plan), Title: "it differs",
+					}}
+					meta.Verdict = record.Bug
+				}
+				*history = []string{"configmap/default/a", "op secret/default/a", fmt.Sprintf(
+					`op %s {"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, object, is)}
+				return nil
+			}}
+			c := config(t, f, "w")
+			c.Patterns = []string{"intermediate"}
+			result := mustRun(t, c)
+			if got := statuses(result)[0]; got != tt.want || result.Outcomes[0].Reason != tt.because {
+				t.Errorf("%s, want %s; reason %q", got, tt.want, result.Outcomes[0].Reason)
 			}
 		})
 	}

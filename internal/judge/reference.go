@@ -32,7 +32,7 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	}
 	differ := Differences(e.Reference, e.Plan, f)
 	all := strangers(e, differ)
-	for n, told := range tell(e.Reference, f, planned(e), differ) {
+	for n, told := range tell(e.Reference, e.Plan, f, planned(e), differ) {
 		finding := told.Finding
 		var details []string
 		finding.Time = e.Meta.WorkloadEnd
@@ -66,13 +66,17 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 func Tell(
 	ref *reference.Reference, p *plan.Plan, f *reference.Follower, planned map[uint64]bool,
 ) []findings.Told {
-	return tell(ref, f, planned, Differences(ref, p, f))
+	return tell(ref, p, f, planned, Differences(ref, p, f))
 }
 
 func tell(
-	ref *reference.Reference, f *reference.Follower, planned map[uint64]bool, differ []reference.Difference,
+	ref *reference.Reference, p *plan.Plan, f *reference.Follower, planned map[uint64]bool,
+	differ []reference.Difference,
 ) []findings.Told {
-	r := findings.Run{Reference: ref, Changes: f.Changes(), Objects: f.Objects(), Planned: planned}
+	r := findings.Run{
+		Reference: ref, Changes: f.Changes(), Objects: f.Objects(), Planned: planned,
+		Interrupted: findings.OnlyInterrupts(p.Actions),
+	}
 	return r.Tell(differ)
 }
 

@@ -19,6 +19,8 @@ type Run struct {
 	Objects   map[reference.Key]*reference.Object
 	// Planned are the resource versions of changes that the plan has made itself.
 	Planned map[uint64]bool
+	// Interrupted: all that the plan does to the controllers is to interrupt their work.
+	Interrupted bool
 
 	owners, usual *Owners // of the run, and of the runs without faults
 }
@@ -37,6 +39,9 @@ type Line struct {
 type Told struct {
 	Finding record.Finding // without detail and time
 	Lines   []Line         // what matters most first
+	// Nearer: the run is nearer to what the object's status promises than the runs without faults. Then what is wrong
+	// comes without any fault.
+	Nearer bool
 }
 
 // Tell tells the differences, in the order of their objects: of each object its existence first, then what it holds,
@@ -57,6 +62,17 @@ func (r *Run) Tell(differ []reference.Difference) []Told {
 const beingDeleted = "metadata.beingDeleted"
 
 func (r *Run) tellObject(differ []reference.Difference) []Told {
+	rest, nearer := r.apart(differ)
+	all := r.tellPart(nearer)
+	for i := range all {
+		all[i].Nearer = true
+		all[i].Finding.Title = "without any fault, " + all[i].title(all[i].Lines[0].Differ[0], " is farther from what "+
+			"its status promises than in this run")
+	}
+	return append(r.tellPart(rest), all...)
+}
+
+func (r *Run) tellPart(differ []reference.Difference) []Told {
 	lines := r.lines(differ)
 	var all []Told
 	for _, l := range lines {
@@ -79,14 +95,14 @@ func (r *Run) tellObject(differ []reference.Difference) []Told {
 			continue
 		}
 		t.Finding.Field = t.fields()
-		t.Finding.Title = t.title(d)
+		t.Finding.Title = t.title(d, " differs from the runs without faults")
 	}
 	return all
 }
 
 // title says what is different in fields.
-func (t *Told) title(d reference.Difference) string {
-	title := fmt.Sprintf("%s differs from the runs without faults: %s", d.Key, without(d))
+func (t *Told) title(d reference.Difference, how string) string {
+	title := fmt.Sprintf("%s%s: %s", d.Key, how, without(d))
 	more := 0
 	for _, l := range t.Lines[1:] {
 		if l.Harm != record.HarmRemark {
