@@ -21,6 +21,8 @@ type Finding struct {
 	Owner string `json:"owner,omitempty"`
 	// Field are the paths in the subject that it is about, with a space between them; empty: the object as a whole.
 	Field string `json:"field,omitempty"`
+	// Awaited is the key of the object that a failed step of the workload waits for or writes; empty: none.
+	Awaited string `json:"awaited,omitempty"`
 	// Claims are what the title says of objects. They are compared with the history before the finding is reported, and
 	// not written. The last ones may be empty.
 	Claims Claims `json:"-"`
@@ -89,9 +91,44 @@ func (f Finding) OfInvariant(name string) bool {
 // Same reports whether two findings are about the same thing: the judge, the type of object, the owner and the fields
 // are the same. The names of what belongs to an owner may differ, and so may values. This is what is meant wherever a
 // finding is said to come again: when it is confirmed, when a plan is made smaller, and when runs are compared.
+//
+// That a step of the workload lacked an object is the same as that the object is missing at the end: which of them a
+// run shows depends on how far it came. So it is with what a step saw that should be gone, and what is left at the end.
 func (f Finding) Same(g Finding) bool {
-	return f.Judge == g.Judge && f.whose() == g.whose() && f.aspect() == g.aspect() && sharesField(f.Field, g.Field)
+	if f.Judge == g.Judge && f.whose() == g.whose() && f.aspect() == g.aspect() && sharesField(f.Field, g.Field) {
+		return true
+	}
+	x, y := f.atTheEnd(), g.atTheEnd()
+	if x == f && y == g || x.Judge != JudgeReference || y.Judge != x.Judge {
+		return false
+	}
+	// Nobody knows the owner of an object that a step lacks if it was never created, also without faults.
+	return x.aspect() == y.aspect() && sharesField(x.Field, y.Field) &&
+		(x.whose() == y.whose() || x.object() == y.object())
 }
+
+// atTheEnd returns the finding that a step of the workload lacked an object, or saw one that should be gone, as the
+// comparison with runs without faults would have it. Other findings are returned as they are.
+func (f Finding) atTheEnd() Finding {
+	if f.Judge == JudgeWorkload && f.Awaited != "" && (f.Harm == HarmMissing || f.Harm == HarmLeft) {
+		f.Judge, f.Subject = JudgeReference, f.Awaited
+	}
+	return f
+}
+
+// About is the key of the object that the finding is about; empty: it is about something else.
+func (f Finding) About() string {
+	switch {
+	case f.Awaited != "":
+		return f.Awaited
+	case strings.Contains(f.Subject, "/"):
+		return f.Subject
+	}
+	return ""
+}
+
+// object is the object that the finding is about, whosever it is. Generated names are alike.
+func (f Finding) object() string { return ordinal.ReplaceAllString(f.Subject, "#") }
 
 // whose is the type of the object that the finding is about, and its owner. Without an owner it is the object itself.
 func (f Finding) whose() string {
@@ -157,6 +194,15 @@ var (
 	number  = regexp.MustCompile(`\d+`)
 	ordinal = regexp.MustCompile(`#\d+`) // of a generated name
 )
+
+// Effects are what the finding has in common with others that do the same harm: its own effect and, if a step of the
+// workload lacked an object, that of an object which is missing at the end.
+func (f Finding) Effects() []string {
+	if end := f.atTheEnd(); end != f {
+		return []string{f.Effect(), end.Effect()}
+	}
+	return []string{f.Effect()}
+}
 
 // Effect is what the finding has in common with those that do the same harm in other workloads: the type of object, the
 // type of its owner, and whether the object is lost, is left, or differs in a field.

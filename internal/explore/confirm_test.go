@@ -222,3 +222,44 @@ func TestSlowRunsAreShared(t *testing.T) {
 		}
 	}
 }
+
+// What a workload waits for in vain in one run is missing at the end of another one: these are one finding, which does
+// great harm even if it comes now and then.
+func TestStepThatLacksWhatIsMissing(t *testing.T) {
+	missing := finding("secret/default/a", "never created; without faults: exists at the end")
+	missing.Harm, missing.Owner = record.HarmMissing, "db.example.com/default/a"
+	lacks := record.Finding{
+		Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: "step 2", Harm: record.HarmMissing,
+		Title: "step 2: wait until secret/default/a exists: not within 1m", Awaited: "secret/default/a",
+	}
+	unready := lacks
+	unready.Harm, unready.Title = "", "step 2: wait until secret/default/a is ready: not within 1m"
+	for _, tt := range []struct {
+		name          string
+		first, others record.Finding
+		rare          bool // it comes in the first and the fifth run
+		want          string
+	}{
+		{"it lacks it, and then it is missing", lacks, missing, false, "w-intermediate-1 bug 3/3"},
+		{"it is missing, and then a step lacks it", missing, lacks, false, "w-intermediate-1 bug 3/3"},
+		{"now and then", lacks, missing, true, "w-intermediate-1 bug 2/5"},
+		{"it is there, but not ready", unready, missing, false, "w-intermediate-1 unconfirmed 1/3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := answers(map[string]answer{"w-intermediate-1": func(n int, _ *record.Meta) []record.Finding {
+				switch {
+				case n == 1:
+					return []record.Finding{tt.first}
+				case !tt.rare || n == 5:
+					return []record.Finding{tt.others}
+				}
+				return nil
+			}})
+			c := config(t, f, "w")
+			c.Patterns = []string{"intermediate"}
+			if diff := cmp.Diff([]string{tt.want}, statuses(mustRun(t, c))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -34,6 +34,7 @@ type Outcome struct {
 	Pattern  string `json:"pattern,omitempty"` // empty: the plan was not generated
 	Why      string `json:"why,omitempty"`     // what the plan does, in words
 	Cause    string `json:"cause,omitempty"`   // what the plan does to the controllers, by which findings are grouped
+	Struck   string `json:"struck,omitempty"`  // see findings.StruckBy
 	Actions  int    `json:"actions"`
 	Triggers int    `json:"triggers"`
 	Status   Status `json:"status"`
@@ -175,7 +176,7 @@ func Groups(all []Outcome) []Group {
 	sorted := slices.SortedStableFunc(slices.Values(all), simpler)
 	ones := make([]findings.One, len(sorted))
 	for i, o := range sorted {
-		ones[i] = findings.One{Findings: o.Findings, Cause: o.Cause, Sure: o.Of > 1}
+		ones[i] = findings.One{Findings: o.Findings, Cause: o.Cause, Struck: o.Struck, Sure: o.Of > 1}
 	}
 	var groups []Group
 	for _, found := range findings.Groups(ones) {

@@ -394,7 +394,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		Judged: t.learned.Reference != nil,
 	}
 	o.Actions, o.Triggers = size(t.plan)
-	o.Cause = findings.CauseOf(t.plan.Actions)
+	o.Cause, o.Struck = findings.CauseOf(t.plan.Actions), findings.StruckBy(t.plan.Actions)
 	c.mu.Lock()
 	c.numbers[o.Plan] = 0
 	c.mu.Unlock()

@@ -2,9 +2,11 @@ package judge
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -255,4 +257,37 @@ func TestWhatAViolationSays(t *testing.T) {
 	expect(t, got, "invariant i: violated when service/default/a was updated by op (spec.port from 1 to 2)",
 		"cluster.db.example/default/db", "invariant i: violated when service/default/b was deleted by op",
 		"cluster.db.example/default/db")
+}
+
+// A step of the workload that lacks an object, which was never created, says whose it is without faults.
+func TestOwnerOfWhatAStepLacks(t *testing.T) {
+	meta := func(name string, more map[string]any) map[string]any {
+		m := map[string]any{"namespace": "default", "name": name}
+		maps.Copy(m, more)
+		return map[string]any{"metadata": m}
+	}
+	owner := map[string]any{"apiVersion": "example.com/v1", "kind": "Db", "name": "db", "uid": "u", "controller": true}
+	ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{
+		"db.example.com/default/db": {End: meta("db", map[string]any{"uid": "u"})},
+		"secret/default/a":          {End: meta("a", map[string]any{"ownerReferences": []any{owner}})},
+	}}
+	for _, tt := range []struct {
+		awaited string
+		ref     *reference.Reference
+		want    string
+	}{
+		{"secret/default/a", ref, "db.example.com/default/db"},
+		{"secret/default/b", ref, ""},
+		{"", ref, ""},
+		{"secret/default/a", nil, ""},
+	} {
+		e := Evidence{Reference: tt.ref, Found: []record.Finding{{
+			Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: "step 1", Awaited: tt.awaited,
+			Harm: record.HarmMissing, Title: "step 1: wait: not within 2s",
+		}}}
+		Hear(t.Context(), e, nil)
+		if got := e.Found[0].Owner; got != tt.want {
+			t.Errorf("%q: owner %q, want %q", tt.awaited, got, tt.want)
+		}
+	}
 }

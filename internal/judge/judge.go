@@ -94,6 +94,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 		}
 	}
 	e.own(all)
+	e.own(e.Found)
 	e.bear(all)
 	e.recall(e.Found)
 	if slices.ContainsFunc(all, isOfCache) {

@@ -10,7 +10,7 @@ import (
 
 // own adds to findings about objects whose these are.
 func (e Evidence) own(all []record.Finding) {
-	if !slices.ContainsFunc(all, func(f record.Finding) bool { return strings.Contains(f.Subject, "/") }) {
+	if !slices.ContainsFunc(all, func(f record.Finding) bool { return f.About() != "" }) {
 		return
 	}
 	f, err := e.follower()
@@ -18,10 +18,20 @@ func (e Evidence) own(all []record.Finding) {
 		return // it was told by the judges
 	}
 	owners := findings.NewOwners(f.Changes(), f.Objects())
+	var usual *findings.Owners
 	for i := range all {
-		if all[i].Owner == "" && strings.Contains(all[i].Subject, "/") {
-			all[i].Owner = string(owners.Of(owners.Named(all[i].Subject)))
+		about := all[i].About()
+		if all[i].Owner != "" || about == "" {
+			continue
 		}
+		all[i].Owner = string(owners.Of(owners.Named(about)))
+		if all[i].Owner != "" || all[i].Awaited == "" || e.Reference == nil {
+			continue
+		}
+		if usual == nil { // what was never created has an owner only in the runs without faults
+			usual = findings.NewOwners(e.Reference.Changes, e.Reference.Objects)
+		}
+		all[i].Owner = string(usual.Of(usual.Named(about)))
 	}
 }
 

@@ -128,7 +128,7 @@ func TestForeseeStatus(t *testing.T) {
 			status: `{"phase":"Active"}`,
 		},
 		{
-			name:   "custom resource",
+			name: "custom resource",
 			object: `{apiVersion: example.com/v1, kind: Widget, metadata: {name: a, namespace: default},
 				spec: {size: 1}}`,
 			status: `{"size":2}`,

@@ -435,6 +435,7 @@ func (n names) text(s string) string {
 // finding names objects in what tells findings apart in the same way in all runs.
 func (n names) finding(f record.Finding) record.Finding {
 	f.Subject, f.Title, f.Owner = n.text(f.Subject), n.text(f.Title), n.text(f.Owner)
+	f.Awaited = n.text(f.Awaited)
 	return f
 }
 

@@ -153,7 +153,8 @@ func groupFound(entries []IndexEntry, plans map[string][]IndexEntry) []indexFind
 		var in []int // the entries
 		var ones []findings.One
 		for i, e := range entries {
-			one := findings.One{Cause: causeOf(e.Run), Sure: true}
+			one := findings.One{Sure: true}
+			one.Cause, one.Struck = causeOf(e.Run)
 			for _, f := range byHarm(e.Run) {
 				if f.Severity == severity {
 					one.Findings = append(one.Findings, f)
@@ -191,14 +192,15 @@ func groupFound(entries []IndexEntry, plans map[string][]IndexEntry) []indexFind
 // maxAlso is how many further findings of a group's first run the index tells.
 const maxAlso = 3
 
-// causeOf is the cause by which what a run has found is grouped. It is empty if the record has no plan.
-func causeOf(r *record.Run) string {
+// causeOf is the cause by which what a run has found is grouped, and the write that its plan has struck. They are empty
+// if the record has no plan.
+func causeOf(r *record.Run) (cause, struck string) {
 	if len(r.Plan) == 0 {
-		return ""
+		return "", ""
 	}
 	p, err := plan.Parse(r.Plan, record.PlanFile)
 	if err != nil {
-		return "" // another version of Trommel wrote it
+		return "", "" // another version of Trommel wrote it
 	}
-	return findings.CauseOf(p.Actions)
+	return findings.CauseOf(p.Actions), findings.StruckBy(p.Actions)
 }

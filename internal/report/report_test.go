@@ -564,8 +564,10 @@ func TestIndexGroups(t *testing.T) {
 			Findings: one.findings,
 		}})
 	}
-	if a, b := causeOf(entries[0].Run), causeOf(entries[2].Run); a != findings.Stale || b != findings.Interrupted {
-		t.Errorf("causes %q, %q", a, b)
+	for i, want := range map[int]string{0: findings.Stale, 2: findings.Interrupted} {
+		if cause, struck := causeOf(entries[i].Run); cause != want || struck != "" {
+			t.Errorf("cause %q, struck %q", cause, struck)
+		}
 	}
 	var b bytes.Buffer
 	if err := Index(&b, "runs", entries); err != nil {

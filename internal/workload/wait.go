@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,10 +43,12 @@ func (w *waiter) wait(ctx context.Context, r *runner) error {
 	}
 	if err := r.objects.Follow(ctx, w.typ, w.key.Namespace, name, w); err != nil {
 		// The step has timed out.
-		failed := &failure{err: err, detail: strings.Trim(
-			r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(), "\n")}
+		failed := &failure{
+			err: err, awaited: named(w.typ, w.one()), harm: w.harm(),
+			detail: strings.Trim(r.events(context.WithoutCancel(ctx), w.typ, w.key, r.began)+"\n"+w.state(), "\n"),
+		}
 		if w.neverCame() {
-			failed.claims.Say(record.In(r.cluster, w.named()), record.ClaimAbsent)
+			failed.claims.Say(record.In(r.cluster, named(w.typ, w.key)), record.ClaimAbsent)
 		}
 		return failed
 	}
@@ -73,11 +76,43 @@ func (w *waiter) resolve(ctx context.Context, r *runner) (gone bool, err error) 
 		case may && w.absent:
 			return true, nil
 		case ctx.Err() != nil && missing != nil:
-			return false, &failure{context.Cause(ctx), missing.Error()}
+			return false, &failure{err: context.Cause(ctx), detail: missing.Error()}
 		case !may:
 			return false, err
 		}
 	}
+}
+
+// one is the key of what it waits for: that of the first object that is there, if the key stands for several.
+func (w *waiter) one() plan.ResourceKey {
+	key := w.key
+	if key.HasWildcard() && len(w.found) > 0 {
+		key.Namespace, key.Name, _ = strings.Cut(slices.Min(slices.Collect(maps.Keys(w.found))), "/")
+	}
+	return key
+}
+
+// named is the key of an object of a type as findings have it: with the type's group.
+func named(t objects.Type, key plan.ResourceKey) string {
+	typ := t.Singular
+	if t.Resource.Group != "" {
+		typ += "." + t.Resource.Group
+	}
+	return typ + "/" + key.Namespace + "/" + key.Name
+}
+
+// harm is what it means that the wait is in vain; empty: the object is there as it should be, but not in that state, or
+// nothing is known.
+func (w *waiter) harm() record.Harm {
+	switch {
+	case w.broken != nil || w.found == nil:
+		return ""
+	case w.absent:
+		return record.HarmLeft
+	case len(w.found) == 0:
+		return record.HarmMissing
+	}
+	return ""
 }
 
 // Listed implements objects.Follower.
@@ -182,13 +217,6 @@ func (w *waiter) state() string {
 
 // neverCame reports whether there was no object of the key during the whole wait.
 func (w *waiter) neverCame() bool { return w.found != nil && len(w.found) == 0 && w.last == "" }
-
-// named is the key as a record names objects.
-func (w *waiter) named() string {
-	key := w.key
-	key.Type, key.Group = w.typ.Singular, w.typ.Kind.Group
-	return key.String()
-}
 
 // show returns an object as YAML without its managed fields and other noise.
 func show(u *unstructured.Unstructured) string {

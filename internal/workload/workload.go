@@ -2,6 +2,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,6 +143,9 @@ func Run(ctx context.Context, c Config) ([]record.Finding, error) {
 		}
 		s.title, s.name, s.goesOn = title, w.Steps[i].Name, w.Steps[i].OnTimeout == plan.OnTimeoutContinue
 		s.patient = r.isPatient(&w.Steps[i])
+		if names := c.Suite.ClusterNames(); len(names) > 0 {
+			s.cluster = cmp.Or(w.Steps[i].Cluster, names[0])
+		}
 		s.timeout = first(s.timeout, c.Suite.Timeouts.Step, defaultStepTimeout)
 		steps[i] = s
 	}
@@ -219,6 +223,7 @@ type step struct {
 	goesOn  bool              // the workload goes on even if the step times out
 	object  *plan.ResourceKey // that it deletes or patches; nil: none
 	upgrade string            // the build that it installs, in words; empty: none
+	cluster string            // in which it is carried out; empty: there is only one, or it is the first one
 	do      func(ctx context.Context) error
 
 	function string   // its name, and
@@ -230,6 +235,9 @@ type failure struct {
 	err    error
 	detail string
 	claims record.Claims
+	// What a step waits for, and what it means that it does so in vain; see the finding's fields.
+	awaited string
+	harm    record.Harm
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -287,9 +295,14 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 			f.Detail = strings.Trim(outage+"\n"+f.Detail, "\n")
 			return []record.Finding{f}, nil
 		}
-		if s.object != nil && apierrors.IsNotFound(err) && r.Renewing != nil && r.Renewing(ctx, *s.object) {
-			f.Severity = record.SeverityInconclusive
-			f.Title += "; the plan has deleted it and had not yet created it again"
+		if s.object != nil && apierrors.IsNotFound(err) {
+			if typ, err := r.in(s.cluster).objects.Resolve(ctx, *s.object); err == nil {
+				f.Harm, f.Awaited = record.HarmMissing, record.In(s.cluster, named(typ, *s.object))
+			}
+			if r.Renewing != nil && r.Renewing(ctx, *s.object) {
+				f.Severity = record.SeverityInconclusive
+				f.Title += "; the plan has deleted it and had not yet created it again"
+			}
 		}
 		if timedOut {
 			if err := r.withoutPlan(ctx, s, &f); err != nil {
@@ -413,7 +426,10 @@ func finding(ctx context.Context, s step, err error, timedOut bool) record.Findi
 	}
 	var detailed *failure
 	if errors.As(err, &detailed) {
-		f.Detail, f.Claims = detailed.detail, detailed.claims
+		f.Detail, f.Claims, f.Harm = detailed.detail, detailed.claims, detailed.harm
+		if f.Awaited = detailed.awaited; f.Awaited != "" {
+			f.Awaited = record.In(s.cluster, f.Awaited)
+		}
 	}
 	title, rest, _ := strings.Cut(err.Error(), "\n")
 	switch {

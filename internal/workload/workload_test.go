@@ -44,8 +44,10 @@ func TestSteps(t *testing.T) {
 		steps  func(ns string) []plan.Step
 		title  string // of the finding
 		detail []string
-		err    string
-		log    []string
+		// awaited is the harm and the object of a step that lacks it, or sees what should be gone; empty: not checked.
+		awaited string
+		err     string
+		log     []string
 	}{
 		{
 			name: "all kinds of steps",
@@ -127,8 +129,9 @@ func TestSteps(t *testing.T) {
 			steps: func(ns string) []plan.Step {
 				return []plan.Step{wait(key(t, "configmap/"+ns+"/a"), "true", short)}
 			},
-			title:  "step 1: wait until configmap/NS/a has true: not within 300ms",
-			detail: []string{"no such object existed while the step waited"},
+			title:   "step 1: wait until configmap/NS/a has true: not within 300ms",
+			detail:  []string{"no such object existed while the step waited"},
+			awaited: "missing configmap/NS/a",
 		},
 		{
 			name: "an object that others complain of",
@@ -144,6 +147,7 @@ func TestSteps(t *testing.T) {
 				"events:\n  Warning FailedCreate of replicaset/NS/a", `serviceaccount "none" not found`,
 				"last state:\n  status:", "name: a",
 			},
+			awaited: "replicaset.apps/NS/a",
 		},
 		{
 			name: "an object that does not go",
@@ -154,15 +158,17 @@ func TestSteps(t *testing.T) {
 					{Wait: &plan.WaitStep{ResourceKey: key(t, "configmap/"+ns+"/a*"), Absent: true, Timeout: short}},
 				}
 			},
-			title:  "step 2: wait until configmap/NS/a* is gone: not within 300ms",
-			detail: []string{"name: a1", "name: a2"},
+			title:   "step 2: wait until configmap/NS/a* is gone: not within 300ms",
+			detail:  []string{"name: a1", "name: a2"},
+			awaited: "left behind configmap/NS/a1",
 		},
 		{
 			name: "deletion of an object that does not exist",
 			steps: func(ns string) []plan.Step {
 				return []plan.Step{{Delete: &plan.DeleteStep{ResourceKey: key(t, "configmap/"+ns+"/a")}}}
 			},
-			title: `step 1: delete configmap/NS/a: configmaps "a" not found`,
+			title:   `step 1: delete configmap/NS/a: configmaps "a" not found`,
+			awaited: "missing configmap/NS/a",
 		},
 		{
 			name:   "a command that fails",
@@ -261,6 +267,10 @@ func TestSteps(t *testing.T) {
 			}
 			var title, detail string
 			if len(findings) > 0 {
+				found := strings.TrimPrefix(string(findings[0].Harm)+" "+findings[0].Awaited, " ")
+				if want := replace.Replace(test.awaited); want != "" && found != want {
+					t.Errorf("awaited %q, want %q", found, want)
+				}
 				title, detail = findings[0].Title, findings[0].Detail
 				if findings[0].Judge != record.JudgeWorkload || findings[0].Time.IsZero() {
 					t.Errorf("finding %+v", findings[0])

@@ -2,7 +2,10 @@ package findings
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -12,6 +15,7 @@ import (
 type One struct {
 	Findings []record.Finding
 	Cause    string // see CauseOf
+	Struck   string // see StruckBy
 	Sure     bool   // its findings were confirmed
 }
 
@@ -21,6 +25,52 @@ type Group struct {
 	Members []int          // indices; the first is confirmed, if any is
 }
 
+// effect is what a finding has in common with others that are probably of the same bug.
+type effect struct {
+	finding record.Finding
+	cause   string
+	what    string // see record.Finding.Effects
+	// struck is the write that the plan has struck, and on the types of the object that the finding is about and of
+	// its owner; empty: unknown, or none.
+	struck, on string
+	rank       int
+}
+
+// like reports whether two effects are probably of the same bug. The rank may differ: what was lost in one run is
+// missing in another. What becomes of an object after the same write of the controller was refused or lost is one bug,
+// however it shows.
+func (e effect) like(other effect) bool {
+	return e.cause == other.cause && (e.what == other.what ||
+		e.struck != "" && e.struck == other.struck && e.on != "" && e.on == other.on)
+}
+
+// effects of what one has found, the worst first. There is at least one.
+func (o *One) effects() []effect {
+	var all []effect
+	for _, f := range o.Findings {
+		for _, what := range f.Effects() {
+			all = append(all, effect{f, o.Cause, what, o.Struck, typesOf(f), f.Does().Rank()})
+		}
+	}
+	if all == nil {
+		all = []effect{{cause: o.Cause, rank: record.HarmRemark.Rank()}}
+	}
+	slices.SortStableFunc(all, func(a, b effect) int {
+		return cmp.Or(record.ByHarm(a.finding, b.finding), a.rank-b.rank)
+	})
+	return all
+}
+
+// typesOf returns the types of the object that a finding is about and of its owner; empty: it is about no object.
+func typesOf(f record.Finding) string {
+	typ, _, isKey := strings.Cut(f.About(), "/")
+	if !isKey {
+		return ""
+	}
+	owner, _, _ := strings.Cut(f.Owner, "/")
+	return typ + " of " + owner
+}
+
 // Groups puts together what has the same cause and does the same harm: to the same type of objects of the same type of
 // owners, whatever these are called. What else such a run shows follows from that. Everything is in one group. The
 // worst harm comes first, and then what most have found. Of a group, the confirmed ones come first, of these the ones
@@ -28,29 +78,13 @@ type Group struct {
 //
 // This is the only grouping: summaries, pages, JSON, annotations and the search for smaller plans have it in common.
 func Groups(all []One) []Group {
-	type effect struct {
-		cause, what string
-		rank        int
-	}
-	of := func(i int) []effect {
-		var effects []effect
-		for _, f := range all[i].Findings {
-			effects = append(effects, effect{all[i].Cause, f.Effect(), f.Does().Rank()})
-		}
-		if effects == nil {
-			effects = []effect{{all[i].Cause, "", record.HarmRemark.Rank()}}
-		}
-		slices.SortStableFunc(effects, func(a, b effect) int { return a.rank - b.rank })
-		return effects
-	}
-	// The rank may differ: what was lost in one run is missing in another.
-	like := func(a, b effect) bool { return a.cause == b.cause && a.what == b.what }
 	var left []int
 	effects := make([][]effect, len(all))
 	for i := range all {
 		left = append(left, i)
-		effects[i] = of(i)
+		effects[i] = all[i].effects()
 	}
+	has := func(i int, want effect) bool { return slices.ContainsFunc(effects[i], want.like) }
 	var groups []Group
 	for len(left) > 0 {
 		// The worst harm that is left, in the way that most show it.
@@ -59,16 +93,13 @@ func Groups(all []One) []Group {
 		for _, i := range left {
 			n := 0
 			for _, j := range left {
-				if slices.ContainsFunc(effects[j], func(e effect) bool { return like(e, effects[i][0]) }) {
+				if has(j, effects[i][0]) {
 					n++
 				}
 			}
 			if worst := effects[i][0]; count == 0 || worst.rank < most.rank || worst.rank == most.rank && n > count {
 				most, count = worst, n
 			}
-		}
-		has := func(i int, want effect) bool {
-			return slices.ContainsFunc(effects[i], func(e effect) bool { return like(e, want) })
 		}
 		var members []int
 		for _, i := range left {
@@ -89,9 +120,8 @@ func Groups(all []One) []Group {
 		}
 		slices.SortFunc(members[1:], order)
 		g := Group{Members: members}
-		sorted := slices.SortedStableFunc(slices.Values(all[first].Findings), record.ByHarm)
-		if at := slices.IndexFunc(sorted, func(f record.Finding) bool { return f.Effect() == most.what }); at >= 0 {
-			g.Finding = sorted[at]
+		if at := slices.IndexFunc(effects[first], most.like); at >= 0 {
+			g.Finding = effects[first][at].finding
 		}
 		groups = append(groups, g)
 		left = slices.DeleteFunc(left, func(i int) bool { return slices.Contains(members, i) })
@@ -137,6 +167,28 @@ const (
 	Disturbed   = "when others write"
 	Undisturbed = "when nothing is done"
 )
+
+// StruckBy names the write, or the annotated call, of a controller that a plan with these actions refuses or loses the
+// answer to: by the moment at which the first such action begins. It is empty if there is none.
+func StruckBy(actions []plan.Action) string {
+	for i := range actions {
+		fails := actions[i].Effects().Fails
+		if fails == nil {
+			continue
+		}
+		text := strings.TrimSpace(fails.By + " " + fails.Call)
+		for _, d := range actions[i].Trigger.Definitions {
+			c := d.Condition
+			states, err := json.Marshal([]any{c.PrevState, c.CurState})
+			if err != nil {
+				return ""
+			}
+			text += fmt.Sprintf("; %s %s%s, %d: %s %s", c.Type, c.ResourceKey, c.Call, c.Repeat, states, c.Where)
+		}
+		return text
+	}
+	return ""
+}
 
 // CauseOf is what a plan with these actions does to the controllers. A plan that shows the past to a controller may
 // restart it, too: the most peculiar of its actions counts.

@@ -32,6 +32,15 @@ func TestGroups(t *testing.T) {
 	}
 	one := func(cause string, all ...record.Finding) One { return One{Findings: all, Cause: cause} }
 	sure := func(o One) One { o.Sure = true; return o }
+	struck := func(write string, o One) One { o.Struck = write; return o }
+	in := func(field string, f record.Finding) record.Finding { f.Field = field; return f }
+	step := func(harm record.Harm, key, owner string) record.Finding {
+		return record.Finding{
+			Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: "step 2", Title: "step 2: wait for " + key,
+			Awaited: key, Owner: owner, Harm: harm,
+		}
+	}
+	absent, isFalse := in("status.conditions[type=Ready]", status), in("status.conditions[type=Ready].status", status)
 	for _, tt := range []struct {
 		name string
 		all  []One
@@ -54,6 +63,19 @@ func TestGroups(t *testing.T) {
 			"1 persistentvolumeclaim/default/a; 0 service/default/db"},
 		{"one that was confirmed comes first", []One{one(Stale, service), sure(one(Stale, service))},
 			"1,0 service/default/db"},
+		{"the same write refused or lost", []One{struck("w", one(Interrupted, absent)), struck("w", one(Interrupted,
+			isFalse)), struck("w", one(Interrupted, step("", db, "")))}, "2,0,1 step 2: wait for " + db},
+		{"other writes refused or lost", []One{struck("v", one(Interrupted, absent)), struck("w", one(Interrupted,
+			isFalse))}, "0 " + db + "; 1 " + db},
+		{"the same write, another object", []One{struck("w", one(Interrupted, absent)), struck("w", one(Interrupted,
+			service))}, "1 service/default/db; 0 " + db},
+		{"the same write, an object that nobody knows", []One{struck("w", one(Interrupted, rule)), struck("w",
+			one(Interrupted, record.Finding{Severity: record.SeverityBug, Judge: record.JudgePanic, Subject: "op",
+				Title: "panic"}))}, "0 invariant i: no service; 1 panic"},
+		{"a step lacks what is missing", []One{one(Stale, never), one(Stale, step(record.HarmMissing,
+			"persistentvolumeclaim/default/b", db2))}, "0,1 persistentvolumeclaim/default/b"},
+		{"a step lacks something else", []One{one(Stale, never), one(Stale, step(record.HarmMissing,
+			"service/default/b", db2))}, "0 persistentvolumeclaim/default/b; 1 step 2: wait for service/default/b"},
 		{"no finding", []One{one(Stale), one(Stale)}, "0,1 "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -128,5 +150,30 @@ func TestCauseOf(t *testing.T) {
 		if got := CauseOf(actions); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.actions, got, tt.want)
 		}
+	}
+}
+
+func TestStruckBy(t *testing.T) {
+	write := func(kind plan.ActionType, key, phase string) plan.Action {
+		a := plan.Action{Type: kind, Target: "op"}
+		a.Trigger.Definitions = []plan.Definition{{Name: fmt.Sprint("t", kind), Condition: plan.Condition{
+			Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "db", Name: key}, Repeat: 1,
+			CurState: map[string]any{"status": map[string]any{"phase": phase}},
+		}}}
+		return a
+	}
+	lost, refused := write(plan.FailCall, "a", "Ready"), write(plan.FailCall, "a", "Ready")
+	lost.Failing.Answer, refused.Failing.Answer = plan.Lost, plan.Refused
+	want := StruckBy([]plan.Action{lost})
+	if want == "" || want != StruckBy([]plan.Action{write(plan.KillController, "b", ""), refused}) {
+		t.Errorf("%q", want)
+	}
+	for _, other := range []plan.Action{write(plan.FailCall, "b", "Ready"), write(plan.FailCall, "a", "Failed")} {
+		if got := StruckBy([]plan.Action{other}); got == want || got == "" {
+			t.Errorf("%q", got)
+		}
+	}
+	if got := StruckBy([]plan.Action{write(plan.KillController, "a", "Ready")}); got != "" {
+		t.Errorf("%q", got)
 	}
 }
