@@ -16,13 +16,13 @@ type inTime struct {
 	run    *reference.Follower
 	atRest bool // each step of the workload begins when nothing is to be done any more
 
-	runs   [][]reference.Change // without faults
-	owners *findings.Owners     // in these runs; nil: not needed yet
-	whom   map[reference.Key][]reference.Key
+	runs   [][]reference.Change                // without faults
+	owners *findings.Owners                    // in these runs; nil: not needed yet
+	whom   map[reference.Key][][]reference.Key // see MadeFor
 }
 
-// explains reports whether an object was created less often than without faults only because of that: all those for
-// whom it is made went too early. The object is not there in the end, or has the same end as without faults. One that
+// explains reports whether an object was created less often than without faults only because of that: those for whom it
+// is made went too early. The object is not there in the end, or has the same end as without faults. One that
 // somebody has kept for its owner's successor does not count as one that was not created: it should have been replaced.
 // Nor is one explained that is missing in the end if somebody who needs it is still there.
 func (t *inTime) explains(d reference.Difference) bool {
@@ -40,22 +40,30 @@ func (t *inTime) explains(d reference.Difference) bool {
 	if t.owners == nil {
 		t.runs = slices.Concat([][]reference.Change{t.ref.Changes}, t.ref.Others)
 		t.owners = findings.NewOwners(t.ref.Changes, t.ref.Objects)
-		t.whom = map[reference.Key][]reference.Key{}
+		t.whom = map[reference.Key][][]reference.Key{}
 	}
 	whom, known := t.whom[d.Key]
 	if !known {
 		whom = t.owners.MadeFor(d.Key, t.runs)
 		t.whom[d.Key] = whom
 	}
-	return len(whom) > 0 && !slices.ContainsFunc(whom, func(owner reference.Key) bool {
-		made, lives := made, reference.Lives(t.run.Changes(), owner)
-		for n, life := range lives {
-			if !life.To.IsZero() {
-				made += t.undue(d, owner, n, life)
-			}
-		}
-		return made < want.Made || !d.Count && lives[len(lives)-1].To.IsZero()
+	return slices.ContainsFunc(whom, func(all []reference.Key) bool {
+		return !slices.ContainsFunc(all, func(owner reference.Key) bool {
+			return t.needed(d, owner, want.Made-made)
+		})
 	})
+}
+
+// needed reports whether an object should have been created for somebody: in time for one that is gone, for more of
+// those that there were fewer than without faults; or for one that is there in the end, where the object is not.
+func (t *inTime) needed(d reference.Difference, owner reference.Key, fewer int) bool {
+	lives := reference.Lives(t.run.Changes(), owner)
+	for n, life := range lives {
+		if !life.To.IsZero() {
+			fewer -= t.undue(d, owner, n, life)
+		}
+	}
+	return fewer > 0 || !d.Count && lives[len(lives)-1].To.IsZero()
 }
 
 // undue is how many objects nobody could create in the n-th life of their owner.

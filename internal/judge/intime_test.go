@@ -217,6 +217,14 @@ func TestForWhomAnObjectIsMade(t *testing.T) {
 			want: []string{"bug service default/users of cluster default/db" + leftOut},
 		},
 		{
+			// The request may be the same for all objects.
+			name: "it goes with its owner, whatever the request", back: 6.05,
+			without: []string{"1 created " + cluster, "1 created " + user,
+				"1.2 op@default/alice: created " + child("users"), "6 " + gone,
+				"6.1 op: deleted " + child("users")},
+			run: []string{"1 created " + cluster, "1 created " + user, "6 " + gone},
+		},
+		{
 			name: "a claim of a StatefulSet that nobody could make", back: 6.05,
 			without: []string{"1 created " + cluster, "1.2 op: created " + owned, "1.3 created " + claim,
 				"6 " + gone, "6.1 deleted " + owned, "6.2 op: deleted " + claim},

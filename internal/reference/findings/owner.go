@@ -105,11 +105,7 @@ func (o *Owners) All(key reference.Key) []reference.Key {
 // or by its name. An object outside namespaces cannot refer to a custom resource in one. Some operators then refer to
 // the definition of its type instead, to which nothing belongs.
 func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) {
-	ref := metadata.Controller(object)
-	if all := metadata.Owners(object); ref == nil && len(all) > 0 {
-		ref = all[0]
-	}
-	if ref != nil && ref["kind"] != "CustomResourceDefinition" {
+	if ref := ownerReference(object); ref != nil {
 		if up, ok := o.byUID[metadata.Text(ref, "uid")]; ok {
 			return up, true
 		}
@@ -143,6 +139,18 @@ func (o *Owners) owner(key reference.Key, object map[string]any) (member, bool) 
 		return member{all[0], o.last[all[0]]}, true
 	}
 	return member{}, false
+}
+
+// ownerReference is the object's reference to its owner; nil: it has none, or only one to a definition.
+func ownerReference(object map[string]any) map[string]any {
+	ref := metadata.Controller(object)
+	if all := metadata.Owners(object); ref == nil && len(all) > 0 {
+		ref = all[0]
+	}
+	if ref["kind"] == "CustomResourceDefinition" {
+		return nil
+	}
+	return ref
 }
 
 // setOf finds the StatefulSet that has a volume claim in its templates: the claim is named after the template and a

@@ -11,29 +11,34 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// MadeFor returns those for whom an object was made in runs of the same workload, given their changes. Each of them is
-// an object that needs it. It is empty if that is unknown.
+// MadeFor returns those for whom an object was made in runs of the same workload, given their changes, as far as that
+// is known. Each answer is enough for itself, and names all who need the object.
 //
-// The owner does not answer that alone. The reconcile request in which a controller made the object names another
-// candidate. If the object also has the name of that candidate, in its own name or in a label, the request decides.
-// Otherwise both count. What Kubernetes' own controllers make is for those for whom its owner was made: a volume claim
-// is for those for whom the StatefulSet is.
-func (o *Owners) MadeFor(key reference.Key, runs [][]reference.Change) []reference.Key {
+// An object goes with the owner that it refers to, so the owner is an answer. So are those whom the reconcile requests
+// name in which a controller made the object, if it also has their name, in its own name or in a label. What Kubernetes'
+// own controllers make is for those for whom its owner was made: a volume claim is for those for whom the StatefulSet
+// is. Otherwise the requests and the names are one answer together.
+func (o *Owners) MadeFor(key reference.Key, runs [][]reference.Change) [][]reference.Key {
 	return o.madeFor(key, runs, maxDepth)
 }
 
-func (o *Owners) madeFor(key reference.Key, runs [][]reference.Change, depth int) []reference.Key {
-	requested, ours, all := o.requested(key, runs)
-	if all && !slices.ContainsFunc(requested, func(whom reference.Key) bool { return !o.isNamedAfter(key, whom) }) {
-		return requested
+func (o *Owners) madeFor(key reference.Key, runs [][]reference.Change, depth int) (all [][]reference.Key) {
+	requested, ours, always := o.requested(key, runs)
+	if always && !slices.ContainsFunc(requested, func(whom reference.Key) bool { return !o.isNamedAfter(key, whom) }) {
+		all = append(all, requested)
 	}
-	if up, ok := o.owner(key, o.last[key]); ok && !ours && depth > 0 {
-		if above := o.madeFor(up.key, runs, depth-1); len(above) > 0 {
-			return above
-		}
+	owner := o.Of(key)
+	if owner != "" && ownerReference(o.last[key]) != nil {
+		all = append(all, []reference.Key{owner})
+	}
+	if up, ok := o.owner(key, o.last[key]); len(all) == 0 && ok && !ours && depth > 0 {
+		all = o.madeFor(up.key, runs, depth-1)
+	}
+	if len(all) > 0 {
+		return all
 	}
 	others := o.namesakes(key, o.last[key])
-	if owner := o.Of(key); owner != "" {
+	if owner != "" {
 		others = []reference.Key{owner}
 	}
 	if len(others) == 0 {
@@ -44,7 +49,7 @@ func (o *Owners) madeFor(key reference.Key, runs [][]reference.Change, depth int
 			requested = append(requested, whom)
 		}
 	}
-	return requested
+	return [][]reference.Key{requested}
 }
 
 // requested returns those that the reconcile requests name in which controllers under test created an object, or the
