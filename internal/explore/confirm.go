@@ -73,8 +73,7 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	if c.wait(t, o, first) {
 		return errPutOff
 	}
-	if like := c.like(o); like != "" {
-		o.Status, o.Like, o.Reason = Bug, like, "the same findings as those of "+like
+	if c.takenFor(o) {
 		return nil
 	}
 	if tells, err := c.tells(ctx, t, o); err != nil || tells {
@@ -100,6 +99,14 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	}
 	if due, err := c.dueTo(ctx, t, o, answered(t.plan), 1); err != nil || !due {
 		return err
+	}
+	restarted, err := c.past(ctx, t, o)
+	if err != nil {
+		return err
+	}
+	c.label(t, o, restarted)
+	if c.takenFor(o) {
+		return nil
 	}
 	rare, err := c.repeat(ctx, t, o)
 	if err != nil || o.Reason != "" || o.Findings == nil {
@@ -140,10 +147,16 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 		return err
 	}
 	o.Status = Bug
-	if rare {
-		o.Reason = fmt.Sprintf("it does not come every time, but never came in %s without the plan's actions",
-			wording.Count(max(1, quiet)+c.learnedRuns(t), "run"))
+	c.label(t, o, restarted)
+	var why []string
+	if o.Cause != findings.CauseOf(t.plan.Actions) {
+		why = append(why, fmt.Sprintf("%s (%s)", onlyRestarted, o.Restarted))
 	}
+	if rare {
+		why = append(why, fmt.Sprintf("it does not come every time, but never came in %s without the plan's actions",
+			wording.Count(max(1, quiet)+c.learnedRuns(t), "run")))
+	}
+	o.Reason = strings.Join(why, "; ")
 	return nil
 }
 
@@ -302,6 +315,15 @@ func (c *campaign) excuse(t *task, o *Outcome) (string, error) {
 	return strings.Join(all, "; "), nil
 }
 
+// takenFor reports whether an outcome is a bug because a confirmed one has the same findings. It says so there.
+func (c *campaign) takenFor(o *Outcome) bool {
+	like := c.like(o)
+	if like != "" {
+		o.Status, o.Like, o.Reason = Bug, like, "the same findings as those of "+like
+	}
+	return like != ""
+}
+
 // like returns the plan of the outcome of this campaign that is confirmed and has all the same findings, of the same
 // cause; empty: there is none.
 func (c *campaign) like(o *Outcome) string {
@@ -365,8 +387,14 @@ func (c *campaign) overdrawn(o *Outcome) bool {
 }
 
 // toConfirm estimates how long it takes to confirm what a plan's first run has found: as many runs as must show it, of
-// which the last one is without the plan's actions.
-func (c *campaign) toConfirm(o *Outcome) time.Duration { return time.Duration(c.Repeat) * o.Took }
+// which the last one is without the plan's actions, and one with a restart only if it shows the past.
+func (c *campaign) toConfirm(o *Outcome) time.Duration {
+	runs := c.Repeat
+	if o.Cause == findings.Stale && o.Restarted == "" {
+		runs++
+	}
+	return time.Duration(runs) * o.Took
+}
 
 // again runs a plan to confirm what the task's has found. The error is errBudget if the run is not expected to end
 // within the budget.

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/trommel-dev/trommel/expr"
 	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -59,6 +62,141 @@ func answered(of *plan.Plan) *control {
 		due: "the same comes if the answer is not lost: it is due to what the other client does",
 	}
 }
+
+// restarted only restarts the controller where a plan shows it the past: when the controller is moved to an API server
+// that is behind, or when deliveries to it or its reads begin to be held; a write that it is not to see is complete
+// then. All else that shows it the past is left out. Nil: the plan does nothing like that, or it freezes processes, for
+// which see killed.
+func restarted(of *plan.Plan, suite *plan.Suite) (*control, error) {
+	p := *of
+	p.TestName += "-restarted"
+	p.Actions = nil
+	moves := slices.ContainsFunc(of.Actions, func(a plan.Action) bool { return a.Effects().Moves != nil })
+	var waits []plan.Trigger // of actions that were left out since the last one that was not
+	done := false
+	for _, a := range of.Actions {
+		e := a.Effects()
+		controller := ""
+		switch {
+		case e.Freezes != "":
+			return nil, nil
+		case e.Moves != nil:
+			controller = e.Moves.Controller
+		case e.Pauses != nil && !e.Pauses.OfAPIServer() && !moves && !done:
+			controller = e.Pauses.By
+		case e.Pauses != nil, e.Resumes != nil:
+			waits = append(waits, a.Trigger)
+			continue
+		}
+		trigger, err := inTurn(append(waits, a.Trigger))
+		if err != nil {
+			return nil, err
+		}
+		if controller != "" {
+			a, done = plan.Action{Type: plan.RestartController, Target: controller}, true
+			for i := range trigger.Definitions {
+				if at := &trigger.Definitions[i].Observe.Timing; *at == plan.BeforeControllerWrite {
+					*at = plan.AfterControllerWrite
+				}
+			}
+		}
+		a.Trigger, waits = trigger, nil
+		p.Actions = append(p.Actions, a)
+	}
+	if !done {
+		return nil, nil
+	}
+	p.Complete(suite)
+	return &control{plan: &p, how: "with a restart only"}, nil
+}
+
+// onlyRestarted says of a finding that the past is not needed for it.
+const onlyRestarted = "the same comes if the controller is only restarted at that moment: it need not be shown the past"
+
+// inTurn is satisfied when the triggers are, one after the other.
+func inTurn(all []plan.Trigger) (plan.Trigger, error) {
+	var t plan.Trigger
+	var parts []string
+	for n, one := range all {
+		e, err := expr.Parse(one.Expression)
+		if err != nil {
+			return t, err
+		}
+		text := one.Expression
+		prefix := ""
+		if len(all) > 1 {
+			prefix = fmt.Sprintf("%c-", 'a'+n) // they may have names in common
+		}
+		for _, name := range slices.Backward(e.Names()) {
+			text = text[:name.Offset] + prefix + text[name.Offset:]
+		}
+		for _, d := range one.Definitions {
+			d.Name = prefix + d.Name
+			t.Definitions = append(t.Definitions, d)
+		}
+		parts = append(parts, "("+text+")")
+	}
+	t.Expression = strings.Join(parts, ";")
+	return t, nil
+}
+
+// past runs a plan that shows a controller the past with a restart only, once, and returns what is found then. It is
+// nil if the plan does nothing like that, or the run does not happen as planned. The error is errBudget, that of ctx, or
+// of a record that cannot be read.
+func (c *campaign) past(ctx context.Context, t *task, o *Outcome) ([]record.Finding, error) {
+	if o.Restarted != "" { // an earlier campaign has run it
+		r, err := record.Open(o.Restarted)
+		if err != nil {
+			return nil, err
+		}
+		return bugs(r.Findings), nil
+	}
+	if findings.CauseOf(t.plan.Actions) != findings.Stale {
+		return nil, nil
+	}
+	with, err := restarted(t.plan, c.Suite)
+	if err != nil || with == nil {
+		return nil, err
+	}
+	c.showConfirming(with.plan, nil, 0, with.how, 0)
+	r, meta, err := c.again(ctx, t, with.plan, c.options(t))
+	o.took(meta)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, errBudget):
+		return nil, err
+	case err != nil:
+		c.say("%s: it could not be run %s: %v", o.Plan, with.how, err)
+		return nil, nil
+	case meta.ActionsFired < meta.ActionsTotal:
+		return nil, nil
+	}
+	o.Restarted = r.Dir
+	return bugs(r.Findings), nil
+}
+
+// label says what an outcome's worst finding is due to. If it comes with a restart only, too, the past is not needed for
+// it: work is interrupted, as in the plans of the pattern intermediate.
+func (c *campaign) label(t *task, o *Outcome, restarted []record.Finding) {
+	o.Cause, o.Pattern = findings.CauseOf(t.plan.Actions), t.pattern
+	if o.Cause == findings.Stale && len(o.Findings) > 0 && slices.ContainsFunc(restarted, o.Findings[0].Same) {
+		o.Cause = findings.Interrupted
+		if o.Pattern != "" {
+			o.Pattern = intermediate
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, confirming := c.confirming[o.Plan]; confirming && known.Cause != o.Cause {
+		known.Cause = o.Cause
+		c.confirming[o.Plan] = known
+		c.changed.Broadcast()
+	}
+}
+
+// intermediate is the pattern that only restarts controllers.
+const intermediate = "intermediate"
 
 // dueTo takes away the findings that a plan's control has, too, in any of some runs, and reports whether any are left:
 // these are due to what the plan is about. If not, or if that cannot be known, the outcome's reason says so. Without a

@@ -47,6 +47,9 @@ type Outcome struct {
 	// Came is the number of runs with the finding, and Of the number of runs.
 	Came int `json:"came,omitempty"`
 	Of   int `json:"of,omitempty"`
+	// Restarted is the record of the run in which the controller was only restarted where the plan shows it the past;
+	// empty: there is none. If it has the worst finding, too, cause and pattern are those of plans that restart.
+	Restarted string `json:"restarted,omitempty"`
 	// Findings are those that came in all runs that found something.
 	Findings []record.Finding `json:"findings,omitempty"`
 	Record   string           `json:"record,omitempty"` // directory of the first run's record
