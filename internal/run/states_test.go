@@ -158,7 +158,8 @@ func TestResolveTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := rules.resolve(p.Actions[0].ResourceKey); got.Kind != "secret" || got.Resource != "secrets" || got.Name != "a" {
+	got := rules.resolve(p.Actions[0].ResourceKey)
+	if got.Kind != "secret" || got.Resource != "secrets" || got.Name != "a" {
 		t.Errorf("%+v", got)
 	}
 	p.Actions = append(p.Actions, definition("box"), definition("none"))
