@@ -14,7 +14,7 @@ import (
 // driftAfter is how long after the controller's last write, and after the workload, the steady state begins.
 const driftAfter = time.Second
 
-// drift changes, as another client, what the controller keeps up. It deletes objects that the controller has created
+// drift changes, as another client, what the controller keeps up, once it has seen its own write. It deletes objects that the controller has created
 // and whose changes it takes in, and it sets fields that the controller updates back to their previous value. The
 // controller must make it as it was.
 func (g *generator) drift() {
@@ -47,7 +47,7 @@ const nameless = "the object's name is generated, and it is not the object of th
 // moment is when another client writes.
 type moment struct {
 	change int           // of the controller
-	wait   time.Duration // after that write
+	wait   time.Duration // after that write; 0: until the controller has seen it
 	words  string
 	label  string // in signatures
 }
@@ -87,15 +87,40 @@ func (g *generator) untilEnd(run, change int) time.Duration {
 func (g *generator) disturb(m moment, by, signature, why string, action *build.Action) {
 	signature += " " + m.label
 	why += ", " + m.words
-	d, rule := g.when("moment", start, m.change, plan.AfterControllerWrite, by)
+	d, rule := g.at(m, by)
 	if rule != "" {
 		g.drop(signature, why, rule)
 		return
 	}
-	if m.wait > 0 {
-		d = build.Sequence(d, build.Timeout(m.wait).Named("later"))
-	}
 	g.add(signature, why, action.When(d))
+}
+
+// at is when another client writes at a moment: when the controller's write is complete and the controller has seen it.
+// What another client does between the two, the controller cannot tell from what it has written itself. If it does not
+// take in the change, or not in the same way in all runs without faults, some time passes instead.
+func (g *generator) at(m moment, by string) (t build.Trigger, rule string) {
+	written, rule := g.when("moment", start, m.change, plan.AfterControllerWrite, by)
+	if rule != "" {
+		return nil, rule
+	}
+	if m.wait == 0 {
+		if seen := g.seen(m.change, by); seen != nil {
+			return build.Both(written, seen), ""
+		}
+	}
+	return build.Sequence(written, build.Timeout(max(m.wait, driftAfter)).Named("later")), ""
+}
+
+// seen is when a controller takes in the i-th change; nil: it does not, or not in the same way in all runs.
+func (g *generator) seen(i int, by string) *build.Condition {
+	if !slices.Contains(g.ref.Changes[i].Taken, by) {
+		return nil
+	}
+	seen, rule := g.named("seen", start, i, plan.AfterControllerRecv, by)
+	if rule != "" {
+		return nil
+	}
+	return seen
 }
 
 // deletions deletes objects that a controller has created and that exist at the end: right after their creation, and in
@@ -133,7 +158,11 @@ func (g *generator) deletions(heard bool) {
 			g.drop(signature, why, "a Node stands for a machine, which does not register again")
 			continue
 		}
-		for _, m := range []moment{{i, 0, "right after " + c.By + " has created it", "made"}, g.steady(c.By)} {
+		moments := []moment{g.steady(c.By)}
+		if moments[0].change != i || g.seen(i, c.By) != nil { // else it is the same moment
+			moments = append([]moment{{i, 0, "right after " + c.By + " has created it", "made"}}, moments...)
+		}
+		for _, m := range moments {
 			if m.change != i && !exact {
 				g.drop(signature+" "+m.label, why+", "+m.words, nameless)
 				continue

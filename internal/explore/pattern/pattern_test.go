@@ -78,8 +78,11 @@ func plans(all []Candidate) []string {
 			at := told(a.Trigger.Definitions[0])
 			for _, d := range a.Trigger.Definitions[1:] {
 				link := "; then "
-				if strings.Contains(a.Trigger.Expression, "|") {
+				switch {
+				case strings.Contains(a.Trigger.Expression, "|"):
 					link = " or "
+				case strings.Contains(a.Trigger.Expression, "&"):
+					link = " and "
 				}
 				at += link + told(d)
 			}
@@ -208,7 +211,8 @@ func TestPatterns(t *testing.T) {
 			"pauseController at onObjectDeletion secret/default/db #1 beforeControllerWrite; resumeController at 3s",
 		}},
 		{"drift", recreated, []string{
-			"delete at onObjectCreation secret/default/db #2 afterControllerWrite",
+			"delete at onObjectCreation secret/default/db #2 afterControllerWrite and " +
+				"onObjectCreation secret/default/db #2 afterControllerRecv",
 			"delete at onObjectCreation secret/default/db #2 afterControllerWrite; then 1s",
 		}},
 		{"stale", recreated, []string{
@@ -417,7 +421,8 @@ func TestGeneratedNames(t *testing.T) {
 	}
 	got = plans(Generate(suite(t), ref, "drift"))
 	for _, want := range []string{
-		"delete at onObjectCreation pod/default/web-* #2 afterControllerWrite", "dropped: " + nameless,
+		"delete at onObjectCreation pod/default/web-* #2 afterControllerWrite and " +
+			"onObjectCreation pod/default/web-* #2 afterControllerRecv", "dropped: " + nameless,
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("no %q, but %q", want, got)
@@ -540,15 +545,43 @@ func TestDriftOfWhatIsApplied(t *testing.T) {
 	})
 	made.Sent, made.AppliedAgain = object{"spec": object{"replicas": 2.0, "podManagementPolicy": "Parallel"}}, true
 	got := plans(Generate(suite(t), references([]reference.Change{made}), "drift"))
-	moment := " at onObjectCreation statefulset.apps/default/db #1 afterControllerWrite"
+	const created = "onObjectCreation statefulset.apps/default/db #1 "
+	moment := " at " + created + "afterControllerWrite"
 	want := []string{
-		"delete" + moment,
+		"delete" + moment + " and " + created + "afterControllerRecv",
 		"patch statefulset.apps/default/db [map[op:replace path:/spec/replicas value:0]]" + moment + "; then 1s",
 		"delete" + moment + "; then 1s",
 		"dropped: the API server lets nobody change the field, or not in this way",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Regression: another client set a field back in the same millisecond in which the controller had set it.
+func TestDriftAfterTheControllerHasSeenItsWrite(t *testing.T) {
+	const update = "onObjectUpdate statefulset.apps/default/db #1 "
+	const states = " map[spec:map[replicas:3]]→map[spec:map[replicas:4]]"
+	for _, tt := range []struct {
+		name  string
+		taken []string
+		want  string
+	}{
+		{"it takes in its write", []string{"op"}, update + "afterControllerWrite" + states + " and " + update +
+			"afterControllerRecv" + states},
+		{"it does not", nil, update + "afterControllerWrite" + states + "; then 1s"},
+	} {
+		scaled := change("op", wire.Update, set, record.Updated, spec(3), spec(4))
+		scaled.Taken = tt.taken
+		changes := []reference.Change{
+			change("op", wire.Create, set, record.Created, nil, spec(3)), scaled,
+			change("op", wire.Create, key, record.Created, nil, object{}),
+		}
+		want := "patch statefulset.apps/default/db [map[op:replace path:/spec/replicas value:3]] at " + tt.want
+		got := plans(Generate(suite(t), references(changes), "drift"))
+		if !slices.Contains(got, want) {
+			t.Errorf("%s: no plan\n%s\nbut\n%s", tt.name, want, strings.Join(got, "\n"))
+		}
 	}
 }
 
