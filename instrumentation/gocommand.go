@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/trommel-dev/trommel/internal/child"
 )
 
 // goCommand runs the go command in a directory.
@@ -22,7 +24,7 @@ type goCommand struct {
 	env         []string            // added to that of this process
 	work        string              // a workspace file; empty: none
 	root        string              // GOROOT, if it is not the command's own
-	held        *os.File            // a lock that lasts as long as any go command does, also if this process is killed
+	held        *os.File            // a lock that lasts as long as any go command does
 	downloading func(module string) // called for each download, if set
 }
 
@@ -45,8 +47,7 @@ func (g *goCommand) command(ctx context.Context, args ...string) *exec.Cmd {
 	if g.held != nil {
 		cmd.ExtraFiles = []*os.File{g.held}
 	}
-	// The compilers that go starts are killed with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The compilers that go starts are killed with it, and all of them with this process: see package child.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
@@ -61,7 +62,7 @@ func (g *goCommand) outputOf(ctx context.Context, cmd *exec.Cmd) ([]byte, error)
 	var stdout bytes.Buffer
 	stderr := &lines{line: func(text string) bool { return g.download(text, g.downloading) }}
 	cmd.Stdout, cmd.Stderr = &stdout, stderr
-	err := cmd.Run()
+	err := child.Run(cmd)
 	stderr.end()
 	if err != nil {
 		return stdout.Bytes(), g.failed(ctx, err, cmd.Args[1], stderr.rest.String())
@@ -165,7 +166,7 @@ func (g *goCommand) build(ctx context.Context, pkg string, args []string, downlo
 		return true
 	}}
 	cmd.Stdout, cmd.Stderr = io.Discard, stderr
-	err := cmd.Run()
+	err := child.Run(cmd)
 	stderr.end()
 	if err != nil {
 		if ctx.Err() != nil {

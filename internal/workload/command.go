@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/child"
 	"github.com/trommel-dev/trommel/internal/clock"
-	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
 
 // command runs a command in the suite's directory with KUBECONFIG set. The command and all processes that it has

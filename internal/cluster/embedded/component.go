@@ -13,8 +13,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/trommel-dev/trommel/internal/child"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
-	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
 
 // component is one process of the control plane; it can be restarted after it has exited.

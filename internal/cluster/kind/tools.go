@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/child"
 )
 
 //go:embed launcher/main.go
@@ -98,10 +99,9 @@ func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) 
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
 	// The user's flags are for the user's modules.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "PWD="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Run(); err != nil {
+	if err := child.Run(cmd); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

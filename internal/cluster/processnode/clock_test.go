@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/trommel-dev/trommel/internal/child"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
-	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
 
 // atClock runs a test of a container of a node with a clock that only the test moves. Nothing else is there.

@@ -17,10 +17,10 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/child"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
 
 // container runs one container of a pod, with all its restarts. Fields below "guarded" are guarded by Node.mu.

@@ -16,9 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/trommel-dev/trommel/internal/child"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
-	"github.com/trommel-dev/trommel/internal/cluster/child"
 )
 
 // Intervals of probes of a container that is not ready: waiting for a whole period would only cost time. They double.

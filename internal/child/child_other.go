@@ -11,7 +11,7 @@ func (p *Process) awaitStop() {}
 
 // reap waits for the end of the process and kills the rest of its group.
 func (p *Process) reap() {
-	_ = p.cmd.Wait()
+	p.err = p.cmd.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)

@@ -27,14 +27,15 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	code int
+	err  error // of exec.Cmd.Wait
 
 	// mu prevents signals to a process ID that another process has got.
 	mu     sync.Mutex
 	reaped bool
 }
 
-// Start starts the command in its own process group. The command's streams must be files or nil, and its SysProcAttr is
-// overwritten. The caller need not wait for it: when the process exits, it is reaped and the rest of its group is
+// Start starts the command in its own process group. The command's streams must be files or nil, unless it has a
+// WaitDelay, and its SysProcAttr is overwritten. The caller need not wait for it: when the process exits, it is reaped and the rest of its group is
 // killed.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = sysProcAttr()
@@ -64,6 +65,17 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		close(p.done)
 	}()
 	return p, nil
+}
+
+// Run is like the command's own Run: it waits until the process has exited, and returns the same errors. If the command
+// has a context, its Cancel must end the whole group.
+func Run(cmd *exec.Cmd) error {
+	p, err := Start(cmd)
+	if err != nil {
+		return err
+	}
+	<-p.done
+	return p.err
 }
 
 // afterFork is called between the start of a process and the message to the guard; tests replace it.

@@ -32,7 +32,7 @@ func (p *Process) reap() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
-	_ = p.cmd.Wait()
+	p.err = p.cmd.Wait()
 	p.reaped = true
 	p.code = exitCode(p.cmd.ProcessState)
 }

@@ -2,6 +2,8 @@ package child
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -78,6 +80,42 @@ func TestExitCode(t *testing.T) {
 		if p.ExitCode() != tt.want {
 			t.Errorf("%s: exit code %d, want %d", tt.script, p.ExitCode(), tt.want)
 		}
+	}
+}
+
+// Run is exec.Cmd.Run for what must end with this process.
+func TestRun(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, tt := range []struct {
+		script, stdout, err string
+		cancel              bool
+	}{
+		{script: "echo out; echo bad >&2", stdout: "out\nbad\n"},
+		{script: "echo out; exit 7", stdout: "out\n", err: "exit status 7"},
+		{script: "kill -9 $$", err: "signal: killed"},
+		// What it has started does not keep its output open.
+		{script: "sleep 1000 & echo out", stdout: "out\n"},
+		{script: "trap '' INT; sleep 1000", err: "signal: terminated", cancel: true},
+	} {
+		var out bytes.Buffer
+		cmd := exec.CommandContext(ctx, "sh", "-c", tt.script)
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, 5*time.Second
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+		if tt.cancel {
+			time.AfterFunc(50*time.Millisecond, cancel)
+		}
+		began := time.Now()
+		err := Run(cmd)
+		if text := fmt.Sprint(err); out.String() != tt.stdout || (err != nil || tt.err != "") && text != tt.err {
+			t.Errorf("%s: %q, %v", tt.script, &out, err)
+		}
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("%s: took %s", tt.script, took)
+		}
+	}
+	if err := Run(exec.Command("no such command")); !errors.Is(err, exec.ErrNotFound) {
+		t.Errorf("got %v", err)
 	}
 }
 
