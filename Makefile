@@ -116,18 +116,22 @@ long: ## hold controllers of all ages at each point, run all plans of the exampl
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^TestOwnControllers$$' -timeout 200m .
 	cd examples && TROMMEL_TEST_LONG=1 go test -v -count=1 -run '^(TestMoments|TestPoorMachines|TestClockSet)$$' -timeout 300m .
 
-.PHONY: kind-test
-kind-test: ## as root: bring up a container engine of Debian's packages, test clusters of type kind, and take it down again
+# The tests of kind build programs where there is no way to the module proxy: what they build is built before, once.
+.PHONY: kind-sources
+kind-sources:
 	go run ./cmd/trommel build --control-plane
+	cd install/images && go run . --root ../.. -o ../../bin/images trommel-injector
+	cd examples && go mod download
+
+.PHONY: kind-test
+kind-test: kind-sources ## as root: bring up a container engine of Debian's packages, test clusters of type kind, and take it down again
 	go test -c -o bin/kind.test ./internal/cluster/kind
-	@# The tests build programs where there is no way to the module proxy.
-	cd install/images && go mod download
 	cd internal/cluster/kind && TROMMEL_TEST_KIND=1 testing/engine run $(CURDIR)/bin/kind.test -test.v -test.timeout 60m $(KINDFLAGS)
 
 TYPES_TIMES ?= 1
 
 .PHONY: types-test
-types-test: ## as root: run plans of the examples on clusters of all types, TYPES_TIMES each, with a table of the times, and a disruption on kind
+types-test: kind-sources ## as root: run plans of the examples on clusters of all types, TYPES_TIMES each, with a table of the times, and a disruption on kind
 	cd examples && TROMMEL_TEST_TYPES=$(TYPES_TIMES) ../internal/cluster/kind/testing/engine run \
 		go test -v -count=1 -run '^(TestClusterTypes|TestDisruptionOnKind)$$' -timeout 0 .
 

@@ -96,11 +96,40 @@ func leftovers(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dirs, err := filepath.Glob(filepath.Join(parent, "*"))
+	return strings.Join(append(all, directoriesIn(t, parent)...), "\n")
+}
+
+// directoriesIn lists the directories of clusters. The lock beside them stays: the first cluster on a machine makes it.
+func directoriesIn(t *testing.T, parent string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Join(append(all, dirs...), "\n")
+	for _, e := range entries {
+		if e.IsDir() {
+			all = append(all, filepath.Join(parent, e.Name()))
+		}
+	}
+	return all
+}
+
+// Regression: on a machine that had never run a cluster, the first test found something left.
+func TestFirstClusterOfAMachineLeavesNothing(t *testing.T) {
+	parent := t.TempDir()
+	d, err := privatedir.New(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := directoriesIn(t, parent); !slices.Equal(all, []string{d.Path()}) {
+		t.Errorf("while it is there: %q", all)
+	}
+	if err := d.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if all := directoriesIn(t, parent); len(all) > 0 {
+		t.Errorf("left: %q", all)
+	}
 }
 
 // coordinate runs a monitor where the cluster's processes look for a coordinator, and returns the names of those that
