@@ -92,12 +92,72 @@ func countOwned(text []byte, owns map[string]int) {
 	}
 }
 
-// findMains lists the main packages of the module, the likeliest first: one that imports controller-runtime or
-// Knative's package for controllers is more likely the manager than one that imports client-go, and either more than
-// one that imports neither. It counts in owns how many types the controller of a kind owns. Elsewhere are programs of
+// How much a program looks like a controller.
+const (
+	startsManager  = 35 // it or a package of the module that it imports starts a manager
+	importsRuntime = 30 // controller-runtime, or Knative's package for controllers
+	watches        = 25 // it or a package of the module that it imports has informers
+	importsClient  = 20 // client-go
+	importsNeither = 10
+)
+
+// evidence finds what makes a package a controller's, by how much that counts.
+var evidence = map[int]*regexp.Regexp{
+	startsManager: regexp.MustCompile(`\b(?:ctrl|manager|runtime|controllerruntime)\.New(?:Manager)?\(`),
+	watches:       regexp.MustCompile(`\bNewSharedInformerFactory|\bcache\.NewSharedIndexInformer\(`),
+}
+
+// packages are those of a module, by import path.
+type packages map[string]*struct {
+	imports []string // of the same module
+	rank    int      // by the evidence in it
+}
+
+// add adds a source file to a package.
+func (all packages) add(at string, imports []string, module string, text []byte) {
+	p := all[at]
+	if p == nil {
+		p = &struct {
+			imports []string
+			rank    int
+		}{}
+		all[at] = p
+	}
+	for _, i := range imports {
+		if strings.HasPrefix(i, module+"/") {
+			p.imports = append(p.imports, i)
+		}
+	}
+	for rank, found := range evidence {
+		if rank > p.rank && found.Match(text) {
+			p.rank = rank
+		}
+	}
+}
+
+// reached returns the highest rank of a package and of those that it imports.
+func (all packages) reached(at string) (rank int) {
+	seen := map[string]bool{at: true}
+	for queue := []string{at}; len(queue) > 0; queue = queue[1:] {
+		p := all[queue[0]]
+		if p == nil {
+			continue
+		}
+		rank = max(rank, p.rank)
+		for _, i := range p.imports {
+			if !seen[i] {
+				seen[i] = true
+				queue = append(queue, i)
+			}
+		}
+	}
+	return rank
+}
+
+// findMains lists the main packages of the module, the likeliest first. It counts in owns how many types the controller of a kind owns. Elsewhere are programs of
 // other modules below the directory that are likelier than all of these.
 func findMains(dir, module, name string, owns map[string]int) (mains []program, elsewhere []string, err error) {
-	byPackage := map[string]*program{}
+	byPackage, all := map[string]*program{}, packages{}
 	var nested []string // directories of other modules
 	err = walk(dir, func(file string) error {
 		if file != "go.mod" && path.Base(file) == "go.mod" {
@@ -112,8 +172,17 @@ func findMains(dir, module, name string, owns map[string]int) (mains []program, 
 		}
 		countOwned(text, owns)
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly|parser.ParseComments)
-		if err != nil || parsed.Name.Name != "main" || ignored(text) {
+		if err != nil || ignored(text) {
 			return nil // the build will report syntax errors
+		}
+		var imports []string
+		for _, i := range parsed.Imports {
+			imported, _ := strconv.Unquote(i.Path.Value) // cannot fail: the parser has checked it
+			imports = append(imports, imported)
+		}
+		all.add(path.Join(module, path.Dir(file)), imports, module, text)
+		if parsed.Name.Name != "main" {
+			return nil
 		}
 		at := "."
 		if d := path.Dir(file); d != "." {
@@ -121,20 +190,19 @@ func findMains(dir, module, name string, owns map[string]int) (mains []program, 
 		}
 		p := byPackage[at]
 		if p == nil {
-			p = &program{pkg: at, path: path.Join(module, at), binary: path.Base(at), rank: 10}
+			p = &program{pkg: at, path: path.Join(module, at), binary: path.Base(at), rank: importsNeither}
 			if at == "." {
 				p.binary = name
 			}
 			byPackage[at] = p
 		}
-		for _, i := range parsed.Imports {
-			imported, _ := strconv.Unquote(i.Path.Value) // cannot fail: the parser has checked it
+		for _, imported := range imports {
 			switch {
 			case strings.HasPrefix(imported, "sigs.k8s.io/controller-runtime"),
 				strings.HasPrefix(imported, "knative.dev/pkg/injection"):
-				p.rank = max(p.rank, 30)
+				p.rank = max(p.rank, importsRuntime)
 			case strings.HasPrefix(imported, "k8s.io/client-go"):
-				p.rank = max(p.rank, 20)
+				p.rank = max(p.rank, importsClient)
 			}
 		}
 		return nil
@@ -144,6 +212,7 @@ func findMains(dir, module, name string, owns map[string]int) (mains []program, 
 	}
 	var others []program
 	for _, p := range byPackage {
+		p.rank = max(p.rank, all.reached(p.path))
 		base := path.Base(p.pkg)
 		if p.pkg != "." && base != name && containsAny(base, otherThings) {
 			p.rank -= 30

@@ -521,10 +521,16 @@ func groupsOfRoles(list []*unstructured.Unstructured) (groups []string) {
 	return groups
 }
 
+// sourceDirs contain source code. Definitions there are copies that a program embeds, or no types of a cluster.
+var sourceDirs = []string{"cmd", "internal", "pkg"}
+
 func definitionScore(f file) int {
 	score := wordScore(f.path)
 	if strings.Contains(f.path, "bases/") {
 		score += 3
+	}
+	if top, _, _ := strings.Cut(f.path, "/"); slices.Contains(sourceDirs, top) {
+		score -= 3
 	}
 	for _, u := range f.objects {
 		if strings.HasSuffix(u.GetAPIVersion(), "/v1") {

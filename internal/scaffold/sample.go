@@ -28,7 +28,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 	if err != nil {
 		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
 	}
-	likely := r.kindsByLikeliness(s, objects.Defined(s.objects))
+	likely, ranks := r.kindsByLikeliness(s, objects.Defined(s.objects))
 	type sample struct {
 		file  *file
 		main  *unstructured.Unstructured
@@ -58,7 +58,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 			if f.has("CustomResourceDefinition") {
 				continue
 			}
-			main, score := mainObject(f, likely)
+			main, score := mainObject(f, ranks)
 			if main == nil || !accepted(f) {
 				continue
 			}
@@ -160,20 +160,20 @@ var (
 
 // mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is. The
 // likeliest kinds come first.
-func mainObject(f *file, likely []schema.GroupVersionKind) (*unstructured.Unstructured, int) {
+func mainObject(f *file, ranks map[schema.GroupVersionKind]int) (*unstructured.Unstructured, int) {
 	var main *unstructured.Unstructured
 	for _, u := range f.objects {
 		if u.GetName() == "" {
 			return nil, 0
 		}
-		if main == nil && slices.Contains(likely, u.GroupVersionKind()) {
+		if _, defined := ranks[u.GroupVersionKind()]; defined && main == nil {
 			main = u
 		}
 	}
 	if main == nil {
 		return nil, 0
 	}
-	score := -10 * slices.Index(likely, main.GroupVersionKind())
+	score := -10 * ranks[main.GroupVersionKind()]
 	lower, kind := strings.ToLower(f.path), strings.ToLower(main.GetKind())
 	if strings.Contains(lower, "sample") || strings.Contains(lower, "example") {
 		score += 5
@@ -196,8 +196,11 @@ func mainObject(f *file, likely []schema.GroupVersionKind) (*unstructured.Unstru
 
 // kindsByLikeliness lists the kinds that are defined here, each in its newest version. Those come last that
 // have no status and that no controller is set up for: they are settings, or templates. Of the others the kind that the
-// controller is named after comes first, then the one whose controller owns most types, then those that make pods.
-func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []schema.GroupVersionKind {
+// controller is named after comes first, then the one whose controller owns most types, then those that make pods. Equally
+// likely kinds have the same rank.
+func (r *Repository) kindsByLikeliness(
+	s *source, defined []objects.Type,
+) (kinds []schema.GroupVersionKind, ranks map[schema.GroupVersionKind]int) {
 	score := func(kind schema.GroupVersionKind) int {
 		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(r.Name, "-operator"), "-controller"), "-", "")
 		lower := strings.ToLower(kind.Kind)
@@ -211,7 +214,6 @@ func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []sche
 		}
 		return 0
 	}
-	var kinds []schema.GroupVersionKind
 	scores, handled := map[schema.GroupVersionKind]int{}, map[schema.GroupVersionKind]int{}
 	pods := map[schema.GroupVersionKind]int{}
 	for _, t := range defined {
@@ -227,10 +229,17 @@ func (r *Repository) kindsByLikeliness(s *source, defined []objects.Type) []sche
 			pods[t.Kind] = 1
 		}
 	}
-	slices.SortStableFunc(kinds, func(a, b schema.GroupVersionKind) int {
+	compare := func(a, b schema.GroupVersionKind) int {
 		return cmp.Or(handled[b]-handled[a], scores[b]-scores[a], r.owns[b.Kind]-r.owns[a.Kind], pods[b]-pods[a])
-	})
-	return kinds
+	}
+	slices.SortStableFunc(kinds, compare)
+	ranks = map[schema.GroupVersionKind]int{}
+	for i, kind := range kinds {
+		if ranks[kind] = i; i > 0 && compare(kinds[i-1], kind) == 0 {
+			ranks[kind] = ranks[kinds[i-1]]
+		}
+	}
+	return kinds, ranks
 }
 
 // passive are words in the names of kinds whose objects others use: alone, they make nothing.
