@@ -72,6 +72,7 @@ const (
 	JudgeOrphan         = "orphan"          // an object whose owner is gone is still there
 	JudgeFinalizer      = "finalizer"       // a controller does not remove its finalizer
 	JudgeUpgrade        = "upgrade"         // an upgrade changes objects at rest
+	JudgeWaste          = "waste"           // a controller creates objects for nothing
 	JudgeErrors         = "errors"          // a controller logs an error without end
 )
 
@@ -159,7 +160,7 @@ func (f Finding) aspect() string {
 	case JudgePanic, JudgeCrash:
 		return number.ReplaceAllString(f.Title, "#")
 	case JudgeFight, JudgeRevert, JudgeDependent, JudgeDuplicate, JudgeLoop, JudgeOrphan, JudgeFinalizer, JudgeLease,
-		JudgeUnrest, JudgeHot:
+		JudgeUnrest, JudgeHot, JudgeWaste:
 		return ""
 	}
 	return title

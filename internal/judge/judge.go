@@ -60,7 +60,7 @@ func Judges() []Judge {
 	return []Judge{
 		eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{},
 		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, hot{}, unrest{}, leases{},
-		rewrites{}, loggedErrors{},
+		rewrites{}, waste{}, loggedErrors{},
 	}
 }
 
@@ -158,7 +158,7 @@ func (e Evidence) byCluster() []Evidence {
 // ofOneCluster reports whether a judge looks at objects, which are those of one cluster.
 func ofOneCluster(j Judge) bool {
 	switch j.(type) {
-	case duplicates, dependents, finalizers, orphans, fights, reverts, rewrites:
+	case duplicates, dependents, finalizers, orphans, fights, reverts, rewrites, waste:
 		return true
 	}
 	return false
