@@ -30,8 +30,9 @@ type fake struct {
 	mu   sync.Mutex
 	runs map[string]int // by plan
 	all  []string       // plans in the order in which they were run
-	// Of each run: how it was shifted, and whether its plan has actions.
+	// Of each run: how it was shifted, what it does not wait for, and whether its plan has actions.
 	shifts []time.Duration
+	polls  [][]record.Poll
 	acts   []bool
 	now    int // runs that are going on
 	// reference is what the newest run is compared with.
@@ -50,6 +51,7 @@ func (f *fake) RunWith(
 	f.runs[p.TestName]++
 	number := f.runs[p.TestName]
 	f.all = append(f.all, p.TestName)
+	f.polls = append(f.polls, o.Polls)
 	f.shifts, f.acts = append(f.shifts, o.Shift), append(f.acts, len(p.Actions) > 0)
 	f.reference, f.recorded = o.Reference, o.History
 	f.now++

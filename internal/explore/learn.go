@@ -281,6 +281,10 @@ func (c *campaign) compareRuns(
 		}
 	}
 	options := run.RunOptions{Trace: true, History: types}
+	if !runs[0].Meta.Rested {
+		// It has waited for ten minutes of its own time. The others wait as long as plans do.
+		options.Polls = runs[0].Meta.Polls
+	}
 	var mu sync.Mutex // guards runs
 	var ref *reference.Reference
 	group, others := errgroup.WithContext(ctx)
@@ -326,9 +330,12 @@ func (c *campaign) compareRuns(
 		return err
 	})
 	if err := group.Wait(); err != nil {
-		var failed *notPassedError
-		if errors.As(err, &failed) {
-			failed.passed = len(slices.DeleteFunc(slices.Clone(runs), func(r *record.Run) bool { return r == nil }))
+		if failed := (*notPassedError)(nil); errors.As(err, &failed) {
+			for _, r := range runs {
+				if r != nil {
+					failed.passed++
+				}
+			}
 		}
 		c.unsteady(ctx, w, quiet, runs, options, err)
 		return nil, err

@@ -218,3 +218,39 @@ func TestUnsteadyWorkload(t *testing.T) {
 		})
 	}
 }
+
+// A workload that passes in some runs without faults and fails in others says how often it has failed.
+func TestWorkloadThatFailsNowAndThen(t *testing.T) {
+	f := &fake{answer: func(_ *plan.Plan, n int, m *record.Meta, _ *[]record.Finding, _ *[]string) error {
+		if n == 3 {
+			m.Verdict, m.Reason = record.Bug, "step 2 timed out"
+		}
+		return nil
+	}}
+	r := mustRun(t, config(t, f, "w"))
+	if len(r.Unlearned) != 1 || len(r.Outcomes) > 0 ||
+		!strings.Contains(r.Unlearned[0].Reason, "it fails in 1 of 3 runs without faults: bug: step 2 timed out (") {
+		t.Errorf("not learned: %+v; plans: %v", r.Unlearned, statuses(r))
+	}
+}
+
+// If the first run waits in vain for the controllers to come to rest, the others know what they look at again and again.
+func TestOnlyTheFirstRunHasMuchPatience(t *testing.T) {
+	for _, rested := range []bool{true, false} {
+		polls := []record.Poll{{Controller: "op", Queue: "q", Delay: 10}}
+		f := &fake{answer: func(_ *plan.Plan, _ int, m *record.Meta, _ *[]record.Finding, _ *[]string) error {
+			m.Rested, m.Polls = rested, polls
+			return nil
+		}}
+		c := config(t, f, "w")
+		c.Patterns = []string{"intermediate"}
+		if _, err := Learn(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range f.polls {
+			if want := i > 0 && !rested; want != (len(got) > 0) {
+				t.Errorf("rested %t: run %d does not wait for %v", rested, i+1, got)
+			}
+		}
+	}
+}

@@ -175,7 +175,8 @@ func (r *runner) newParts(
 		note: r.journal.note, logger: r.session.Logger,
 	}
 	p.work = &work{
-		controllers: r.controllers(), rest: timeouts.Rest, pods: p.settling.pods, logger: r.session.Logger,
+		controllers: r.controllers(), rest: timeouts.Rest, polls: r.options.Polls, pods: p.settling.pods,
+		logger: r.session.Logger,
 	}
 	p.work.queues, _ = at.node.(cluster.QueueReader)
 	if ref := r.options.Reference; ref != nil {

@@ -184,6 +184,9 @@ type RunOptions struct {
 	// Shift is for how long the controllers under test run before the workload begins, in addition to their start.
 	// In real time it is a twelfth of that.
 	Shift time.Duration
+	// Polls is what the controllers look at again and again without faults, if there is no Reference that says so: the
+	// run does not wait for that.
+	Polls []record.Poll
 	// Functions are what the workload's go steps call, by the names in these steps.
 	Functions map[string]workload.Function
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // protocol is the version of what the two ends say to each other.
@@ -41,6 +42,7 @@ type Job struct {
 	History   []plan.ResourceKey `json:"history,omitempty"`
 	Reference string             `json:"reference,omitempty"`
 	Shift     time.Duration      `json:"shift,omitempty"`
+	Polls     []record.Poll      `json:"polls,omitempty"`
 }
 
 // Result is what became of a run.

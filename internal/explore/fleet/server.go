@@ -415,7 +415,7 @@ func (s *Server) job(p *plan.Plan, o run.RunOptions) (Job, error) {
 	}
 	job := Job{
 		Name: p.TestName, Plan: text, File: p.File, Trace: o.Trace, FindTypes: o.FindTypes, Brief: o.Brief,
-		Shift: o.Shift, History: o.History,
+		Shift: o.Shift, Polls: o.Polls, History: o.History,
 	}
 	if o.Reference == nil {
 		return job, nil

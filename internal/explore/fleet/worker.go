@@ -255,7 +255,9 @@ func (w *work) run(ctx context.Context, job *Job, dir string) (*record.Meta, err
 	if err := p.Validate(w.equipment.suite); err != nil {
 		return nil, &run.UserError{Err: err}
 	}
-	o := run.RunOptions{Trace: job.Trace, FindTypes: job.FindTypes, History: job.History, Shift: job.Shift}
+	o := run.RunOptions{
+		Trace: job.Trace, FindTypes: job.FindTypes, History: job.History, Shift: job.Shift, Polls: job.Polls,
+	}
 	if job.Reference != "" {
 		if o.Reference, err = w.referenceOf(ctx, job.Reference); err != nil {
 			return nil, err
