@@ -74,6 +74,7 @@ const (
 	JudgeUpgrade        = "upgrade"         // an upgrade changes objects at rest
 	JudgeWaste          = "waste"           // a controller creates objects for nothing
 	JudgeErrors         = "errors"          // a controller logs an error without end
+	JudgeComplaint      = "complaint"       // what a user has made ends with a status that says what is wrong
 )
 
 // IsBug reports whether the finding is about the controller, not about the run.

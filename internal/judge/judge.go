@@ -60,7 +60,7 @@ func Judges() []Judge {
 	return []Judge{
 		eventually{}, gaps{}, invariantJudge{}, exits{}, faultFree{},
 		duplicates{}, dependents{}, finalizers{}, orphans{}, fights{}, reverts{}, loops{}, hot{}, unrest{}, leases{},
-		rewrites{}, waste{}, loggedErrors{},
+		rewrites{}, waste{}, loggedErrors{}, complaints{},
 	}
 }
 

@@ -105,7 +105,7 @@ func Trouble(runs ...[]reference.Change) string {
 		return ""
 	}
 	var all []string
-	if what := troubleOf(ends[0][sample.Key]); what != "" {
+	if what := reference.Complaint(ends[0][sample.Key]); what != "" {
 		all = append(all, fmt.Sprintf("%s ended with %s", sample.Key.Local(), what))
 	}
 	// Names of pods may differ each time.
@@ -173,38 +173,6 @@ func unscheduled(pod map[string]any) string {
 	return ""
 }
 
-// troubleOf is what a status says to be wrong.
-func troubleOf(object map[string]any) string {
-	status, _ := object["status"].(map[string]any)
-	for _, c := range conditionsOf(status) {
-		typ, _ := c["type"].(string)
-		if c["status"] == "True" && failed.MatchString(typ) || c["status"] == "False" && good.MatchString(typ) {
-			text := fmt.Sprintf("condition %s=%s", typ, c["status"])
-			if message, _ := c["message"].(string); message != "" {
-				text += ": " + wording.FirstLine(message)
-			} else if reason, _ := c["reason"].(string); reason != "" {
-				text += " (" + reason + ")"
-			}
-			return text
-		}
-	}
-	for _, name := range stated(status) {
-		if text, _ := status[name].(string); failed.MatchString(text) {
-			return fmt.Sprintf("status.%s %s", name, wording.FirstLine(text))
-		}
-	}
-	return ""
-}
-
-const failures = `fail|error|invalid|degraded`
-
-// failed is in words for states that do not get better by themselves, and good are conditions that an object has that
-// is as it must be.
-var (
-	failed = regexp.MustCompile(`(?i)` + failures)
-	good   = regexp.MustCompile(`^(Ready|Available|Healthy|Accepted|Valid|Synced|Reconciled|Active)$`)
-)
-
 // anyStatus is an object of which nothing is known but that it has a status.
 var anyStatus = map[string]any{"metadata": map[string]any{}, "status": map[string]any{"any": true}}
 
@@ -226,13 +194,13 @@ func waitsForLittle(steps []plan.Step, sample plan.ResourceKey) bool {
 }
 
 // trouble is in words for states that nobody waits for.
-var trouble = regexp.MustCompile(`(?i)` + failures + `|unknown|pending|creating|initiali[sz]ing`)
+var trouble = regexp.MustCompile(`(?i)` + reference.Failures + `|unknown|pending|creating|initiali[sz]ing`)
 
 // unfinished reports whether a status says that something is wrong or not yet done.
 func unfinished(object map[string]any) bool {
 	status, _ := object["status"].(map[string]any)
 	return slices.ContainsFunc(trueConditions(status), trouble.MatchString) ||
-		slices.ContainsFunc(stated(status), func(name string) bool {
+		slices.ContainsFunc(reference.StateFields(status), func(name string) bool {
 			text, _ := status[name].(string)
 			return trouble.MatchString(text)
 		})

@@ -54,19 +54,6 @@ func literal(v any) (string, bool) {
 var opaque = regexp.MustCompile(`(?i)(revision|hash|uid|time|timestamp|generation|collisionCount|resourceVersion|IP|` +
 	`token|message|nodeName|volumeName)$`)
 
-// stateField is the name of a field of a status whose text names a state, such as phase or jobDeploymentStatus.
-var stateField = regexp.MustCompile(`^phase$|^state$|^status$|^health$|[a-z](Phase|State|Status|Health)$`)
-
-// stated lists the fields of a status that name a state, sorted.
-func stated(status map[string]any) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(status)) {
-		if text, _ := status[name].(string); text != "" && stateField.MatchString(name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // done is the condition that the sample meets at the end of a run, by its status. Fields of the status count only if
 // they are the same in the other runs, given as end states. Empty: its status says nothing.
 func done(end map[string]any, others ...map[string]any) string {
@@ -97,7 +84,7 @@ func statusClauses(end map[string]any, others []map[string]any) (clauses []strin
 			clauses = append(clauses, expression(path)+" == "+text)
 		}
 	}
-	for _, name := range stated(status) {
+	for _, name := range reference.StateFields(status) {
 		clause("status", name)
 	}
 	if g := status["observedGeneration"]; g != nil &&

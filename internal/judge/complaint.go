@@ -1,0 +1,49 @@
+package judge
+
+import (
+	"context"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/reference/findings"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// complaints notes which custom resources that users have made say in the end, in their status, that something is
+// wrong. A sample with a placeholder, for example, never works, and shows little of its controller. A run that is
+// compared with runs without faults is not judged: the comparison says what differs.
+type complaints struct{}
+
+func (complaints) Name() string { return "complaints" }
+
+func (complaints) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
+	if e.Reference != nil || e.Meta.GivenBack.IsZero() {
+		return nil, nil
+	}
+	f, err := e.follower()
+	if err != nil {
+		return nil, err
+	}
+	var all []record.Finding
+	seen := map[reference.Key]bool{}
+	for _, c := range f.Changes() {
+		if c.By != "" || c.Event != record.Created || !reference.IsCustom(c.Key.Type()) || seen[c.Key] ||
+			len(metadata.Owners(c.Cur)) > 0 {
+			continue
+		}
+		seen[c.Key] = true
+		object := f.Objects()[c.Key]
+		if object == nil || object.End == nil || metadata.Marked(object.End) {
+			continue
+		}
+		if what := reference.Complaint(object.End); what != "" {
+			all = append(all, record.Finding{
+				Severity: record.SeverityNote, Judge: record.JudgeComplaint, Subject: string(c.Key),
+				Title: findings.Name(string(c.Key)) + " ended with " + what, Time: e.Meta.Observed,
+				Detail: "Of an object that it rejects, or that lacks something, a controller does little that a plan " +
+					"could strike at. If that is not meant so, add what it lacks, or take another one.",
+			})
+		}
+	}
+	return all, nil
+}
