@@ -243,8 +243,8 @@ func and(words []string) string {
 // study runs a workload without faults. Its steps begin when the controllers are at rest, unless the suite or the
 // workload does not allow that: so what it does depends less on who is faster. The first run shows which types the
 // controllers have to do with; the others follow it, side by side if there are runners for that. The last of them keeps
-// the other pace: what it ends like is right, too. All begin at different phases of the controllers' loops, see shift. If
-// two runs already differ in more than fields, it begins no others.
+// the other pace: what it ends like is right, too. All begin at different phases of the controllers' loops: see shift.
+// If two runs already differ in more than fields, it begins no others.
 func (c *campaign) study(ctx context.Context, w workload) (*reference.Reference, error) {
 	c.toLearn(w.id(), c.Learn+1)
 	defer c.toLearn(w.id(), 0)

@@ -234,7 +234,7 @@ func TestWorkloadThatFailsNowAndThen(t *testing.T) {
 	}
 }
 
-// If the first run waits in vain for the controllers to come to rest, the others know what they look at again and again.
+// If the first run waits in vain for rest, the others know what the controllers look at again and again.
 func TestOnlyTheFirstRunHasMuchPatience(t *testing.T) {
 	for _, rested := range []bool{true, false} {
 		polls := []record.Poll{{Controller: "op", Queue: "q", Delay: 10}}

@@ -12,8 +12,8 @@ import (
 )
 
 // hot names objects that one controller changes more than 100 times in a minute of the run, and the fields that differ
-// from one write to the next. It is a note: judge loops says whether it is a bug of the plan. Without any action it is a
-// bug if the workload did not come to its end.
+// from one write to the next. It is a note: judge loops says whether it is a bug of the plan. Without any action it is
+// a bug if the workload did not come to its end.
 type hot struct{}
 
 func (hot) Name() string { return "hot" }

@@ -20,7 +20,8 @@ func TestHot(t *testing.T) {
 		events = append(events, record.Event{
 			Time: began.Add(time.Duration(i) * 100 * time.Millisecond),
 			Observation: &record.Observation{
-				By: "c", Point: wire.ControllerWrite, Phase: wire.After, Kind: "Database", Namespace: "default", Name: "db",
+				By: "c", Point: wire.ControllerWrite, Phase: wire.After,
+				Kind: "Database", Namespace: "default", Name: "db",
 				Object: fmt.Appendf(nil, `{"metadata": {"resourceVersion": "%d"}, "status": {"attempts": %d}}`, i+1, i),
 			},
 		})
