@@ -106,6 +106,8 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 	switch words := strings.Split(image, "-"); {
 	case image == p.binary || image == path.Base(p.pkg):
 		score += 20
+	case image == p.module:
+		score += 10
 	case slices.Contains(words, path.Base(p.pkg)) || slices.Contains(words, p.binary):
 		score += 6
 	}

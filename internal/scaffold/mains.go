@@ -63,6 +63,7 @@ type program struct {
 	pkg    string // as `go build` takes it: . or ./cmd/manager
 	path   string // as `import` takes it
 	binary string // base name of the executable that it is built to
+	module string // name of the module, which images often have
 	rank   int    // how much it looks like a controller
 }
 
@@ -190,7 +191,8 @@ func findMains(dir, module, name string, owns map[string]int) (mains []program, 
 		}
 		p := byPackage[at]
 		if p == nil {
-			p = &program{pkg: at, path: path.Join(module, at), binary: path.Base(at), rank: importsNeither}
+			p = &program{pkg: at, path: path.Join(module, at), binary: path.Base(at), module: name,
+				rank: importsNeither}
 			if at == "." {
 				p.binary = name
 			}

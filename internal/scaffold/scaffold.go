@@ -26,6 +26,8 @@ type Repository struct {
 	Charts      []string        // which may install it instead of the manifests
 	Deployment  string          // namespace/name in the manifests; empty: one is generated
 	Image       string          // of its container, if there are several
+	Args        []string        // to add to that container's, which serve all definitions
+	ArgsOf      string          // file of the same Deployment that has them
 	Also        []Program       // the same program in further Deployments
 	Definitions []string        // kinds that the CustomResourceDefinitions define
 	Sample      string          // file of an object of such a kind; empty: none was found
@@ -68,6 +70,7 @@ func Inspect(dir string, stage func(what string)) (*Repository, error) {
 	}
 	s := r.choose(dir, mains, files)
 	r.addDefinitions(s, files)
+	r.compareFiles(s, files)
 	stage("choosing a sample")
 	r.findSample(s, files)
 	return r, nil
