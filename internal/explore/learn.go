@@ -354,6 +354,9 @@ func (c *campaign) compareRuns(
 			}
 		}
 	}
+	for _, title := range wasted(runs) {
+		c.say("%s: without faults, %s", w.id(), title)
+	}
 	if meta == nil {
 		return ref, nil
 	}
@@ -367,6 +370,17 @@ func (c *campaign) compareRuns(
 		c.say("%s: it does not pass if its steps follow one another at once: %s", w.id(), meta.Reason)
 	}
 	return ref, nil
+}
+
+// wasted lists the titles of the notes about what controllers create for nothing in each of the runs.
+func wasted(runs []*record.Run) (titles []string) {
+	for _, f := range runs[0].Findings {
+		in := func(r *record.Run) bool { return slices.ContainsFunc(r.Findings, f.Same) }
+		if f.Judge == record.JudgeWaste && !slices.ContainsFunc(runs, func(r *record.Run) bool { return !in(r) }) {
+			titles = append(titles, f.Title)
+		}
+	}
+	return titles
 }
 
 // allowOther takes in the end of a run with the other pace. If that is none, the end may be the wrong one of a race, so

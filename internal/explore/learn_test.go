@@ -219,21 +219,6 @@ func TestUnsteadyWorkload(t *testing.T) {
 	}
 }
 
-// A workload that passes in some runs without faults and fails in others says how often it has failed.
-func TestWorkloadThatFailsNowAndThen(t *testing.T) {
-	f := &fake{answer: func(_ *plan.Plan, n int, m *record.Meta, _ *[]record.Finding, _ *[]string) error {
-		if n == 3 {
-			m.Verdict, m.Reason = record.Bug, "step 2 timed out"
-		}
-		return nil
-	}}
-	r := mustRun(t, config(t, f, "w"))
-	if len(r.Unlearned) != 1 || len(r.Outcomes) > 0 ||
-		!strings.Contains(r.Unlearned[0].Reason, "it fails in 1 of 3 runs without faults: bug: step 2 timed out (") {
-		t.Errorf("not learned: %+v; plans: %v", r.Unlearned, statuses(r))
-	}
-}
-
 // If the first run waits in vain for rest, the others know what the controllers look at again and again.
 func TestOnlyTheFirstRunHasMuchPatience(t *testing.T) {
 	for _, rested := range []bool{true, false} {
@@ -252,5 +237,21 @@ func TestOnlyTheFirstRunHasMuchPatience(t *testing.T) {
 				t.Errorf("rested %t: run %d does not wait for %v", rested, i+1, got)
 			}
 		}
+	}
+}
+
+// What controllers create for nothing is said if all runs without faults show it.
+func TestWasteWithoutFaults(t *testing.T) {
+	waste := func(subject string) record.Finding {
+		return record.Finding{Severity: record.SeverityNote, Judge: record.JudgeWaste, Subject: subject,
+			Title: "op creates " + subject}
+	}
+	orphan := record.Finding{Severity: record.SeverityNote, Judge: record.JudgeOrphan, Subject: "pod/default/a"}
+	got := wasted([]*record.Run{
+		{Findings: []record.Finding{orphan, waste("pod/default/a-#1"), waste("secret/default/s")}},
+		{Findings: []record.Finding{orphan, waste("pod/default/a-#2")}},
+	})
+	if want := []string{"op creates pod/default/a-#1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
