@@ -12,17 +12,14 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// interruptions are the actions after which a controller sees everything as it is.
-var interruptions = []plan.ActionType{
-	plan.RestartController, plan.KillController, plan.StartController, plan.KillAPIServer, plan.StartAPIServer,
-	plan.FailCall, plan.RestoreCalls,
-}
-
-// OnlyInterrupts reports whether all that a plan does to the controllers is to interrupt their work: it shows them
-// nothing old, and changes no objects.
+// OnlyInterrupts reports whether all that a plan does to the controllers is to interrupt their work: it kills and starts
+// processes, and lets calls fail. It shows them nothing old, and changes no objects.
 func OnlyInterrupts(actions []plan.Action) bool {
 	return CauseOf(actions) == Interrupted && !slices.ContainsFunc(actions, func(a plan.Action) bool {
-		return !slices.Contains(interruptions, a.Type)
+		e := a.Effects()
+		return !reflect.DeepEqual(e, plan.Effects{
+			Stops: e.Stops, Starts: e.Starts, Lists: e.Lists, Fails: e.Fails, Restores: e.Restores,
+		})
 	})
 }
 
