@@ -189,7 +189,7 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	p.states.recorder = recorder
 	// The controllers may have defined some since the plan's types were looked up.
 	for _, t := range recorder.Types() {
-		p.served.add(ctx, "", t)
+		p.served.add(ctx, p.all()[0].name, t)
 	}
 	return recorder, nil
 }

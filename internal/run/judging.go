@@ -137,7 +137,7 @@ func (r *runner) gather(
 ) judge.Evidence {
 	meta := &r.journal.meta
 	states := p.evidence.history(ctx, recorder)
-	r.reportNeverServed(ctx, p, recorder.NeverServed())
+	r.reportServed(ctx, p, recorder.NeverServed())
 	if r.options.Reference != nil {
 		for _, key := range p.states.unrecorded(ctx, r.events.typesSeen()) {
 			meta.Unrecorded = append(meta.Unrecorded, key.String())

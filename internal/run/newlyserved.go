@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,29 +24,36 @@ type newlyServed struct {
 	cluster     cluster.Cluster
 	coordinator *coordinator.Coordinator
 	mayCome     func(plan.ResourceKey) bool
-	trouble     func(error)
+
+	mu       sync.Mutex
+	troubles []error // so far
+}
+
+func (n *newlyServed) trouble(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.troubles = append(n.troubles, err)
 }
 
 // add takes over a type of a cluster. It returns when the processes report the objects of the plan's keys, and each API
 // server has a watch cache of them.
 func (n *newlyServed) add(ctx context.Context, in string, t objects.Type) {
 	named, err := n.types.take(t)
-	if err != nil {
-		n.trouble(err)
-	}
+	n.trouble(ctx, err)
 	if !named {
 		return
 	}
-	if err := n.coordinator.TypesChanged(ctx); err != nil && ctx.Err() == nil {
-		n.trouble(err)
-	}
+	n.trouble(ctx, n.coordinator.TypesChanged(ctx))
 	if _, instrumented := n.cluster.(cluster.Instrumented); !instrumented {
 		return
 	}
 	err = warmAll(ctx, n.cluster, plan.ServersOf(n.cluster.APIServers(), in),
 		map[schema.GroupVersionResource]bool{t.Resource: true})
-	if err != nil && ctx.Err() == nil {
-		n.trouble(err)
+	if !apierrors.IsNotFound(err) { // the type may have gone again
+		n.trouble(ctx, err)
 	}
 }
 
@@ -83,9 +91,16 @@ func (r *runner) mayCome(set *preparation) func(plan.ResourceKey) bool {
 	}
 }
 
-// reportNeverServed reports the types that the suite or the plan names and that were never served, so that nothing is
-// known of them. If the workload's reference knows the type, it is enough that its objects are missing.
-func (r *runner) reportNeverServed(ctx context.Context, p *parts, never []plan.ResourceKey) {
+// reportServed reports what could not be done for types that began to be served. It also reports the types that the
+// suite or the plan names and that were never served, so that nothing is known of them. If the workload's reference
+// knows such a type, it is enough that its objects are missing.
+func (r *runner) reportServed(ctx context.Context, p *parts, never []plan.ResourceKey) {
+	p.served.mu.Lock()
+	troubles := p.served.troubles
+	p.served.mu.Unlock()
+	for _, err := range troubles {
+		r.journal.trouble(err)
+	}
 	named := allOf(watchedKeys(r.plan, r.suite), keysOf(r.plan))
 	for _, key := range never {
 		if !slices.Contains(named, key) {

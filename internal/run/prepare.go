@@ -57,7 +57,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	}
 	r.journal.meta.Controllers = describeControllers(r.suite, r.binaries, found)
 	p := r.newParts(at, set, logs, found.webhooks, kept)
-	p.served = &newlyServed{types: types, cluster: at.cluster, mayCome: mayCome, trouble: r.journal.trouble}
+	p.served = &newlyServed{types: types, cluster: at.cluster, mayCome: mayCome}
 	r.teardown.later(p.cycles.close)
 	for _, line := range withoutStreamingLists(r.plan) {
 		r.journal.note(line)

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -88,9 +89,8 @@ func (o *origin) define(name, version string) {
 	types, err := o.typesOf(r.ctx, name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil {
-		o.definitions.broken = err
-		return
+	if err != nil && r.ctx.Err() == nil {
+		r.gaps = append(r.gaps, fmt.Sprintf("%s: all states, if it was defined: %v", name, err))
 	}
 	if len(types) == 0 {
 		return
