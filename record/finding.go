@@ -149,10 +149,10 @@ func (f Finding) aspect() string {
 	title, _, _ := strings.Cut(f.Title, ":")
 	switch f.Judge {
 	case JudgeReference:
-		switch f.Does() {
-		case HarmLost, HarmMissing, HarmReplaced:
+		switch harm := f.Does(); {
+		case harm == HarmLost, harm == HarmMissing, harm == HarmReplaced, harm == HarmRemark && f.Field == "":
 			return "its existence" // that it is lost, missing or created again may be a matter of when
-		case HarmLeft:
+		case harm == HarmLeft:
 			return "that it is left"
 		}
 		return "its fields"

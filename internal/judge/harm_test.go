@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,6 +202,67 @@ func TestHeadlines(t *testing.T) {
 			e.bear(found)
 			f := found[0]
 			expect(t, []string{f.Title, string(f.Harm), f.Owner, f.Field}, tt.want, string(tt.harm), tt.owner, "")
+		})
+	}
+}
+
+// What is random cannot be made again as it was. That it is missing because another client has deleted it does little
+// harm, or some if it is still referred to. If a controller has deleted or never created it, that counts as ever.
+func TestWhatCannotComeBackAsItWas(t *testing.T) {
+	const secret = `secret/default/key {"data": {"key": %q, "user": "a"}}`
+	const pod = `pod/default/a {"spec": {"volumes": [{"secret": {"secretName": %q}}]}}`
+	made := func(key, volume string) []string {
+		return []string{
+			"1 created " + cluster, "1 created " + fmt.Sprintf(pod, volume), "2 op: created " + fmt.Sprintf(secret, key),
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		keys    []string // in the runs without faults
+		volume  string   // the Secret that the pod has as a volume
+		held    string   // by the Secret in the run; empty: it is never created
+		deleted string   // how; empty: it is not
+		plan    bool     // it is deleted by the plan
+		want    record.Harm
+	}{
+		{"random, deleted by the plan", []string{"x", "y"}, "b", "z", "4 deleted ", true, record.HarmRemark},
+		{"random, deleted by the plan, and a pod has it as a volume", []string{"x", "y"}, "key", "z", "4 deleted ", true,
+			record.HarmReplaced},
+		{"always the same, deleted by the plan", []string{"x", "x"}, "b", "x", "4 deleted ", true, record.HarmMissing},
+		{"random, deleted by the controller", []string{"x", "y"}, "b", "z", "4 op: deleted ", false, record.HarmLost},
+		{"random, never created", []string{"x", "y"}, "b", "", "", false, record.HarmMissing},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lines := made(tt.held, tt.volume)
+			if tt.held == "" {
+				lines = lines[:2]
+			} else {
+				lines = append(lines, tt.deleted+fmt.Sprintf(secret, tt.held))
+			}
+			e := evidence(tale(t, lines...))
+			var runs []*record.Run
+			for _, key := range tt.keys {
+				runs = append(runs, tale(t, made(key, tt.volume)...))
+			}
+			e.Reference, e.Plan = usual(t, runs...), kills
+			if tt.plan {
+				e.Plan = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, Writing: plan.Writing{
+					ResourceKey: plan.ResourceKey{Type: "secret", Namespace: "default", Name: "key"},
+				}}}}
+				e.Actions = []record.Action{{Type: "delete", Began: time.Unix(3, 0), Fired: time.Unix(3, 0)}}
+			}
+			found, err := faultFree{}.Judge(t.Context(), e)
+			if err != nil || len(found) == 0 {
+				t.Fatalf("%v, %v", found, err)
+			}
+			f := found[0]
+			if f.Subject != "secret/default/key" || f.Harm != tt.want || !f.IsBug() {
+				t.Errorf("%+v", f)
+			}
+			if says := strings.Contains(f.Title, "what it held was random"); says != (f.Harm.Rank() >
+				record.HarmMissing.Rank()) {
+				t.Errorf("%q", f.Title)
+			}
 		})
 	}
 }

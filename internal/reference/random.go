@@ -366,3 +366,12 @@ func numberedChanges(changes []Change, to map[Key]Key) []Change {
 	}
 	return all
 }
+
+// HoldsRandom reports whether a part of what an object of that key holds is another value in each run without faults: a
+// key or a password that somebody has made up, for example. Such an object cannot be made again as it was.
+func (ref *Reference) HoldsRandom(key Key) bool {
+	return slices.ContainsFunc(ref.foundOn(key), func(m *Found) bool {
+		return m.Object == key.Group() && !m.Compare &&
+			(strings.HasPrefix(m.Path, "data") || strings.HasPrefix(m.Path, "binaryData"))
+	})
+}

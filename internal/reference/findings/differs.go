@@ -229,8 +229,57 @@ func (r *Run) ofWhole(d reference.Difference) record.Harm {
 		return record.HarmLost
 	case d.Count, !reference.HoldsData(d.Key.Type()) && r.finished(r.owner(d)):
 		return record.HarmReplaced
+	case !r.irreplaceable(d):
+		return record.HarmMissing
+	case r.referredTo(d):
+		return record.HarmReplaced
 	}
-	return record.HarmMissing
+	return record.HarmRemark
+}
+
+// irreplaceable reports whether an object is missing because the plan has deleted it, and could not come back as it was:
+// what it held was random. A controller cannot restore it. It may make another one, or leave that to people.
+func (r *Run) irreplaceable(d reference.Difference) bool {
+	return !d.Count && d.Field == "" && r.plans(d.Own) && r.Reference.HoldsRandom(d.Key)
+}
+
+// referredTo reports whether another object names the object at the end of the run, as a pod does whose volume it is.
+// Metadata and status do not count.
+func (r *Run) referredTo(d reference.Difference) bool {
+	got, _ := r.state(d)
+	object := got.Last()
+	name := metadata.Text(metadata.Of(object), "name")
+	if name == "" {
+		return false
+	}
+	for key, o := range r.Objects {
+		if key == d.Own || o.End == nil || key.Cluster() != d.Own.Cluster() || !sameNamespace(o.End, object) {
+			continue
+		}
+		for part, v := range o.End {
+			if part != "metadata" && part != "status" && says(v, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// says reports whether a value, or one in it, is this text.
+func says(v any, text string) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, value := range v {
+			if says(value, text) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, func(item any) bool { return says(item, text) })
+	case string:
+		return v == text
+	}
+	return false
 }
 
 // loses reports whether the last deletion of an object was a loss: it was taken away, and not as others like it are
@@ -390,6 +439,9 @@ func (r *Run) whole(d reference.Difference, l Line, owner reference.Key) (title 
 		}
 	case !d.Count && r.plans(d.Own):
 		text = of + " was deleted by the plan, and is not created again"
+		if r.irreplaceable(d) {
+			text += ", and could not be as it was, since what it held was random"
+		}
 	case !d.Count:
 		text = of + " is missing"
 	case got.Made < want.Made:

@@ -138,7 +138,7 @@ func Joins(found, without record.Finding) bool {
 		return false
 	}
 	if ofStatus(found) && ofStatus(without) {
-		found.Field, without.Field = "", ""
+		found.Field, without.Field = "status", "status"
 	}
 	return found.Same(without)
 }
