@@ -11,6 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -93,7 +94,11 @@ func restarted(of *plan.Plan, suite *plan.Suite) (*control, error) {
 			return nil, err
 		}
 		if controller != "" {
-			a, done = plan.Action{Type: plan.RestartController, Target: controller}, true
+			only, err := build.Plan("restart").Then(build.RestartController(controller).When(build.AtOnce())).Build()
+			if err != nil {
+				return nil, err
+			}
+			a, done = only.Actions[0], true
 			for i := range trigger.Definitions {
 				if at := &trigger.Definitions[i].Observe.Timing; *at == plan.BeforeControllerWrite {
 					*at = plan.AfterControllerWrite
