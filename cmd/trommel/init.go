@@ -26,8 +26,9 @@ func newInitCommand(s streams) *cobra.Command {
 		Use:   "init [DIR]",
 		Short: "Write a first suite and a first plan for a controller's repository",
 		Long: `Init looks through a controller's repository (main packages, kustomizations, charts, custom resource
-definitions, samples) and writes a commented trommel.yaml and a first plan there. It does not overwrite existing
-files. It adds trommel-runs/ to .gitignore, because run records can contain Secrets.
+definitions, samples) and writes a commented trommel.yaml and a first plan there. If several ways to install the
+controller can be applied, it takes the one that the Makefile deploys. It does not overwrite existing files. It adds
+trommel-runs/ to .gitignore, because run records can contain Secrets.
 
 With --go-test it also writes trommel-tests, a Go module with a test that runs the plans. If there is a suite already,
 it writes only that.

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -60,4 +62,31 @@ func TestInitOperators(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Regression: in a repository with hundreds of files, init said nothing for minutes.
+func TestInitSaysWhatTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		slow := showSlow(&out, initPatience)
+		slow.begin("reading")
+		time.Sleep(initPatience - time.Millisecond)
+		if out.Len() > 0 {
+			t.Errorf("too early: %q", out.String())
+		}
+		time.Sleep(2 * time.Millisecond)
+		slow.begin("building")
+		slow.stop()
+		if want := "init: reading\ninit: building\n"; out.String() != want {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
+		out.Reset()
+		quick := showSlow(&out, initPatience)
+		quick.begin("reading")
+		quick.stop()
+		time.Sleep(2 * initPatience)
+		if out.Len() > 0 {
+			t.Errorf("after the end: %q", out.String())
+		}
+	})
 }
