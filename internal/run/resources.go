@@ -90,7 +90,7 @@ type keyTypes struct {
 
 	mu    sync.Mutex
 	rules map[plan.ResourceKey]wire.Rule
-	later map[plan.ResourceKey]bool // keys whose types are not served yet
+	later map[plan.ResourceKey]bool // keys whose types were not served at the beginning; true: and are not yet
 }
 
 // resolve completes a key. Of a type that is not served, only what the key says is known: processes report its objects
@@ -101,16 +101,21 @@ func (k *keyTypes) resolve(key plan.ResourceKey) wire.Rule {
 	return k.rules[key]
 }
 
-// take takes over a type that is served now. It reports whether the plan names it.
+// take takes over a type that is served now. It reports whether the plan names it and it was not served before. Several
+// clusters may begin to serve the same type.
 func (k *keyTypes) take(t objects.Type) (named bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
-	for key := range k.later {
+	for key, missing := range k.later {
 		if _, err := objects.FindKey([]objects.Type{t}, key); err != nil {
 			continue
 		}
-		delete(k.later, key)
+		if !missing {
+			named = true
+			continue
+		}
+		k.later[key] = false
 		if err := objects.CheckKey(key, t); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", k.file, err))
 			continue
