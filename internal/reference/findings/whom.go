@@ -15,9 +15,9 @@ import (
 // is known. Each answer is enough for itself, and names all who need the object.
 //
 // An object goes with the owner that it refers to, so the owner is an answer. So are those whom the reconcile requests
-// name in which a controller made the object, if it also has their name, in its own name or in a label. What Kubernetes'
-// own controllers make is for those for whom its owner was made: a volume claim is for those for whom the StatefulSet
-// is. Otherwise the requests and the names are one answer together.
+// name in which a controller made the object, if it also has their name, in its own name or in a label. What
+// Kubernetes' own controllers make is for those for whom its owner was made: a volume claim is for those for whom the
+// StatefulSet is. Otherwise the requests and the names are one answer together.
 func (o *Owners) MadeFor(key reference.Key, runs [][]reference.Change) [][]reference.Key {
 	return o.madeFor(key, runs, maxDepth)
 }
