@@ -146,8 +146,8 @@ func inTurn(all []plan.Trigger) (plan.Trigger, error) {
 }
 
 // past runs a plan that shows a controller the past with a restart only, once, and returns what is found then. It is
-// nil if the plan does nothing like that, or the run does not happen as planned. The error is errBudget, that of ctx, or
-// of a record that cannot be read.
+// nil if the plan does nothing like that, or the run does not happen as planned. The error is errBudget, that of ctx,
+// or of a record that cannot be read.
 func (c *campaign) past(ctx context.Context, t *task, o *Outcome) ([]record.Finding, error) {
 	if o.Restarted != "" { // an earlier campaign has run it
 		r, err := record.Open(o.Restarted)
@@ -181,8 +181,8 @@ func (c *campaign) past(ctx context.Context, t *task, o *Outcome) ([]record.Find
 	return bugs(r.Findings), nil
 }
 
-// label says what an outcome's worst finding is due to. If it comes with a restart only, too, the past is not needed for
-// it: work is interrupted, as in the plans of the pattern intermediate.
+// label says what an outcome's worst finding is due to. If it comes with a restart only, too, the past is not needed
+// for it: work is interrupted, as in the plans of the pattern intermediate.
 func (c *campaign) label(t *task, o *Outcome, restarted []record.Finding) {
 	o.Cause, o.Pattern = findings.CauseOf(t.plan.Actions), t.pattern
 	if o.Cause == findings.Stale && len(o.Findings) > 0 && slices.ContainsFunc(restarted, o.Findings[0].Same) {

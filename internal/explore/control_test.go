@@ -50,7 +50,8 @@ func TestRestartedPlan(t *testing.T) {
 		{"nobody is shown the past", []*build.Action{pause, resume}, nil},
 		{"a restart", []*build.Action{build.RestartController("op").When(created("a", write, "op"))}, nil},
 		{"a frozen process", []*build.Action{
-			build.FreezeController("op").When(created("a", write, "op")), build.ThawController("op").When(build.AtOnce()),
+			build.FreezeController("op").When(created("a", write, "op")),
+			build.ThawController("op").When(build.AtOnce()),
 		}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -106,8 +107,8 @@ func TestWhatComesWithARestartOnly(t *testing.T) {
 		{"the worst", []record.Finding{gone}, []record.Finding{gone, wrong}, findings.Interrupted, "intermediate", 3},
 		{"something that is not the worst", []record.Finding{wrong}, []record.Finding{gone, wrong}, findings.Stale,
 			"own-write-unseen", 3},
-		{"what comes every time", []record.Finding{wrong}, []record.Finding{wrong}, findings.Interrupted, "intermediate",
-			3},
+		{"what comes every time", []record.Finding{wrong}, []record.Finding{wrong}, findings.Interrupted,
+			"intermediate", 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{}
@@ -139,7 +140,8 @@ func TestWhatComesWithARestartOnly(t *testing.T) {
 			if o.Status != Bug || o.Cause != tt.cause || o.Pattern != tt.pattern || o.Came != tt.came {
 				t.Errorf("%+v", o)
 			}
-			if n := f.runs["w-own-write-unseen-1-restarted"]; n != 1 || !strings.HasSuffix(o.Restarted, "-restarted/1") {
+			n := f.runs["w-own-write-unseen-1-restarted"]
+			if n != 1 || !strings.HasSuffix(o.Restarted, "-restarted/1") {
 				t.Errorf("%d runs with a restart only; record %q", n, o.Restarted)
 			}
 			if says := strings.HasPrefix(o.Reason, onlyRestarted); says != (tt.cause == findings.Interrupted) {

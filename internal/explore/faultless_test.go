@@ -30,8 +30,8 @@ func TestFindingsJoinWhatComesWithoutActions(t *testing.T) {
 		{"the same", status, status, "w-intermediate-1 workload 3/3"},
 		{"another field of the status", status, of(record.HarmStatus, "cron.example.org/default/a", "status.history"),
 			"w-intermediate-1 workload 3/3"},
-		{"the status of another object", status, of(record.HarmStatus, "cron.example.org/default/b", "status.succeeded"),
-			"w-intermediate-1 bug 3/3"},
+		{"the status of another object", status,
+			of(record.HarmStatus, "cron.example.org/default/b", "status.succeeded"), "w-intermediate-1 bug 3/3"},
 		{"another field of the spec", of(record.HarmWrong, "pod/default/a", "spec.a"),
 			of(record.HarmWrong, "pod/default/a", "spec.b"), "w-intermediate-1 bug 3/3"},
 		{"a spec, and a status without actions", of(record.HarmWrong, "pod/default/a", "spec.a"),
@@ -124,8 +124,8 @@ func TestWorkloadThatFailsWithoutFaults(t *testing.T) {
 				if len(r.NotRun) > 0 || r.GoOn != "" || len(r.Unlearned) != 1 {
 					t.Fatalf("not run %v, %q, %v", r.NotRun, r.GoOn, r.Unlearned)
 				}
-				says := fmt.Sprintf("workload \"w\" fails in 1 of 4 runs without faults, and is not used for more plans "+
-					"until that is mended: %s (%s/runs/w-without-actions/1)\n2 plans not run", failed.Title, c.Dir)
+				says := fmt.Sprintf("workload \"w\" fails in 1 of 4 runs without faults, and is not used for more "+
+					"plans until that is mended: %s (%s/runs/w-without-actions/1)\n2 plans not run", failed.Title, c.Dir)
 				if got := r.Unlearned[0].Reason; got != says {
 					t.Errorf("%q, want %q", got, says)
 				}

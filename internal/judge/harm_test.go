@@ -213,7 +213,8 @@ func TestWhatCannotComeBackAsItWas(t *testing.T) {
 	const pod = `pod/default/a {"spec": {"volumes": [{"secret": {"secretName": %q}}]}}`
 	made := func(key, volume string) []string {
 		return []string{
-			"1 created " + cluster, "1 created " + fmt.Sprintf(pod, volume), "2 op: created " + fmt.Sprintf(secret, key),
+			"1 created " + cluster, "1 created " + fmt.Sprintf(pod, volume),
+			"2 op: created " + fmt.Sprintf(secret, key),
 		}
 	}
 	for _, tt := range []struct {
@@ -226,8 +227,8 @@ func TestWhatCannotComeBackAsItWas(t *testing.T) {
 		want    record.Harm
 	}{
 		{"random, deleted by the plan", []string{"x", "y"}, "b", "z", "4 deleted ", true, record.HarmRemark},
-		{"random, deleted by the plan, and a pod has it as a volume", []string{"x", "y"}, "key", "z", "4 deleted ", true,
-			record.HarmReplaced},
+		{"random, deleted by the plan, and a pod has it as a volume", []string{"x", "y"}, "key", "z", "4 deleted ",
+			true, record.HarmReplaced},
 		{"always the same, deleted by the plan", []string{"x", "x"}, "b", "x", "4 deleted ", true, record.HarmMissing},
 		{"random, deleted by the controller", []string{"x", "y"}, "b", "z", "4 op: deleted ", false, record.HarmLost},
 		{"random, never created", []string{"x", "y"}, "b", "", "", false, record.HarmMissing},

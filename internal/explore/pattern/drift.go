@@ -14,8 +14,8 @@ import (
 // driftAfter is how long after the controller's last write, and after the workload, the steady state begins.
 const driftAfter = time.Second
 
-// drift changes, as another client, what the controller keeps up, once it has seen its own write. It deletes objects that the controller has created
-// and whose changes it takes in, and it sets fields that the controller updates back to their previous value. The
+// drift changes, as another client, what the controller keeps up, once it has seen its own write. It deletes objects
+// that the controller has created and whose changes it takes in, and it sets fields that the controller updates back to their previous value. The
 // controller must make it as it was.
 func (g *generator) drift() {
 	g.deletions(true)

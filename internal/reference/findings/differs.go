@@ -237,8 +237,8 @@ func (r *Run) ofWhole(d reference.Difference) record.Harm {
 	return record.HarmRemark
 }
 
-// irreplaceable reports whether an object is missing because the plan has deleted it, and could not come back as it was:
-// what it held was random. A controller cannot restore it. It may make another one, or leave that to people.
+// irreplaceable reports whether an object is missing because the plan has deleted it, and could not come back as it
+// was: what it held was random. A controller cannot restore it. It may make another one, or leave that to people.
 func (r *Run) irreplaceable(d reference.Difference) bool {
 	return !d.Count && d.Field == "" && r.plans(d.Own) && r.Reference.HoldsRandom(d.Key)
 }

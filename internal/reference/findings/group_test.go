@@ -36,8 +36,8 @@ func TestGroups(t *testing.T) {
 	in := func(field string, f record.Finding) record.Finding { f.Field = field; return f }
 	step := func(harm record.Harm, key, owner string) record.Finding {
 		return record.Finding{
-			Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: "step 2", Title: "step 2: wait for " + key,
-			Awaited: key, Owner: owner, Harm: harm,
+			Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: "step 2",
+			Title: "step 2: wait for " + key, Awaited: key, Owner: owner, Harm: harm,
 		}
 	}
 	absent, isFalse := in("status.conditions[type=Ready]", status), in("status.conditions[type=Ready].status", status)
@@ -105,8 +105,8 @@ func TestJoins(t *testing.T) {
 		want           bool
 	}{
 		{"the same", of(cron, record.HarmStatus, "status.a"), of(cron, record.HarmStatus, "status.a"), true},
-		{"another field of the status", of(cron, record.HarmStatus, "status.a"), of(cron, record.HarmStatus, "status.b"),
-			true},
+		{"another field of the status", of(cron, record.HarmStatus, "status.a"),
+			of(cron, record.HarmStatus, "status.b"), true},
 		{"a message of a wrong status", of(cron, record.HarmRemark, "status.message"),
 			of(cron, record.HarmStatus, "status.a"), true},
 		{"a wrong status, where only a message differed", of(cron, record.HarmStatus, "status.a"),
@@ -115,7 +115,8 @@ func TestJoins(t *testing.T) {
 			of(cron+"b", record.HarmStatus, "status.a"), false},
 		{"the spec, with a field in common", of(cron, record.HarmWrong, "spec.a spec.b"),
 			of(cron, record.HarmWrong, "spec.b"), true},
-		{"another field of the spec", of(cron, record.HarmWrong, "spec.a"), of(cron, record.HarmWrong, "spec.b"), false},
+		{"another field of the spec", of(cron, record.HarmWrong, "spec.a"), of(cron, record.HarmWrong, "spec.b"),
+			false},
 		{"the spec, where the status differed", of(cron, record.HarmWrong, "spec.a"),
 			of(cron, record.HarmStatus, "status.a"), false},
 		{"missing, where it was replaced", of("secret/default/a", record.HarmMissing, ""),
