@@ -95,6 +95,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	}
 	var stuck string
 	switch {
+	case err == nil && len(findings) == 0 && len(r.plan.Actions) == 0: // nothing else is to come
 	case timedOut:
 		stuck = context.Cause(planCtx).Error()
 	case len(findings) > 0:

@@ -26,3 +26,8 @@ func (r *runner) untilTooHot(ctx context.Context) (_ context.Context, end func()
 	}()
 	return ctx, end
 }
+
+// cooled reports whether an error only says that a context of untilTooHot has ended early.
+func cooled(ctx context.Context, err error) bool {
+	return errors.Is(context.Cause(ctx), errTooHot) && (errors.Is(err, errTooHot) || errors.Is(err, ctx.Err()))
+}

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -24,7 +23,7 @@ func (r *runner) judge(
 	waiting, cool := r.untilTooHot(ctx) // for the controllers to come to rest
 	defer cool()
 	troubled := func(err error) {
-		if err != nil && ctx.Err() == nil && (waiting.Err() == nil || !errors.Is(err, waiting.Err())) {
+		if err != nil && ctx.Err() == nil && !cooled(waiting, err) {
 			r.journal.trouble(err)
 		}
 	}
