@@ -54,7 +54,7 @@ func run() error {
 
 type reconciler struct{ client.Client }
 
-// Reconcile makes the child of a job, and deletes it when its time is over. It notes that before, so that a child is not
+// Reconcile makes the child of a job, and deletes it when its time is over. It notes that before, so that no child is
 // made a second time.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var job corev1.ConfigMap
