@@ -206,8 +206,9 @@ func TestFindSuite(t *testing.T) {
 			t.Errorf("FindSuite(%s): %s, %v", name, got, err)
 		}
 	}
-	if _, err := FindSuite(filepath.Join(dir, "p/wrong.yaml")); err == nil || !strings.HasPrefix(err.Error(),
-		filepath.Join(dir, "p/wrong.yaml")+`:2:8: suite "../t": no such file, and no trommel.yaml with workload "w" in `) {
+	wrong := filepath.Join(dir, "p/wrong.yaml")
+	if _, err := FindSuite(wrong); err == nil || !strings.HasPrefix(err.Error(),
+		wrong+`:2:8: suite "../t": no such file, and no trommel.yaml with workload "w" in `) {
 		t.Errorf("FindSuite of a plan that names a missing suite: %v", err)
 	}
 	got, err = FindSuite("../testdata/plans/sieve/modes/nifi_intmd_1.yaml")
@@ -232,16 +233,17 @@ func TestFindSuiteOfMovedPlan(t *testing.T) {
 		name, plan, text, dir string // dir: the working directory
 		want, wantErr         string
 	}{
-		{name: "below the suite", plan: "project/plans/p.yaml", text: generated, dir: ".", want: "project/trommel.yaml"},
+		{name: "below the suite", plan: "project/plans/p.yaml", text: generated, dir: ".",
+			want: "project/trommel.yaml"},
 		{name: "beside the suite", plan: "project/p.yaml", text: generated, dir: ".", want: "project/trommel.yaml"},
 		{name: "the nearest one lacks the workload", plan: "project/nested/p.yaml", text: generated, dir: ".",
 			want: "project/trommel.yaml"},
 		{name: "the nearest one cannot be read", plan: "project/broken/p.yaml", text: generated, dir: ".",
 			want: "project/trommel.yaml"},
-		{name: "a plan with its own steps", plan: "project/nested/p.yaml", text: "suite: ../../../trommel.yaml\nsteps: []\n",
-			dir: ".", want: "project/nested/trommel.yaml"},
-		{name: "a suite of another name", plan: "project/plans/p.yaml", text: "suite: ../../job.yaml\nworkload: create\n",
-			dir: ".", want: "project/job.yaml"},
+		{name: "a plan with its own steps", plan: "project/nested/p.yaml", dir: ".",
+			text: "suite: ../../../trommel.yaml\nsteps: []\n", want: "project/nested/trommel.yaml"},
+		{name: "a suite of another name", plan: "project/plans/p.yaml", dir: ".",
+			text: "suite: ../../job.yaml\nworkload: create\n", want: "project/job.yaml"},
 		{name: "a directory", plan: "project/plans/p.yaml", text: "suite: ../../op\nworkload: create\n",
 			dir: ".", want: "project/trommel.yaml"},
 		{name: "in the working directory", plan: "elsewhere/p.yaml", text: generated, dir: "project",
@@ -251,13 +253,13 @@ func TestFindSuiteOfMovedPlan(t *testing.T) {
 		{name: "above the plan comes before the working directory", plan: "project/nested/p.yaml", dir: "project",
 			text: "suite: gone/trommel.yaml\nworkload: other\n", want: "project/nested/trommel.yaml"},
 		{name: "nowhere", plan: "elsewhere/p.yaml", text: generated, dir: ".",
-			wantErr: `elsewhere/p.yaml:1:8: suite "../../../trommel.yaml": no such file, and no trommel.yaml with workload ` +
-				`"create" in ROOT/elsewhere or above, nor in the working directory ROOT or above; ` +
+			wantErr: `elsewhere/p.yaml:1:8: suite "../../../trommel.yaml": no such file, and no trommel.yaml with ` +
+				`workload "create" in ROOT/elsewhere or above, nor in the working directory ROOT or above; ` +
 				`name the suite with -c`},
 		{name: "no suite has the workload", plan: "project/plans/p.yaml", dir: "project/plans",
 			text: "suite: ../../../trommel.yaml\nworkload: scale\n",
-			wantErr: `project/plans/p.yaml:1:8: suite "../../../trommel.yaml": no such file, and no trommel.yaml with ` +
-				`workload "scale" in ROOT/project/plans or above; name the suite with -c`},
+			wantErr: `project/plans/p.yaml:1:8: suite "../../../trommel.yaml": no such file, and no trommel.yaml ` +
+				`with workload "scale" in ROOT/project/plans or above; name the suite with -c`},
 		{name: "an absolute path", plan: "project/p.yaml", text: "suite: /nowhere/trommel.yaml\nworkload: create\n",
 			dir: ".", wantErr: `project/p.yaml:1:8: suite "/nowhere/trommel.yaml": no such file`},
 	} {

@@ -102,7 +102,7 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 
 // needNoReference are the judges that find bugs without comparing a run with runs without faults.
 var needNoReference = []string{
-	record.JudgeWorkload, record.JudgeInvariant, record.JudgeCrash, record.JudgePanic,
+	record.JudgeWorkload, record.JudgeInvariant, record.JudgeCrash, record.JudgePanic, record.JudgeFinalizer,
 }
 
 // referencesOf returns the directory of the references that the run has been compared with, or empty if it was not.

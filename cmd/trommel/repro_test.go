@@ -108,6 +108,7 @@ func TestReproComparesWithReferencesIfTheRunDid(t *testing.T) {
 	}{
 		{"", nil, ""},
 		{"", []record.Finding{bug(record.JudgeInvariant), bug(record.JudgePanic)}, ""},
+		{"", []record.Finding{bug(record.JudgeFinalizer)}, ""},
 		{"", []record.Finding{bug(record.JudgeInvariant), bug(record.JudgeReference)}, usual},
 		{"", []record.Finding{{Severity: record.SeverityNote, Judge: record.JudgeErrors}}, ""},
 		{"other", nil, "other"},

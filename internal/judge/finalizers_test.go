@@ -28,7 +28,8 @@ func TestFinalizers(t *testing.T) {
 	}
 	object := func(more string) string { return of("database.example.com/default/db", more) }
 	const ours, mark = `, "finalizers": ["example.com/op"]`, `, "deletionTimestamp": "now"`
-	const foreground, inUse = `, "finalizers": ["foregroundDeletion"]`, `, "finalizers": ["kubernetes.io/pvc-protection"]`
+	const foreground = `, "finalizers": ["foregroundDeletion"]`
+	const inUse = `, "finalizers": ["kubernetes.io/pvc-protection"]`
 	const byDB = `, "ownerReferences": [{"uid": "database.example.com/default/db", "controller": true,
 		"apiVersion": "example.com/v1", "kind": "Database", "name": "db"}]`
 	stuck := []string{"1 created " + object(""), "2 op: updated " + object(ours), "9 updated " + object(ours+mark)}
@@ -55,7 +56,8 @@ func TestFinalizers(t *testing.T) {
 			object(ours+mark)}},
 		{name: "another finalizer is removed", want: bug, lines: []string{
 			stuck[0], "2 op: updated " + object(`, "finalizers": ["a/b", "example.com/op"]`),
-			"9 updated " + object(`, "finalizers": ["a/b", "example.com/op"]`+mark), "9.5 op: updated " + object(ours+mark),
+			"9 updated " + object(`, "finalizers": ["a/b", "example.com/op"]`+mark),
+			"9.5 op: updated " + object(ours+mark),
 		}},
 
 		// Whose finalizer it is.
@@ -72,11 +74,13 @@ func TestFinalizers(t *testing.T) {
 			why:   "no controller under test set it, or removed one like it"},
 		{name: "set by another one than removes it", with: writer("other"), lines: []string{
 			stuck[0], "2 updated " + object(ours), stuck[2],
-			"3 created " + of("database.example.com/default/b", ours), "4 op: updated " + of("database.example.com/default/b", ""),
+			"3 created " + of("database.example.com/default/b", ours),
+			"4 op: updated " + of("database.example.com/default/b", ""),
 		}, want: strings.Replace(bug, "which op set", "which other set", 1)},
 		{name: "set by another one than removes it, who is away", lines: []string{
 			stuck[0], "2 updated " + object(ours), stuck[2],
-			"3 created " + of("database.example.com/default/b", ours), "4 op: updated " + of("database.example.com/default/b", ""),
+			"3 created " + of("database.example.com/default/b", ours),
+			"4 op: updated " + of("database.example.com/default/b", ""),
 		}, with: func(e *Evidence) { writer("other")(e); e.Processes = []record.Process{ended(8, true)} }},
 
 		// Kubernetes' own finalizers, for which the workload is responsible.
@@ -107,7 +111,9 @@ func TestFinalizers(t *testing.T) {
 		{name: "no calm", lines: stuck, with: func(e *Evidence) { e.Meta.Calm = time.Time{} }},
 		{name: "not at rest", lines: stuck, want: note, why: "not known to be at rest",
 			with: func(e *Evidence) { e.Meta.Rested = false }},
-		{name: "a call failed", lines: stuck, want: note, why: "a call of op was made to fail", with: func(e *Evidence) {
+		{name: "a call failed", lines: stuck, want: note, why: "a call of op was made to fail", with: func(
+			e *Evidence,
+		) {
 			e.Events = append(e.Events, record.Event{Time: time.Unix(50, 0), Observation: &record.Observation{
 				By: "op", Point: wire.ControllerWrite, Failed: "403",
 			}})
@@ -130,9 +136,10 @@ func TestFinalizers(t *testing.T) {
 			lines: and(`3 op: created user.example.com/default/u {"spec": {"database": "db"}}`)},
 		{name: "what belongs to it names it", want: bug, lines: and(`3 created ` + of("pod/default/p", byDB+
 			`, "annotations": {"database": "db"}`))},
-		{name: "what belongs to it stays", lines: and(`3 created `+of("persistentvolumeclaim/default/data-db", byDB+inUse),
-			`9 op: updated `+of("persistentvolumeclaim/default/data-db", byDB+inUse+mark)),
-			want: note, why: "volume claim default/data-db, which belongs to it, is marked for deletion and stays, too"},
+		{name: "what belongs to it stays", want: note,
+			why: "volume claim default/data-db, which belongs to it, is marked for deletion and stays, too",
+			lines: and(`3 created `+of("persistentvolumeclaim/default/data-db", byDB+inUse),
+				`9 op: updated `+of("persistentvolumeclaim/default/data-db", byDB+inUse+mark))},
 		{name: "what belongs to it is stuck", lines: and(`3 op: created `+of("service/default/db-0", byDB+ours),
 			`9 op: updated `+of("service/default/db-0", byDB+ours+mark)),
 			want: "bug " + child},

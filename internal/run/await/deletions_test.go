@@ -45,7 +45,8 @@ func TestDeletions(t *testing.T) {
 		{name: "it goes", changes: after(change{7 * time.Second, record.Deleted, marked}), want: 7 * time.Second},
 		{name: "it changes", changes: after(change{30 * time.Second, record.Updated, marked}),
 			want: 30*time.Second + patience},
-		{name: "another one changes", changes: after(change{30 * time.Second, record.Created, another}), want: patience},
+		{name: "another one changes", changes: after(change{30 * time.Second, record.Created, another}),
+			want: patience},
 		{name: "it changes without end", changes: after(often...), want: mostReal},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
