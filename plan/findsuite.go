@@ -70,8 +70,8 @@ func FindSuite(planFile string) (string, error) {
 	return "", Errors{mistake}
 }
 
-// nearestAbove returns the nearest file of the name, in the directory or above, that has the workload; each has an empty
-// workload. Empty: there is none.
+// nearestAbove returns the nearest file of the name, in the directory or above, that has the workload; an empty one is
+// in each file. Empty: there is none.
 func nearestAbove(dir, name, workload string) string {
 	for at := dir; ; at = filepath.Dir(at) {
 		path := filepath.Join(at, name)

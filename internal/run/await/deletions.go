@@ -12,10 +12,10 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Deletions blocks while a recorded object is marked for deletion and waits for a finalizer, at most until no such object
-// has changed for [reference.Patience]: a controller may look at it again by itself, without a work queue that shows
-// it. It returns at the latest after twice that time, or after mostReal, and in real time at once. The error is that of
-// ctx.
+// Deletions blocks while a recorded object is marked for deletion and waits for a finalizer, at most until no such
+// object has changed for [reference.Patience]: a controller may look at it again by itself, without a work queue that
+// shows it. It returns at the latest after twice that time, or after mostReal, and in real time at once. The error is
+// that of ctx.
 func Deletions(ctx context.Context, g Growing) error {
 	if clock.Of(ctx) == nil {
 		return nil
