@@ -82,8 +82,9 @@ type Config struct {
 
 // PodTimes says how long simulated pods take, in the cluster's time. The zero value is as fast as the API allows.
 type PodTimes struct {
-	// Ready is the time from when a pod is scheduled to when it is Ready, End that from its deletion, or from when a pod
-	// of a Job runs, to its end. Each pod takes up to a quarter more, which follows from its namespace and name and Seed.
+	// Ready is the time from when a pod is scheduled to when it is Ready, End that from its deletion, or from when a
+	// pod of a Job runs, to its end. Each pod takes up to a quarter more, which follows from its namespace, its name
+	// and Seed.
 	Ready, End time.Duration
 	Seed       int64
 }

@@ -22,7 +22,8 @@ var shared *embedded.Cluster
 // others are two more clusters: one that serves removed APIs and whose simulated pods take time, and a small one whose
 // components may be killed. Tests of them use their own namespaces and types, too.
 var others = clustertest.Once(
-	embedded.Config{APIServers: 2, Nodes: 1, RemovedAPIs: true, Pods: podTimes}, embedded.Config{APIServers: 1, Nodes: 1})
+	embedded.Config{APIServers: 2, Nodes: 1, RemovedAPIs: true, Pods: podTimes},
+	embedded.Config{APIServers: 1, Nodes: 1})
 
 func TestMain(m *testing.M) {
 	if what := os.Getenv(envHelper); what != "" {

@@ -62,7 +62,8 @@ func TestSimulatedPodsTakeTime(t *testing.T) {
 			t.Fatalf("ready after a minute: %v", ready)
 		}
 		label := fmt.Appendf(nil, `{"metadata": {"labels": {"n": "%d"}}}`, i)
-		if _, err := pods.Patch(t.Context(), "patched", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		_, err := pods.Patch(t.Context(), "patched", types.MergePatchType, label, metav1.PatchOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		list, err := pods.List(t.Context(), metav1.ListOptions{})

@@ -12,8 +12,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// OnlyInterrupts reports whether all that a plan does to the controllers is to interrupt their work: it kills and starts
-// processes, and lets calls fail. It shows them nothing old, and changes no objects.
+// OnlyInterrupts reports whether all that a plan does to the controllers is to interrupt their work: it kills and
+// starts processes, and lets calls fail. It shows them nothing old, and changes no objects.
 func OnlyInterrupts(actions []plan.Action) bool {
 	return CauseOf(actions) == Interrupted && !slices.ContainsFunc(actions, func(a plan.Action) bool {
 		e := a.Effects()

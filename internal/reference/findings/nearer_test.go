@@ -49,9 +49,11 @@ func TestNearerToWhatTheStatusPromises(t *testing.T) {
 		fields    string
 		nearer    string // of the fields, those that are told as wrong without any fault
 	}{
-		{name: "nearer", want: creating, got: running, fields: "phase conditions[type=Available].status readyReplicas",
+		{name: "nearer", want: creating, got: running,
+			fields: "phase conditions[type=Available].status readyReplicas",
 			nearer: "phase conditions[type=Available].status readyReplicas"},
-		{name: "farther", want: running, got: creating, fields: "phase conditions[type=Available].status readyReplicas"},
+		{name: "farther", want: running, got: creating,
+			fields: "phase conditions[type=Available].status readyReplicas"},
 		{name: "it may have missed what makes it unready", want: creating, got: running, late: true,
 			fields: "phase conditions[type=Available].status"},
 		{name: "it is shown the past", want: creating, got: running, stale: true,
