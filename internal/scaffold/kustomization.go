@@ -82,10 +82,11 @@ func (r *Repository) fromKustomizations(dir string, mains []program, t *tree) (a
 			continue
 		}
 		s := &source{kind: aKustomization, manifests: []plan.Manifest{{Path: at}}}
-		remote := 0
-		s.objects, remote = t.outline(at, nil)
+		o := &outline{}
+		t.outline(at, o)
+		s.objects, s.parts = o.objects, o.parts
 		if s.find(mains) {
-			s.preference = completeness(s) + wordScore(at) - strings.Count(at, "/") + t.deployed[at] - 10*remote
+			s.preference = completeness(s) + wordScore(at) - strings.Count(at, "/") + t.deployed[at] - 10*o.remote
 			likely = append(likely, s)
 		}
 	}
@@ -102,13 +103,18 @@ func (r *Repository) fromKustomizations(dir string, mains []program, t *tree) (a
 	slices.SortStableFunc(likely, func(a, b *source) int {
 		return cmp.Or(byMake(b)-byMake(a), b.preference-a.preference, len(a.objects)-len(b.objects))
 	})
+	var parts []string // of what can be applied with a remedy: alone they would lack more
 	for _, s := range likely {
-		if s.build(r, dir, mains) {
-			s.fitness = t.fitnessOf(s)
-			all = append(all, s)
-			if s.fitness == asItIs {
-				break
-			}
+		if slices.Contains(parts, s.manifests[0].Path) || !s.build(r, dir, mains) {
+			continue
+		}
+		s.fitness = t.fitnessOf(s)
+		all = append(all, s)
+		switch s.fitness {
+		case asItIs:
+			return all
+		case remedied:
+			parts = append(parts, s.parts...)
 		}
 	}
 	return all
@@ -150,37 +156,44 @@ func completeness(s *source) (points int) {
 	return points
 }
 
-// outline returns the objects of a kustomization and of those that it includes, as far as its files show them, with
-// their names and namespaces, and how many resources it loads from the network. Patches and generators are left out.
-func (t *tree) outline(at string, including []string) (list []*unstructured.Unstructured, remote int) {
+// outline is what a kustomization and those that it includes consist of, as far as their files show it. Patches and
+// generators are left out.
+type outline struct {
+	objects []*unstructured.Unstructured
+	parts   []string // the kustomizations that are included
+	remote  int      // how many resources are loaded from the network
+}
+
+// outline adds what the kustomization in a directory consists of. Deployments get the names and namespaces that it
+// gives them.
+func (t *tree) outline(at string, o *outline) {
 	k, ok := readKustomization(filepath.Join(t.dir, at))
-	if !ok || slices.Contains(including, at) {
-		return nil, 0
+	if !ok {
+		return
 	}
+	first := len(o.objects)
 	for _, name := range slices.Concat(k.Resources, k.Bases, k.Components) {
-		if manifests.IsRemote(name) {
-			remote++
-			continue
-		}
 		below := path.Join(at, name)
-		if info, err := os.Stat(filepath.Join(t.dir, below)); err == nil && info.IsDir() {
-			more, n := t.outline(below, append(slices.Clone(including), at))
-			list, remote = append(list, more...), remote+n
-		} else if f, err := t.file(below); err == nil {
-			list = append(list, f.objects...)
+		switch info, err := os.Stat(filepath.Join(t.dir, below)); {
+		case manifests.IsRemote(name):
+			o.remote++
+		case err != nil || slices.Contains(o.parts, below):
+		case info.IsDir():
+			o.parts = append(o.parts, below)
+			t.outline(below, o)
+		default:
+			if f, err := t.file(below); err == nil {
+				o.objects = append(o.objects, f.objects...)
+			}
 		}
 	}
-	if k.Namespace == "" && k.NamePrefix == "" && k.NameSuffix == "" {
-		return list, remote
-	}
-	for i, u := range list {
-		if u.GetKind() != "Deployment" {
+	for i, u := range o.objects[first:] {
+		if u.GetKind() != "Deployment" || k.Namespace == "" && k.NamePrefix == "" && k.NameSuffix == "" {
 			continue // the names of others do not matter here
 		}
 		u = u.DeepCopy()
 		u.SetName(k.NamePrefix + u.GetName() + k.NameSuffix)
 		u.SetNamespace(cmp.Or(k.Namespace, u.GetNamespace()))
-		list[i] = u
+		o.objects[first+i] = u
 	}
-	return list, remote
 }

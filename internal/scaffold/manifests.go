@@ -151,6 +151,7 @@ type source struct {
 	match      match
 	fitness    fitness
 	preference int
+	parts      []string // kustomizations that it includes
 }
 
 type sourceKind int
