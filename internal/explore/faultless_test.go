@@ -125,7 +125,8 @@ func TestWorkloadThatFailsWithoutFaults(t *testing.T) {
 					t.Fatalf("not run %v, %q, %v", r.NotRun, r.GoOn, r.Unlearned)
 				}
 				says := fmt.Sprintf("workload \"w\" fails in 1 of 4 runs without faults, and is not used for more "+
-					"plans until that is mended: %s (%s/runs/w-without-actions/1)\n2 plans not run", failed.Title, c.Dir)
+					"plans until that is mended: %s (%s/runs/w-without-actions/1)\n2 plans not run",
+					failed.Title, c.Dir)
 				if got := r.Unlearned[0].Reason; got != says {
 					t.Errorf("%q, want %q", got, says)
 				}

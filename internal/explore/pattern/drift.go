@@ -15,8 +15,8 @@ import (
 const driftAfter = time.Second
 
 // drift changes, as another client, what the controller keeps up, once it has seen its own write. It deletes objects
-// that the controller has created and whose changes it takes in, and it sets fields that the controller updates back to their previous value. The
-// controller must make it as it was.
+// that the controller has created and whose changes it takes in, and it sets fields that the controller updates back to
+// their previous value. The controller must make it as it was.
 func (g *generator) drift() {
 	g.deletions(true)
 	g.fields(true)
