@@ -91,11 +91,30 @@ func checkInstalled(suite *plan.Suite, installed []objects.Located) (notes []str
 	notes, err = manifests.CheckInstalled(suite, installed, kubernetesOf(suite))
 	errs, list := []error{err}, manifests.Bare(installed)
 	for i := range suite.Controllers {
-		if _, _, err := deploy.Controller(&suite.Controllers[i], list, deploy.Programs{}); err != nil {
+		if err := checkDeployment(suite, &suite.Controllers[i], list); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", suite.File, err))
 		}
 	}
 	return notes, errors.Join(errs...)
+}
+
+// checkDeployment checks that a controller's Deployment is among the manifests, and that its pods can start.
+func checkDeployment(suite *plan.Suite, c *plan.Controller, list []*unstructured.Unstructured) error {
+	programs, err := deploy.ProgramsOf(suite, c, "built later")
+	if err != nil {
+		return err
+	}
+	own, _, err := deploy.Controller(c, list, programs)
+	if err != nil || suite.Cluster.Type == plan.KindCluster {
+		return err
+	}
+	before, _ := deploy.Missing(own)
+	var errs []error
+	for _, container := range before {
+		errs = append(errs, fmt.Errorf("controller %q: the init container %s has no command: name the executable of its "+
+			"image with `executables: {%q: PATH}`", c.Name, container.Name, container.Image))
+	}
+	return errors.Join(errs...)
 }
 
 // readBuild is one of a suite's builds.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,11 +79,9 @@ func (m *suiteManifests) install(
 		if err != nil {
 			return nil, err
 		}
-		programs := deploy.Programs{Controller: m.binaries[i].Path, Others: map[string]string{}}
-		for image, file := range c.Executables {
-			if programs.Others[image], err = filepath.Abs(plan.Beside(m.suite.File, file)); err != nil {
-				return nil, err
-			}
+		programs, err := deploy.ProgramsOf(m.suite, &c, m.binaries[i].Path)
+		if err != nil {
+			return nil, err
 		}
 		if done.own[c.Name], all, err = deploy.Controller(&c, all, programs); err != nil {
 			return nil, &UserError{err}
@@ -107,6 +104,14 @@ func (m *suiteManifests) install(
 	var own []*unstructured.Unstructured
 	for _, c := range suite.Controllers {
 		own = append(own, done.own[c.Name]...)
+		if m.suite.Cluster.Type == plan.KindCluster {
+			continue
+		}
+		_, beside := deploy.Missing(done.own[c.Name])
+		for _, idle := range beside {
+			m.info(fmt.Sprintf("the container %s beside controller %s does nothing: the suite names no executable of its "+
+				"image %s (executables:)", idle.Name, c.Name, idle.Image))
+		}
 	}
 	for _, u := range manifests.MissingNamespaces(slices.Concat(all, own)) {
 		m.info(fmt.Sprintf("creating namespace %s: the manifests use it, but do not contain it", u.GetName()))

@@ -40,6 +40,8 @@ type container struct {
 	tmp     string // directory of its /tmp; empty if the pod's spec mounts something there
 	hooked  bool   // its executable has hooks in the standard library
 
+	idle bool // it has no program, and does nothing: see runsNothing
+
 	timeless bool // what it does does not depend on the time
 
 	readyFile string // on this machine; empty unless it is an injector that names one
@@ -344,6 +346,12 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 	c.timeless = annotations[cluster.AnnotationTimeless] == "true"
 	c.workDir = annotations[cluster.AnnotationWorkDirPrefix+c.spec.Name]
 	binary := annotations[cluster.AnnotationBinaryPrefix+c.spec.Name]
+	if c.runsNothing(binary) {
+		p.node.mu.Lock()
+		defer p.node.mu.Unlock()
+		c.idle = true
+		return nil
+	}
 	home := filepath.Join(p.dir, "work", c.spec.Name)
 	err := os.MkdirAll(home, 0o700)
 	if err != nil {
@@ -402,6 +410,13 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 		c.readyFile = rewritePaths(file, c.mounts)
 	}
 	return c.findExecutable(binary, argv, env)
+}
+
+// runsNothing reports whether a container beside the controller has no program. As in simulated pods, it counts as
+// running, because most controllers do not need what is beside them, such as a proxy for metrics. What an init container
+// should do, they need.
+func (c *container) runsNothing(binary string) bool {
+	return c.pod.controller != nil && binary == "" && len(c.spec.Command) == 0 && (!c.isInit || c.isSidecar())
 }
 
 // isHooked reports whether the container's executable has hooks in its standard library.

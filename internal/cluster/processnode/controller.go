@@ -58,7 +58,8 @@ func (n *Node) routeOf(c *controller) string {
 	return n.config.First
 }
 
-// containersLocked returns the containers of the controller's pods that are not terminating.
+// containersLocked returns the containers of the controller's pods that are not terminating, but for those that run
+// nothing.
 func (n *Node) containersLocked(c *controller) []*container {
 	var all []*container
 	for _, p := range n.pods {
@@ -66,7 +67,7 @@ func (n *Node) containersLocked(c *controller) []*container {
 			all = append(all, p.containers...)
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(c *container) bool { return c.idle })
 }
 
 // Kill sends SIGKILL to every process of the controller and waits until they have exited. None starts again before

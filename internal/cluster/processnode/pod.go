@@ -196,6 +196,9 @@ func (p *pod) runContainers(ctx context.Context) {
 	defer sidecars.Wait()
 	defer stopSidecars()
 	for _, c := range p.init {
+		if c.idle {
+			continue
+		}
 		if c.isSidecar() {
 			sidecars.Go(func() { c.runLoop(sidecarCtx) })
 			continue
@@ -209,6 +212,10 @@ func (p *pod) runContainers(ctx context.Context) {
 	p.initialized = true
 	p.node.mu.Unlock()
 	for _, c := range p.containers {
+		if c.idle {
+			main.Go(func() { <-ctx.Done() })
+			continue
+		}
 		main.Go(func() { c.runLoop(ctx) })
 	}
 	main.Wait()

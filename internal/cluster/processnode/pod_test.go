@@ -301,6 +301,38 @@ func TestImageWithoutExecutable(t *testing.T) {
 	}
 }
 
+// What is beside a controller and has no program does not keep it from starting, nor its pod from being ready. Before, a
+// proxy for metrics, as every operator of kubebuilder 3 has it, kept the controller from starting.
+func TestContainersBesideAControllerThatHaveNoProgram(t *testing.T) {
+	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
+	always := corev1.ContainerRestartPolicyAlways
+	pods.Create(t, ns, clustertest.ShellPod("beside", "exec sleep 1000", clustertest.Controller("beside"),
+		func(p *corev1.Pod) {
+			probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{
+				Port: intstr.FromInt32(8443),
+			}}}
+			p.Spec.InitContainers = []corev1.Container{{Name: "agent", Image: "agent:1", RestartPolicy: &always}}
+			p.Spec.Containers = append([]corev1.Container{{
+				Name: "proxy", Image: "proxy:1", Args: []string{"--upstream=x"}, ReadinessProbe: probe,
+			}}, p.Spec.Containers...)
+		}))
+	pods.Await(t, ns, "beside", "ready", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return clustertest.IsReady(p) && len(s) == 2 && s[0].State.Running != nil && s[0].Ready &&
+			p.Status.Phase == corev1.PodRunning && p.Status.InitContainerStatuses[0].State.Running != nil
+	})
+	first := pods.AwaitRunning(t, "beside", 1)[0]
+	if err := node.Kill(ctx, "beside"); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Start(ctx, "beside"); err != nil {
+		t.Fatal(err)
+	}
+	if second := pods.AwaitRunning(t, "beside", 1)[0]; second.PID == first.PID || second.Container != "main" {
+		t.Errorf("started: %+v", second)
+	}
+}
+
 // An init container that has done its work has not failed, whatever its controller's plan is.
 func TestInitContainerOfAController(t *testing.T) {
 	ns := pods.Namespace(t)

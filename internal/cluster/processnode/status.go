@@ -188,16 +188,19 @@ func (p *pod) phaseLocked() corev1.PodPhase {
 }
 
 func (c *container) statusLocked() corev1.ContainerStatus {
-	started := c.current != nil
+	idle := c.idle && c.pod.preparing == nil && (c.isInit || c.pod.initialized)
+	started := c.current != nil || idle
 	s := corev1.ContainerStatus{
 		Name:         c.spec.Name,
 		Image:        c.spec.Image,
 		ImageID:      c.path,
 		RestartCount: int32(max(c.starts-1, 0)),
-		Ready:        c.ready && (c.current == nil || !c.current.frozen),
+		Ready:        idle || c.ready && (c.current == nil || !c.current.frozen),
 		Started:      &started,
 	}
 	switch {
+	case idle:
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: c.pod.started}
 	case c.current != nil:
 		s.ContainerID = c.id(c.current)
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.current.record.Started)}

@@ -212,6 +212,60 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, programs Programs) err
 	return nil
 }
 
+// Missing lists the containers of a controller's pods that have neither a program nor a command: those that must do
+// something before the controller starts, and those beside it. Own are the controller's objects, as [Controller] returns
+// them.
+func Missing(own []*unstructured.Unstructured) (before, beside []corev1.Container) {
+	template, err := templateOf(own)
+	if err != nil || template == nil {
+		return nil, nil
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	for i, list := range [][]corev1.Container{template.Spec.InitContainers, template.Spec.Containers} {
+		for _, c := range list {
+			switch {
+			case template.Annotations[cluster.AnnotationBinaryPrefix+c.Name] != "" || len(c.Command) > 0:
+			case i == 0 && (c.RestartPolicy == nil || *c.RestartPolicy != always):
+				before = append(before, c)
+			default:
+				beside = append(beside, c)
+			}
+		}
+	}
+	return before, beside
+}
+
+// templateOf returns the pod template of a controller's Deployment, or its pod; nil: it has neither.
+func templateOf(own []*unstructured.Unstructured) (*corev1.PodTemplateSpec, error) {
+	convert := runtime.DefaultUnstructuredConverter.FromUnstructured
+	for _, u := range slices.Backward(own) {
+		switch u.GetKind() {
+		case "Deployment":
+			var d appsv1.Deployment
+			err := convert(u.Object, &d)
+			return &d.Spec.Template, err
+		case "Pod":
+			var p corev1.Pod
+			err := convert(u.Object, &p)
+			return &corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}, err
+		}
+	}
+	return nil, nil
+}
+
+// ProgramsOf returns the programs of a controller of the suite.
+func ProgramsOf(suite *plan.Suite, c *plan.Controller, binary string) (Programs, error) {
+	all := Programs{Controller: binary, Others: map[string]string{}}
+	for image, file := range c.Executables {
+		abs, err := filepath.Abs(plan.Beside(suite.File, file))
+		if err != nil {
+			return all, err
+		}
+		all.Others[image] = abs
+	}
+	return all, nil
+}
+
 // nameProgram makes a container's first argument its command if that is the program.
 func nameProgram(c *plan.Controller, container *corev1.Container) {
 	if args := container.Args; len(container.Command) == 0 && len(args) > 0 && isProgram(args[0], c.Build) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -301,5 +302,46 @@ func TestProgramsOfOtherContainers(t *testing.T) {
 				t.Errorf("command and arguments %s, want %s", got, test.runs)
 			}
 		})
+	}
+}
+
+func TestMissingPrograms(t *testing.T) {
+	d := object(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: manager, namespace: system}
+spec:
+  template:
+    spec:
+      initContainers:
+      - {name: own, image: op:1, args: [init]}
+      - {name: known, image: proxy:2}
+      - {name: shell, image: busybox, command: [sh]}
+      - {name: wait, image: wait:1, args: [x]}
+      - {name: agent, image: agent:1, restartPolicy: Always}
+      containers:
+      - {name: proxy, image: proxy:1}
+      - {name: manager, image: op:1}
+`)
+	own, _, err := Controller(&plan.Controller{Name: "op", Image: "op:1"}, []*unstructured.Unstructured{d}, programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, beside := Missing(own)
+	names := func(all []corev1.Container) (list []string) {
+		for _, c := range all {
+			list = append(list, c.Name)
+		}
+		return list
+	}
+	if got := fmt.Sprint(names(before), names(beside)); got != "[wait] [agent proxy]" {
+		t.Errorf("without a program: %s", got)
+	}
+	own, _, err = Controller(&plan.Controller{Name: "op"}, nil, programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before, beside = Missing(own); len(before)+len(beside) > 0 {
+		t.Errorf("generated: %v, %v", before, beside)
 	}
 }

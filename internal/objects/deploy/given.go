@@ -1,14 +1,13 @@
 package deploy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
@@ -44,31 +43,19 @@ func Given(c *plan.Controller, container *corev1.Container, p *plan.Plan, to *Co
 // Container returns the container that runs a controller. Own are the controller's objects, as [Controller] returns
 // them.
 func Container(c *plan.Controller, own []*unstructured.Unstructured) (*corev1.Container, error) {
-	for _, u := range slices.Backward(own) {
-		var spec *corev1.PodSpec
-		var err error
-		switch u.GetKind() {
-		case "Deployment":
-			var d appsv1.Deployment
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d)
-			spec = &d.Spec.Template.Spec
-		case "Pod":
-			var p corev1.Pod
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p)
-			spec = &p.Spec
-		default:
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("controller %q: %w", c.Name, err)
-		}
-		container, err := controllerContainer(c, spec)
-		if err != nil {
-			return nil, fmt.Errorf("controller %q: %w", c.Name, err)
-		}
-		return container, nil
+	template, err := templateOf(own)
+	var container *corev1.Container
+	switch {
+	case err != nil:
+	case template == nil:
+		err = errors.New("it has neither a Deployment nor a pod")
+	default:
+		container, err = controllerContainer(c, &template.Spec)
 	}
-	return nil, fmt.Errorf("controller %q has neither a Deployment nor a pod", c.Name)
+	if err != nil {
+		return nil, fmt.Errorf("controller %q: %w", c.Name, err)
+	}
+	return container, nil
 }
 
 // WatchListFeature is client-go's feature that fills caches by a streaming list, and WatchListVariable the variable of
