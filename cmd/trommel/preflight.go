@@ -111,8 +111,8 @@ func checkDeployment(suite *plan.Suite, c *plan.Controller, list []*unstructured
 	before, _ := deploy.Missing(own)
 	var errs []error
 	for _, container := range before {
-		errs = append(errs, fmt.Errorf("controller %q: the init container %s has no command: name the executable of its "+
-			"image with `executables: {%q: PATH}`", c.Name, container.Name, container.Image))
+		errs = append(errs, fmt.Errorf("controller %q: the init container %s has no command: name the executable of "+
+			"its image with `executables: {%q: PATH}`", c.Name, container.Name, container.Image))
 	}
 	return errors.Join(errs...)
 }

@@ -113,8 +113,8 @@ const orphan = "orphan"
 // annotationController is cluster.AnnotationController. Judges do not depend on clusters, so it is repeated here.
 const annotationController = "trommel.dev/controller"
 
-// controllerOf returns the name of the controller under test of which the object is a pod, or makes pods. What becomes of
-// them is Trommel's doing. Empty: there is none.
+// controllerOf returns the name of the controller under test of which the object is a pod, or makes pods. What becomes
+// of them is Trommel's doing. Empty: there is none.
 func controllerOf(object map[string]any) string {
 	spec, _ := object["spec"].(map[string]any)
 	template, _ := spec["template"].(map[string]any)

@@ -109,8 +109,8 @@ func (m *suiteManifests) install(
 		}
 		_, beside := deploy.Missing(done.own[c.Name])
 		for _, idle := range beside {
-			m.info(fmt.Sprintf("the container %s beside controller %s does nothing: the suite names no executable of its "+
-				"image %s (executables:)", idle.Name, c.Name, idle.Image))
+			m.info(fmt.Sprintf("the container %s beside controller %s does nothing: the suite names no executable of "+
+				"its image %s (executables:)", idle.Name, c.Name, idle.Image))
 		}
 	}
 	for _, u := range manifests.MissingNamespaces(slices.Concat(all, own)) {

@@ -301,8 +301,8 @@ func TestImageWithoutExecutable(t *testing.T) {
 	}
 }
 
-// What is beside a controller and has no program does not keep it from starting, nor its pod from being ready. Before, a
-// proxy for metrics, as every operator of kubebuilder 3 has it, kept the controller from starting.
+// What is beside a controller and has no program does not keep it from starting, nor its pod from being ready. Before,
+// a proxy for metrics, as every operator of kubebuilder 3 has it, kept the controller from starting.
 func TestContainersBesideAControllerThatHaveNoProgram(t *testing.T) {
 	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
 	always := corev1.ContainerRestartPolicyAlways
@@ -339,7 +339,8 @@ func TestInitContainerOfAController(t *testing.T) {
 	pods.Create(t, ns, clustertest.ShellPod("prepared", "exec sleep 1000", clustertest.Controller("prepared"),
 		func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{
-				{Name: "fails-once", Image: "none", Command: []string{"sh", "-c", "rm /shared/file || ! touch /shared/file"},
+				{Name: "fails-once", Image: "none",
+					Command:      []string{"sh", "-c", "rm /shared/file || ! touch /shared/file"},
 					VolumeMounts: []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}}},
 			}
 			p.Spec.Volumes = []corev1.Volume{

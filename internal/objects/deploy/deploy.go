@@ -29,8 +29,8 @@ type Programs struct {
 }
 
 // Controller finds the controller's Deployment among the manifests, or generates one with its service account and role
-// binding, and makes it run its program on the process node. A component of the control plane gets a pod, as it would on
-// a real control plane, because the controllers that make a Deployment's pods may be those under test. It returns the
+// binding, and makes it run its program on the process node. A component of the control plane gets a pod, as it would
+// on a real control plane, because the controllers that make a Deployment's pods may be those under test. It returns the
 // objects to apply for the controller, the Deployment or pod last, and the manifests without that Deployment. The
 // manifests are not changed.
 func Controller(
@@ -213,8 +213,8 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, programs Programs) err
 }
 
 // Missing lists the containers of a controller's pods that have neither a program nor a command: those that must do
-// something before the controller starts, and those beside it. Own are the controller's objects, as [Controller] returns
-// them.
+// something before the controller starts, and those beside it. Own are the controller's objects, as [Controller]
+// returns them.
 func Missing(own []*unstructured.Unstructured) (before, beside []corev1.Container) {
 	template, err := templateOf(own)
 	if err != nil || template == nil {

@@ -241,8 +241,8 @@ func TestProgramsOfOtherContainers(t *testing.T) {
 			program: "/bin/op", runs: "[] [core init]"},
 		{name: "a sidecar of the image", container: "{image: op:1, args: [rbac]}", program: "/bin/op",
 			runs: "[] [rbac]"},
-		{name: "it calls the program by its name", container: "{image: op:1, command: [/usr/bin/work, init]}", init: true,
-			program: "/bin/op", runs: "[/usr/bin/work init] []"},
+		{name: "it calls the program by its name", container: "{image: op:1, command: [/usr/bin/work, init]}",
+			init: true, program: "/bin/op", runs: "[/usr/bin/work init] []"},
 		{name: "it calls what the controller's container does", container: "{image: op:1, command: [/manager, init]}",
 			init: true, main: "[/manager]", program: "/bin/op", runs: "[/manager init] []"},
 		{name: "the program is among the arguments", container: "{image: op:1, args: [/work, init]}", init: true,
@@ -287,7 +287,8 @@ func TestProgramsOfOtherContainers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			annotations, _, _ := unstructured.NestedStringMap(own[0].Object, "spec", "template", "metadata", "annotations")
+			annotations, _, _ := unstructured.NestedStringMap(own[0].Object, "spec", "template", "metadata",
+				"annotations")
 			if got := annotations["binary.trommel.dev/other"]; got != test.program {
 				t.Errorf("runs %q, want %q", got, test.program)
 			}
