@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An action can switch a controller's streaming lists off, for the whole run. The suite, by which objects are made, does
-// not say so: they are the same in all runs.
+// An action can switch a controller's streaming lists off, for the whole run. The suite, by which objects are made,
+// does not say so: they are the same in all runs.
 func TestPlanSwitchesStreamingListsOff(t *testing.T) {
 	s := &Suite{Controllers: []Controller{{Name: "a"}, {Name: "b"}}}
 	off := false

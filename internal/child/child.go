@@ -35,8 +35,8 @@ type Process struct {
 }
 
 // Start starts the command in its own process group. The command's streams must be files or nil, unless it has a
-// WaitDelay, and its SysProcAttr is overwritten. The caller need not wait for it: when the process exits, it is reaped and the rest of its group is
-// killed.
+// WaitDelay, and its SysProcAttr is overwritten. The caller need not wait for it: when the process exits, it is reaped
+// and the rest of its group is killed.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = sysProcAttr()
 	p := &Process{cmd: cmd, done: make(chan struct{})}

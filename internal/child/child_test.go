@@ -114,7 +114,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: took %s", tt.script, took)
 		}
 	}
-	if err := Run(exec.Command("no such command")); !errors.Is(err, exec.ErrNotFound) {
+	if err := Run(exec.Command("no-such-command")); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -241,8 +241,8 @@ type ProcessNode interface {
 	Reset(ctx context.Context) error
 }
 
-// Given is what the processes of one container of a controller's pods get. No object shows it: a controller's Deployment,
-// and so the hash of its pod template, is the same in a run without faults and in every plan.
+// Given is what the processes of one container of a controller's pods get. No object shows it: a controller's
+// Deployment, and so the hash of its pod template, is the same in a run without faults and in every plan.
 type Given struct {
 	Container string
 	Env       map[string]string // instead of the container's own variables of these names

@@ -9,12 +9,12 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// templateHash is the label with the hash of a Deployment's pod template. It is part of the names of its ReplicaSets and
-// pods.
+// templateHash is the label with the hash of a Deployment's pod template. It is part of the names of its ReplicaSets
+// and pods.
 const templateHash = "pod-template-hash"
 
-// aTemplateHash is what such a hash looks like. Kubernetes writes a number of 32 bits with other digits; those with fewer
-// digits than these are rare, and could be a word.
+// aTemplateHash is what such a hash looks like. Kubernetes writes a number of 32 bits with other digits; those with
+// fewer digits than these are rare, and could be a word.
 var aTemplateHash = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{6,10}$`)
 
 // noteController adds what an object of a controller under test is called: its pod, or what makes its pods. The hash of

@@ -26,8 +26,9 @@ func TestTemplateHashIsTheSameInAllPlans(t *testing.T) {
 	var want []string
 	for _, p := range []*plan.Plan{plain, stale, caches} {
 		own := *p
-		own.History = append(slices.Clone(p.History), plan.ResourceKey{Type: "replicaset", Group: "apps", Namespace: "*",
-			Name: "*"})
+		own.History = append(slices.Clone(p.History), plan.ResourceKey{
+			Type: "replicaset", Group: "apps", Namespace: "*", Name: "*",
+		})
 		own.Complete(e.suite)
 		meta, o, r := runRecorded(t, s, &own)
 		streaming := p != stale

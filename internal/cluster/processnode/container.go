@@ -413,8 +413,8 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 }
 
 // runsNothing reports whether a container beside the controller has no program. As in simulated pods, it counts as
-// running, because most controllers do not need what is beside them, such as a proxy for metrics. They need what an init
-// container does.
+// running, because most controllers do not need what is beside them, such as a proxy for metrics. They need what an
+// init container does.
 func (c *container) runsNothing(binary string) bool {
 	return c.pod.controller != nil && binary == "" && len(c.spec.Command) == 0 && (!c.isInit || c.isSidecar())
 }

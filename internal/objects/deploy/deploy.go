@@ -30,8 +30,8 @@ type Programs struct {
 
 // Controller finds the controller's Deployment among the manifests, or generates one with its service account and role
 // binding, and makes it run its program on the process node. A component of the control plane gets a pod, as it would
-// on a real control plane, because the controllers that make a Deployment's pods may be those under test. It returns the
-// objects to apply for the controller, the Deployment or pod last, and the manifests without that Deployment. The
+// on a real control plane, because the controllers that make a Deployment's pods may be those under test. It returns
+// the objects to apply for the controller, the Deployment or pod last, and the manifests without that Deployment. The
 // manifests are not changed.
 func Controller(
 	c *plan.Controller, manifests []*unstructured.Unstructured, programs Programs,
