@@ -26,7 +26,8 @@ func TestControllersOwnPodTemplateHash(t *testing.T) {
 			fmt.Sprintf(`existing replicaset/op/op-%s {"metadata": {"uid": "set %s", %s},
 				"spec": {"template": {"metadata": {%s}}}}`, hash, hash, labels, own),
 			fmt.Sprintf(`existing pod/op/%s {"metadata": {"uid": "11111111-2222-3333-4444-%s55",
-				"generateName": "op-%s-", %s, %s}, "status": {"podIP": "10.0.0.7"}}`, pod, hashDigits[hash], hash, labels, own),
+				"generateName": "op-%s-", %s, %s}, "status": {"podIP": "10.0.0.7"}}`,
+				pod, hashDigits[hash], hash, labels, own),
 		}
 	}
 	makes := func(h hashed) []string {
