@@ -37,8 +37,8 @@ var floors = [][]string{
 	{"internal/cluster", "nodes/provider"},
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
 	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/child", "internal/clock",
-		"internal/controllers", "internal/download", "internal/errorlog", "internal/layer", "internal/metadata", "internal/notify",
-		"internal/pki", "internal/privatedir", "internal/progress", "internal/wording",
+		"internal/controllers", "internal/download", "internal/errorlog", "internal/layer", "internal/metadata",
+		"internal/notify", "internal/pki", "internal/privatedir", "internal/progress", "internal/wording",
 		"chaos/api", "chaos/config", "nodes/config", "install", "docs"},
 }
 

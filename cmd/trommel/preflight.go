@@ -27,8 +27,7 @@ type readSuites struct {
 	// readBuilds also reads the suites' other builds, which may take time and download modules; otherwise they may have
 	// any types.
 	readBuilds bool
-	// warnings gets the warnings about what the suites install, each once; nil: they are not shown, because the run shows
-	// them.
+	// warnings gets the warnings about what the suites install, each once; nil: the run shows them.
 	warnings io.Writer
 	warned   []string
 }

@@ -59,8 +59,8 @@ func (l Located) At(path string) string {
 	return fmt.Sprintf("%s:%d", l.file, l.document.line+line-1)
 }
 
-// child returns the first element of the path below a node, its value, and the rest of the path. It returns nil if there
-// is none. Keys may contain dots: the longest one counts.
+// child returns the first element of the path below a node, its value, and the rest of the path. It returns nil if
+// there is none. Keys may contain dots: the longest one counts.
 func child(node *yamlv3.Node, path string) (key, value *yamlv3.Node, rest string) {
 	switch node.Kind {
 	case yamlv3.AliasNode:
@@ -83,8 +83,8 @@ func child(node *yamlv3.Node, path string) (key, value *yamlv3.Node, rest string
 	return key, value, rest
 }
 
-// AfterKey returns what follows a key at the beginning of a path such as spec.containers[1].name; false if the path does
-// not begin with the key.
+// AfterKey returns what follows a key at the beginning of a path such as spec.containers[1].name; false if the path
+// does not begin with the key.
 func AfterKey(path, key string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(path, key)
 	if !ok || rest != "" && rest[0] != '.' && rest[0] != '[' {

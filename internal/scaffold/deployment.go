@@ -180,8 +180,8 @@ func (r *Repository) takeDeployment(s *source, mains []program) {
 		r.Also, known = append(r.Also, also), append(known, u)
 	}
 	if other := s.likeliest(mains, known); other.deployment != nil && other.score > s.match.score-closeScores {
-		r.Notes = append(r.Notes, fmt.Sprintf("Deployment %s (image %s) may run the controller too; check `deployment:` "+
-			"and `package:`", other.deployment.GetName(), other.image))
+		r.Notes = append(r.Notes, fmt.Sprintf("Deployment %s (image %s) may run the controller too; "+
+			"check `deployment:` and `package:`", other.deployment.GetName(), other.image))
 	}
 	if s.match.unsure {
 		r.Notes = append(r.Notes,

@@ -155,8 +155,8 @@ func (all packages) reached(at string) (rank int) {
 	return rank
 }
 
-// findMains lists the main packages of the module, the likeliest first. It counts in owns how many types the controller of a kind owns. Elsewhere are programs of
-// other modules below the directory that are likelier than all of these.
+// findMains lists the main packages of the module, the likeliest first. It counts in owns how many types the controller
+// of a kind owns. Elsewhere are programs of other modules below the directory that are likelier than all of these.
 func findMains(dir, module, name string, owns map[string]int) (mains []program, elsewhere []string, err error) {
 	byPackage, all := map[string]*program{}, packages{}
 	var nested []string // directories of other modules

@@ -477,10 +477,12 @@ func (s *source) holds(f file) bool {
 	return slices.ContainsFunc(f.objects, s.has)
 }
 
-// addDefinitions adds the files of definitions that the source lacks. If the source has definitions, it takes only those
-// that its roles name: others belong to something else in the repository.
+// addDefinitions adds the files of definitions that the source lacks. If the source has definitions, it takes only
+// those that its roles name: others belong to something else in the repository.
 func (r *Repository) addDefinitions(s *source, t *tree) {
-	some := slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == definitionKind })
+	some := slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
+		return u.GetKind() == definitionKind
+	})
 	groups := groupsOfRoles(s.objects)
 	wanted := func(f file) bool {
 		return len(f.objects) > 0 && !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {

@@ -24,7 +24,8 @@ func TestPlaceholders(t *testing.T) {
 		`{"script": "if [ a ]; then ... fi"}`:   false,
 		`"a file\n# replace me ... in two lines\n"`: false,
 	} {
-		f := file{objects: decoded(t, "{apiVersion: example.com/v1, kind: Shop, metadata: {name: a}, spec: {a: ["+value+"]}}")}
+		text := "{apiVersion: example.com/v1, kind: Shop, metadata: {name: a}, spec: {a: [" + value + "]}}"
+		f := file{objects: decoded(t, text)}
 		if got := placeholders(&f); got != want {
 			t.Errorf("%s: %t, want %t", value, got, want)
 		}

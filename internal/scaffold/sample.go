@@ -194,10 +194,10 @@ func mainObject(f *file, ranks map[schema.GroupVersionKind]int) (*unstructured.U
 	return main, points*(score-len(f.objects)-strings.Count(f.path, "/")) - min(2999, len(text)+200*max(0, words-3))
 }
 
-// kindsByLikeliness lists the kinds that are defined here, each in its newest version. Those come last that
-// have no status and that no controller is set up for: they are settings, or templates. Of the others the kind that the
-// controller is named after comes first, then the one whose controller owns most types, then those that make pods. Equally
-// likely kinds have the same rank.
+// kindsByLikeliness lists the kinds that are defined here, each in its newest version. Those come last that have no
+// status and that no controller is set up for: they are settings, or templates. Of the others the kind that the
+// controller is named after comes first, then the one whose controller owns most types, then those that make pods.
+// Equally likely kinds have the same rank.
 func (r *Repository) kindsByLikeliness(
 	s *source, defined []objects.Type,
 ) (kinds []schema.GroupVersionKind, ranks map[schema.GroupVersionKind]int) {

@@ -30,8 +30,8 @@ func (r *Repository) compareFiles(s *source, t *tree) {
 			case serves && len(r.Args) == 0:
 				r.Args, r.ArgsOf = further, f.path
 			case len(further) > 0:
-				r.Notes = append(r.Notes, fmt.Sprintf("%s has the same Deployment with other arguments (%s): check which "+
-					"one to use", f.path, strings.Join(further, " ")))
+				r.Notes = append(r.Notes, fmt.Sprintf("%s has the same Deployment with other arguments (%s): "+
+					"check which one to use", f.path, strings.Join(further, " ")))
 			}
 		}
 	}
