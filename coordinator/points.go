@@ -56,7 +56,7 @@ func requestMatches(key plan.ResourceKey, o *record.Observation) bool {
 	if !ok {
 		namespace, name = "", o.Request
 	}
-	return key.Matches(key.Type, key.Group, false, namespace, name)
+	return (key.Namespace != "" || namespace == "") && key.Matches(key.Type, key.Group, false, namespace, name)
 }
 
 // describe describes an observation for the user.

@@ -121,11 +121,12 @@ func (k ResourceKey) IsZero() bool { return k == ResourceKey{} }
 func (k ResourceKey) HasWildcard() bool { return k.Namespace == "*" || strings.Contains(k.Name, "*") }
 
 // Matches reports whether the key matches the object. The type must be singular and lower case; groups are compared
-// only if both the key and the caller have one.
+// only if both the key and the caller have one. The namespace does not count if the key has none: a client may give one
+// for an object that is in none.
 func (k ResourceKey) Matches(typ, group string, groupKnown bool, namespace, name string) bool {
 	return k.Type == typ &&
 		(k.Group == "" || !groupKnown || k.Group == group) &&
-		(k.Namespace == "*" || k.Namespace == namespace) &&
+		(k.Namespace == "*" || k.Namespace == "" || k.Namespace == namespace) &&
 		glob(k.Name, name)
 }
 

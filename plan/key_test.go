@@ -86,6 +86,7 @@ func TestResourceKeyMatches(t *testing.T) {
 		{key: "pod/default/a", typ: "pod", namespace: "default", name: "b"},
 		{key: "pod/*/a", typ: "pod", namespace: "other", name: "a", want: true},
 		{key: "node//a", typ: "node", name: "a", want: true},
+		{key: "node//a", typ: "node", namespace: "default", name: "a", want: true}, // as a client may say
 		{key: "database/default/a", typ: "database", group: "example.com", namespace: "default", name: "a", want: true},
 		{key: "database.example.com/default/a", typ: "database", group: "example.com", namespace: "default", name: "a",
 			want: true},

@@ -26,7 +26,7 @@ const late = 500 * time.Millisecond
 type attribution struct {
 	changes    []Change
 	byVersion  map[uint64][]int // indices of changes
-	endings    map[string][]int // those that mark an object or delete it, by namespace/name
+	endings    map[string][]int // those that mark an object or delete it, by its name
 	anyEndings []int            // all of these
 	applied    map[string]*Change
 	began      map[[2]uint64]begun // writes, by session and call
@@ -53,8 +53,7 @@ func attribute(all []Change, r *record.Run) {
 		c := &all[i]
 		a.byVersion[c.Version] = append(a.byVersion[c.Version], i)
 		if c.Event == record.Deleted || c.Marked() {
-			at := metadata.Text(metadata.Of(c.object()), "namespace") + "/" + c.Name()
-			a.endings[at], a.anyEndings = append(a.endings[at], i), append(a.anyEndings, i)
+			a.endings[c.Name()], a.anyEndings = append(a.endings[c.Name()], i), append(a.anyEndings, i)
 		}
 	}
 	for i := range r.Events {
@@ -205,7 +204,7 @@ func (a *attribution) made(o *record.Observation, since begun, answered time.Tim
 // was, and it may have ended objects of several, it is none.
 func (a *attribution) ending(o *record.Observation, since begun, answered time.Time, uid string, deletes bool) *Change {
 	var first *Change
-	for _, i := range a.endings[o.Namespace+"/"+o.Name] {
+	for _, i := range a.endings[o.Name] {
 		c := &a.changes[i]
 		if !c.names(o) || !a.free(c, since) || c.Time.After(answered.Add(late)) || c.ofDeletion() != deletes ||
 			uid != "" && uid != metadata.UID(c.object()) {
@@ -337,10 +336,11 @@ func (r *reads) before(reconcile string) []string {
 }
 
 // names reports whether the observation is of the change's object. The observation of a delete call knows its resource
-// and not its kind.
+// and not its kind. A client may give a namespace for an object that is in none, and the API server takes it.
 func (c *Change) names(o *record.Observation) bool {
 	meta := metadata.Of(c.object())
-	return metadata.Text(meta, "namespace") == o.Namespace && metadata.Text(meta, "name") == o.Name && c.isOf(o)
+	namespace := metadata.Text(meta, "namespace")
+	return (namespace == "" || namespace == o.Namespace) && metadata.Text(meta, "name") == o.Name && c.isOf(o)
 }
 
 // isOf reports whether the observation is of the type of the change's object, and may be of its cluster.

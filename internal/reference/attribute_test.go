@@ -109,7 +109,20 @@ func TestOwnChanges(t *testing.T) {
 	update := record.Observation{Op: wire.Update, Object: json.RawMessage(`{"metadata": {"resourceVersion": "1"}}`)}
 	apply := record.Observation{Op: wire.Apply, Query: "fieldManager=op"}
 	by := record.FieldManager{Manager: "op", Operation: "Apply"}
+	inNone := func(r *tape) { // the object is in no namespace, though the controller gives one
+		for i := range r.run.History {
+			h := &r.run.History[i]
+			h.Namespace, h.Object = "", bytes.Replace(h.Object, []byte(`"namespace": "default", `), nil, 1)
+		}
+	}
 	for name, happens := range map[string]func(r *tape){
+		"creation of an object in no namespace": func(r *tape) {
+			r.run.History = nil
+			r.answered(record.Observation{Op: wire.Create}, func() { r.happens(record.Created, ""); inNone(r) })
+		},
+		"deletion of an object in no namespace": func(r *tape) {
+			r.answered(record.Observation{Op: wire.Delete}, func() { r.happens(record.Deleted, ""); inNone(r) })
+		},
 		"update": func(r *tape) {
 			r.answered(update, func() { r.happens(record.Updated, "", record.FieldManager{Manager: "x"}) })
 		},
