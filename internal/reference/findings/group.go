@@ -169,21 +169,27 @@ const (
 )
 
 // StruckBy names the write, or the annotated call, of a controller that a plan with these actions refuses or loses the
-// answer to: by the moment at which the first such action begins. It is empty if there is none.
+// answer to, or before which another client writes, so that it is refused. It is the same for all plans that strike the
+// same transition of the same object, however often it has come before. Empty: there is none.
 func StruckBy(actions []plan.Action) string {
 	for i := range actions {
-		fails := actions[i].Effects().Fails
-		if fails == nil {
+		e, definitions := actions[i].Effects(), actions[i].Trigger.Definitions
+		var text string
+		switch {
+		case e.Fails != nil:
+			text = strings.TrimSpace(e.Fails.By + " " + e.Fails.Call)
+		case e.Writes && len(definitions) == 1 && definitions[0].Observe.Timing == plan.BeforeControllerWrite:
+			text = "conflict with " + definitions[0].Observe.ObserveBy
+		default:
 			continue
 		}
-		text := strings.TrimSpace(fails.By + " " + fails.Call)
-		for _, d := range actions[i].Trigger.Definitions {
+		for _, d := range definitions {
 			c := d.Condition
 			states, err := json.Marshal([]any{c.PrevState, c.CurState})
 			if err != nil {
 				return ""
 			}
-			text += fmt.Sprintf("; %s %s%s, %d: %s %s", c.Type, c.ResourceKey, c.Call, c.Repeat, states, c.Where)
+			text += fmt.Sprintf("; %s %s%s: %s %s", c.Type, c.ResourceKey, c.Call, states, c.Where)
 		}
 		return text
 	}

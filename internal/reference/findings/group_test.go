@@ -177,4 +177,18 @@ func TestStruckBy(t *testing.T) {
 	if got := StruckBy([]plan.Action{write(plan.KillController, "a", "Ready")}); got != "" {
 		t.Errorf("%q", got)
 	}
+
+	// Another client writes before the controller does.
+	conflict := func(repeat int, at plan.Timing) []plan.Action {
+		a := write(plan.PatchObject, "a", "Ready")
+		a.Trigger.Definitions[0].Condition.Repeat, a.Trigger.Definitions[0].Observe.Timing = repeat, at
+		return []plan.Action{a}
+	}
+	first, second := StruckBy(conflict(1, plan.BeforeControllerWrite)), StruckBy(conflict(2, plan.BeforeControllerWrite))
+	if first == "" || first != second || first == want {
+		t.Errorf("%q and %q", first, second)
+	}
+	if got := StruckBy(conflict(1, plan.AfterControllerWrite)); got != "" {
+		t.Errorf("%q", got)
+	}
 }
