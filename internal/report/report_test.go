@@ -203,7 +203,7 @@ func TestJSONSchema(t *testing.T) {
 		var always, all []string
 		for _, f := range reflect.VisibleFields(typ) {
 			tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if f.Anonymous {
+			if f.Anonymous || tag == "-" {
 				continue
 			}
 			all = append(all, tag)

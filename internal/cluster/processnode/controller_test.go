@@ -243,26 +243,33 @@ func TestGive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// other waits until the other container has written, too: it may be killed before that.
+	other := func(starts int) {
+		t.Helper()
+		clustertest.Eventually(t, func(context.Context) error {
+			text, err := os.ReadFile(strings.Replace(pods.LogFile(ns, "given"), "_main", "_other", 1))
+			if want := strings.Repeat("other [old] [own] a\n", starts); err != nil || string(text) != want {
+				return fmt.Errorf("another container: %q, %v", text, err)
+			}
+			return nil
+		})
+	}
 	log := "main [new] [own] a --gate\n"
 	pods.AwaitOutput(t, ns, "given", log)
+	other(1)
 	if err := node.Give(ctx, "given", given("newer")); err != nil {
 		t.Fatal(err)
 	}
 	again()
 	log += "main [newer] [own] a --gate\n"
 	pods.AwaitOutput(t, ns, "given", log)
+	other(2)
 	if err := node.Reset(ctx); err != nil {
 		t.Fatal(err)
 	}
 	again()
 	pods.AwaitOutput(t, ns, "given", log+"main [old] [own] a\n")
-	clustertest.Eventually(t, func(context.Context) error {
-		text, err := os.ReadFile(strings.Replace(pods.LogFile(ns, "given"), "_main", "_other", 1))
-		if want := strings.Repeat("other [old] [own] a\n", 3); err != nil || string(text) != want {
-			return fmt.Errorf("another container: %q, %w", text, err)
-		}
-		return nil
-	})
+	other(3)
 	stored, err := client.CoreV1().Pods(ns).Get(ctx, "given", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
