@@ -184,7 +184,8 @@ func TestStruckBy(t *testing.T) {
 		a.Trigger.Definitions[0].Condition.Repeat, a.Trigger.Definitions[0].Observe.Timing = repeat, at
 		return []plan.Action{a}
 	}
-	first, second := StruckBy(conflict(1, plan.BeforeControllerWrite)), StruckBy(conflict(2, plan.BeforeControllerWrite))
+	first := StruckBy(conflict(1, plan.BeforeControllerWrite))
+	second := StruckBy(conflict(2, plan.BeforeControllerWrite))
 	if first == "" || first != second || first == want {
 		t.Errorf("%q and %q", first, second)
 	}
