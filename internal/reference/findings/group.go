@@ -197,12 +197,12 @@ func StruckBy(actions []plan.Action) string {
 }
 
 // CauseOf is what a plan with these actions does to the controllers. A plan that shows the past to a controller may
-// restart it, too: the most peculiar of its actions counts.
+// restart it, too: the most peculiar of its actions counts. An answer to a write that comes late shows no past.
 func CauseOf(actions []plan.Action) string {
 	cause := Undisturbed
 	for i := range actions {
 		switch e := actions[i].Effects(); {
-		case e.Pauses != nil, e.Moves != nil, e.Freezes != "":
+		case e.Pauses != nil && e.Pauses.At != plan.AfterControllerWrite, e.Moves != nil, e.Freezes != "":
 			return Stale
 		case e.Writes:
 			cause = Disturbed

@@ -152,6 +152,15 @@ func TestCauseOf(t *testing.T) {
 			t.Errorf("%q: %s, want %s", tt.actions, got, tt.want)
 		}
 	}
+	for at, want := range map[plan.Timing]string{
+		plan.BeforeControllerRecv: Stale, plan.AfterControllerRead: Stale, plan.BeforeControllerWrite: Stale,
+		plan.AfterControllerWrite: Interrupted, // a late answer
+	} {
+		pause := plan.Action{Type: plan.PauseController, Target: "op", Pausing: plan.Pausing{PauseAt: at}}
+		if got := CauseOf([]plan.Action{pause}); got != want {
+			t.Errorf("paused %s: %s, want %s", at, got, want)
+		}
+	}
 }
 
 func TestStruckBy(t *testing.T) {
