@@ -431,9 +431,14 @@ func (c *campaign) inWork(o *Outcome) bool {
 	return false
 }
 
-// within reports whether all findings are the same as one of others.
+// within reports whether others have all of some findings, each at least as bad. So that one plan replaces an object does
+// not confirm that the object is missing after another plan.
 func within(findings, others []record.Finding) bool {
-	return !slices.ContainsFunc(findings, func(f record.Finding) bool { return !slices.ContainsFunc(others, f.Same) })
+	return !slices.ContainsFunc(findings, func(f record.Finding) bool {
+		return !slices.ContainsFunc(others, func(other record.Finding) bool {
+			return f.Same(other) && f.Does().Rank() >= other.Does().Rank()
+		})
+	})
 }
 
 // without runs the workload without a plan's actions, until that was done the given number of times. All plans that

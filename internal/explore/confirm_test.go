@@ -263,3 +263,34 @@ func TestStepThatLacksWhatIsMissing(t *testing.T) {
 		})
 	}
 }
+
+// What is confirmed of one plan confirms what another one has found only if that is not worse.
+func TestOnlyWhatIsAsBadConfirms(t *testing.T) {
+	of := func(harm record.Harm) record.Finding {
+		f := finding("pod/default/a", "it differs")
+		f.Harm = harm
+		return f
+	}
+	for _, tt := range []struct {
+		name          string
+		first, second record.Harm
+		want          string // of the second plan
+	}{
+		{"the same", record.HarmReplaced, record.HarmReplaced, "w-intermediate-2 bug 1/1"},
+		{"less bad", record.HarmMissing, record.HarmReplaced, "w-intermediate-2 bug 1/1"},
+		{"worse", record.HarmReplaced, record.HarmMissing, "w-intermediate-2 bug 3/3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := answers(map[string]answer{
+				"w-intermediate-1": func(int, *record.Meta) []record.Finding { return []record.Finding{of(tt.first)} },
+				"w-intermediate-2": func(int, *record.Meta) []record.Finding { return []record.Finding{of(tt.second)} },
+			})
+			f.answer = also(f, func(history *[]string) { *history = append(*history, "op secret/default/b") })
+			c := config(t, f, "w")
+			c.Patterns = []string{"intermediate"}
+			if got := statuses(mustRun(t, c)); !slices.Contains(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
