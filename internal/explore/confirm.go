@@ -431,8 +431,8 @@ func (c *campaign) inWork(o *Outcome) bool {
 	return false
 }
 
-// within reports whether others have all of some findings, each at least as bad. So that one plan replaces an object does
-// not confirm that the object is missing after another plan.
+// within reports whether others have all of some findings, each at least as bad. If an object is replaced after one
+// plan, that does not confirm that it is missing after another one.
 func within(findings, others []record.Finding) bool {
 	return !slices.ContainsFunc(findings, func(f record.Finding) bool {
 		return !slices.ContainsFunc(others, func(other record.Finding) bool {
