@@ -26,8 +26,6 @@ var ErrNotServed = errors.New("the cluster serves no such type")
 type NotServedError struct {
 	What string // type, type.group or group/version kind
 	Hint string // what would be right
-	// Near: other types have such a name, so that this one is probably misspelled.
-	Near bool
 }
 
 func (e *NotServedError) Error() string {
@@ -37,11 +35,10 @@ func (e *NotServedError) Error() string {
 // Is makes errors.Is(err, ErrNotServed) return true.
 func (e *NotServedError) Is(target error) bool { return target == ErrNotServed }
 
-// MayCome reports whether an error about a key says that its type is not served, and it may be served later: it has a
-// group, or no other type has such a name.
+// MayCome reports whether an error about a key says that its type is not served, and it may be served later. A key
+// without a group is not meant so: it is misspelled, or its definition is missing.
 func MayCome(key plan.ResourceKey, err error) bool {
-	var missing *NotServedError
-	return errors.As(err, &missing) && (key.Group != "" || !missing.Near)
+	return key.Group != "" && errors.Is(err, ErrNotServed)
 }
 
 // Type is a type that the cluster serves.
@@ -295,11 +292,10 @@ func FindKey(all []Type, key plan.ResourceKey) (Type, error) {
 		}
 		slices.Sort(names)
 		return Type{}, &NotServedError{What: what, Hint: fmt.Sprintf(" without a group: several groups have one; "+
-			"write %s", strings.Join(names, " or ")), Near: true}
+			"write %s", strings.Join(names, " or "))}
 	}
 	if len(hits) == 0 {
-		hint, near := suggest(all, key)
-		return Type{}, &NotServedError{what, hint, near}
+		return Type{}, &NotServedError{what, suggest(all, key)}
 	}
 	return hits[0], nil
 }
@@ -354,12 +350,11 @@ func FindKind(all []Type, kind schema.GroupVersionKind) (Type, error) {
 		return Type{}, &NotServedError{What: what,
 			Hint: fmt.Sprintf(" (it serves a %s in %s)", kind.Kind, strings.Join(versions, ", "))}
 	}
-	hint, near := suggest(all, plan.ResourceKey{Type: strings.ToLower(kind.Kind)})
-	return Type{}, &NotServedError{what, hint, near}
+	return Type{}, &NotServedError{what, suggest(all, plan.ResourceKey{Type: strings.ToLower(kind.Kind)})}
 }
 
-// suggest lists types whose names are similar to the key's; not near: there are none.
-func suggest(all []Type, key plan.ResourceKey) (hint string, near bool) {
+// suggest lists types whose names are similar to the key's, if there are any.
+func suggest(all []Type, key plan.ResourceKey) string {
 	type candidate struct {
 		name     string
 		distance int
@@ -383,12 +378,12 @@ func suggest(all []Type, key plan.ResourceKey) (hint string, near bool) {
 		}
 	}
 	if len(similar) == 0 {
-		return "; is its CustomResourceDefinition among the suite's manifests?", false
+		return "; is its CustomResourceDefinition among the suite's manifests?"
 	}
 	slices.SortStableFunc(similar, func(a, b candidate) int { return a.distance - b.distance })
 	var names []string
 	for _, c := range similar[:min(3, len(similar))] {
 		names = append(names, fmt.Sprintf("%q", c.name))
 	}
-	return "; did you mean " + strings.Join(names, " or ") + "?", true
+	return "; did you mean " + strings.Join(names, " or ") + "?"
 }
