@@ -32,7 +32,8 @@ func Decode(data []byte, file string) ([]*unstructured.Unstructured, error) {
 // Located is an object and the place that it was read from, as file:line.
 type Located struct {
 	*unstructured.Unstructured
-	Where string
+	Where   string
+	Cluster string // of a suite with several, in which the object is installed
 
 	document document // that it was read from; without text if unknown
 	file     string

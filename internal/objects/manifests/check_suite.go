@@ -85,17 +85,18 @@ func fieldOf(message string) string {
 	return strings.Trim(word, ".:")
 }
 
-// twice finds objects that are installed twice with different contents. Which of them would count is undefined, because
-// manifests are applied concurrently.
+// twice finds objects that are installed twice in a cluster with different contents. Which of them would count is
+// undefined, because manifests are applied concurrently.
 func twice(installed []objects.Located) (errs []error) {
 	type identity struct {
+		cluster         string
 		kind            schema.GroupKind
 		namespace, name string
 	}
 	first := map[identity]objects.Located{}
 	defined := objects.Defined(Bare(installed))
 	for _, l := range installed {
-		id := identity{l.GroupVersionKind().GroupKind(), l.GetNamespace(), l.GetName()}
+		id := identity{l.Cluster, l.GroupVersionKind().GroupKind(), l.GetNamespace(), l.GetName()}
 		if in, known := namespaced(l.Unstructured, defined); known && !in {
 			id.namespace = ""
 		} else if id.namespace == "" {

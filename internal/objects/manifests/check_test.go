@@ -367,6 +367,12 @@ metadata: {name: op, labels: {a: b}}
 	if got := strings.ReplaceAll(err.Error(), dir+"/", ""); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+	for i := range suite.Manifests {
+		suite.Manifests[i].Cluster = fmt.Sprint(i) // in each cluster it is there once
+	}
+	if _, err = checkInstalled(t, suite); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestCheckSuite(t *testing.T) {

@@ -49,6 +49,9 @@ func LocatedOfSuite(suite *plan.Suite, kubernetes string) (Installed, error) {
 		if err != nil {
 			errs = append(errs, err)
 		}
+		for i := range list {
+			list[i].Cluster = m.Cluster
+		}
 		all.Warnings = append(all.Warnings, dropUnknown(list, kubernetes)...)
 		all.Objects, all.Notes = append(all.Objects, list...), append(all.Notes, notes...)
 	}
