@@ -251,29 +251,12 @@ func (s *stuck) user(f *reference.Follower, owners *findings.Owners) string {
 				delete(meta, "managedFields")
 				value = meta
 			}
-			if field != "status" && names(value, name) {
+			if field != "status" && metadata.Holds(value, name) {
 				return string(key)
 			}
 		}
 	}
 	return ""
-}
-
-// names reports whether a value is the text, or contains it as the value of a field.
-func names(value any, text string) bool {
-	switch v := value.(type) {
-	case string:
-		return v == text
-	case []any:
-		return slices.ContainsFunc(v, func(v any) bool { return names(v, text) })
-	case map[string]any:
-		for _, field := range v {
-			if names(field, text) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // running reports whether a process of a controller was running in the end, and if not, whether the plan ended the last

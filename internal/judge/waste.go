@@ -119,25 +119,8 @@ func used(changes []reference.Change) bool {
 		if c.Key == born.Key {
 			return c.By != born.By && !reflect.DeepEqual(c.Cur["spec"], born.Cur["spec"]) && c.Cur != nil
 		}
-		return uid != "" && c.Cur != nil && (has(c.Cur, uid) || has(c.Cur, name))
+		return uid != "" && c.Cur != nil && (metadata.Holds(c.Cur, uid) || metadata.Holds(c.Cur, name))
 	})
-}
-
-// has reports whether a text is among the values of an object.
-func has(v any, text string) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, value := range v {
-			if has(value, text) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, func(item any) bool { return has(item, text) })
-	case string:
-		return v == text
-	}
-	return false
 }
 
 // surplus reports whether an object was deleted that was like one that the same controller had just created: of the

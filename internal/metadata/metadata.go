@@ -1,8 +1,10 @@
-// Package metadata reads the metadata of objects that are not decoded into Go types.
+// Package metadata reads the metadata of objects that are not decoded into Go types, and looks for names and UIDs in
+// such objects.
 package metadata
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 )
 
@@ -72,4 +74,21 @@ func ParseVersion(s string) uint64 {
 		return 0
 	}
 	return v
+}
+
+// Holds reports whether a value of an object, or a value in it, is the text. Keys of mappings do not count.
+func Holds(value any, text string) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, field := range v {
+			if Holds(field, text) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, func(item any) bool { return Holds(item, text) })
+	case string:
+		return v == text
+	}
+	return false
 }

@@ -47,3 +47,14 @@ func TestMetadata(t *testing.T) {
 		})
 	}
 }
+
+func TestHolds(t *testing.T) {
+	object := map[string]any{"spec": map[string]any{
+		"volumes": []any{map[string]any{"claim": map[string]any{"name": "data-0"}}}, "key": int64(1),
+	}}
+	for text, want := range map[string]bool{"data-0": true, "data": false, "volumes": false, "1": false, "": false} {
+		if got := Holds(object, text); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+}

@@ -257,27 +257,10 @@ func (r *Run) referredTo(d reference.Difference) bool {
 			continue
 		}
 		for part, v := range o.End {
-			if part != "metadata" && part != "status" && says(v, name) {
+			if part != "metadata" && part != "status" && metadata.Holds(v, name) {
 				return true
 			}
 		}
-	}
-	return false
-}
-
-// says reports whether a value, or one in it, is this text.
-func says(v any, text string) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, value := range v {
-			if says(value, text) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, func(item any) bool { return says(item, text) })
-	case string:
-		return v == text
 	}
 	return false
 }
