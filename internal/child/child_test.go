@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 		{script: "echo out; echo bad >&2", stdout: "out\nbad\n"},
 		{script: "echo out; exit 7", stdout: "out\n", err: "exit status 7"},
 		{script: "kill -9 $$", err: "signal: killed"},
-		// What it has started does not keep its output open.
+		// Run returns although a process that the script has started keeps the output open.
 		{script: "sleep 1000 & echo out", stdout: "out\n"},
 		{script: "trap '' INT; sleep 1000", err: "signal: terminated", cancel: true},
 	} {

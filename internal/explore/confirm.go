@@ -571,8 +571,8 @@ func (c *campaign) options(t *task) run.RunOptions {
 	return o
 }
 
-// planOnly returns those of an outcome's findings that no run without a plan's actions explains: neither ends such a
-// run like the plan's, nor has it found what the plan's finding joins.
+// planOnly returns the findings of an outcome that no run without a plan's actions explains. A run explains a finding
+// if it ends like the plan's, or if it has a finding that the plan's joins.
 func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	var before, after []record.Finding // how its first run differs
 	var nearer []record.Finding        // what is wrong without any fault

@@ -223,8 +223,8 @@ func TestSlowRunsAreShared(t *testing.T) {
 	}
 }
 
-// What a workload waits for in vain in one run is missing at the end of another one: these are one finding, which does
-// great harm even if it comes now and then.
+// In one run a step waits in vain for an object, and in another run the object is missing at the end. These are one
+// finding. It does great harm even if it comes now and then.
 func TestStepThatLacksWhatIsMissing(t *testing.T) {
 	missing := finding("secret/default/a", "never created; without faults: exists at the end")
 	missing.Harm, missing.Owner = record.HarmMissing, "db.example.com/default/a"
@@ -264,7 +264,7 @@ func TestStepThatLacksWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What is confirmed of one plan confirms what another one has found only if that is not worse.
+// A confirmed finding of one plan confirms the same finding of another plan, unless that is worse.
 func TestOnlyWhatIsAsBadConfirms(t *testing.T) {
 	of := func(harm record.Harm) record.Finding {
 		f := finding("pod/default/a", "it differs")

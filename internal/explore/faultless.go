@@ -130,7 +130,7 @@ func (c *campaign) join() error {
 		if o == nil || o.Like == "" || c.done[o.Like] == nil {
 			continue
 		}
-		// What is not confirmed any more of that one is not confirmed of this one, either.
+		// A finding is confirmed by the other plan only as long as that plan still has it.
 		like := c.done[o.Like]
 		left := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
 			return like.Status != Bug || !slices.ContainsFunc(like.Findings, f.Same)

@@ -240,7 +240,7 @@ func TestOnlyTheFirstRunHasMuchPatience(t *testing.T) {
 	}
 }
 
-// What controllers create for nothing is said if all runs without faults show it.
+// Learning names objects that controllers create for nothing, if all runs without faults show them.
 func TestWasteWithoutFaults(t *testing.T) {
 	waste := func(subject string) record.Finding {
 		return record.Finding{Severity: record.SeverityNote, Judge: record.JudgeWaste, Subject: subject,

@@ -17,10 +17,10 @@ import (
 // leftFor is how long something must have been left as it is to count as left for good.
 const leftFor = 5 * time.Second
 
-// finalizers judges whether objects that are marked for deletion stay because of a finalizer that nobody removes, when
-// nothing has disturbed the controllers for a while. It is a bug only if the record shows that the finalizer's
-// controller was there, had nothing left to do, and had no reason to wait; see [stuck.excuse]. Where there is a
-// reference, its judge says that the object should be gone.
+// finalizers finds objects that are marked for deletion and stay because nobody removes a finalizer, after the
+// controllers were undisturbed for a while. It is a bug only if the record shows that the finalizer's controller was
+// running, had nothing left to do, and had no reason to wait; see [stuck.excuse]. If there is a reference, its judge
+// reports that the object should be gone.
 type finalizers struct{}
 
 func (finalizers) Name() string { return "finalizers" }

@@ -218,8 +218,8 @@ func TestKilledStaysDown(t *testing.T) {
 	}
 }
 
-// What a plan switches is in no object, so the gate gives it to the launcher of one container. Where the coordinator is
-// remains the launcher's to say.
+// No object shows the variables and arguments of a plan: the gate sends them to the launcher of one container. The
+// launcher keeps its own address of the coordinator.
 func TestGive(t *testing.T) {
 	b := newBench(t)
 	given := cluster.Given{Container: "main", Env: map[string]string{

@@ -214,7 +214,7 @@ func TestKillWhileCrashing(t *testing.T) {
 	}
 }
 
-// What a plan switches is given to the processes of one container. No object shows it.
+// The processes of one container get the variables and arguments of a plan. No object shows them.
 func TestGive(t *testing.T) {
 	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
 	const script = "echo $0 [$SWITCH] [$OWN] $*; exec sleep 1000"

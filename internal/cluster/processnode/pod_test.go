@@ -301,8 +301,8 @@ func TestImageWithoutExecutable(t *testing.T) {
 	}
 }
 
-// What is beside a controller and has no program does not keep it from starting, nor its pod from being ready. Before,
-// a proxy for metrics, as every operator of kubebuilder 3 has it, kept the controller from starting.
+// A controller starts, and its pod becomes ready, although another container of the pod has no program. Regression: a
+// proxy for metrics, as operators of kubebuilder 3 have it, kept the controller from starting.
 func TestContainersBesideAControllerThatHaveNoProgram(t *testing.T) {
 	ns, ctx, node := pods.Namespace(t), t.Context(), shared.Processes()
 	always := corev1.ContainerRestartPolicyAlways

@@ -96,8 +96,8 @@ func (g *generator) disturb(m moment, by, signature, why string, action *build.A
 }
 
 // at is when another client writes at a moment: when the controller's write is complete and the controller has seen it.
-// What another client does between the two, the controller cannot tell from what it has written itself. If it does not
-// take in the change, or not in the same way in all runs without faults, some time passes instead.
+// Between the two, the controller cannot distinguish the other client's change from its own. If the controller does not
+// take in its write, or not in the same way in all runs without faults, the other client waits for some time instead.
 func (g *generator) at(m moment, by string) (t build.Trigger, rule string) {
 	written, rule := g.when("moment", start, m.change, plan.AfterControllerWrite, by)
 	if rule != "" {
