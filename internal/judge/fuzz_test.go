@@ -18,6 +18,7 @@ func FuzzHistory(f *testing.F) {
 	f.Add([]byte{4, 0, 4, 5, 1, 1, 2, 0, 3, 6, 1, 3}, true)  // what belongs to a deleted object is deleted
 	f.Add([]byte{3, 3, 5, 7, 3, 6, 2, 3, 7, 0, 4, 8}, true)  // an unknown type, with fields of wrong types
 	f.Add([]byte{6, 2, 0, 6, 2, 0, 4, 2, 0, 4, 2, 0}, false) // deleted twice, created twice
+	f.Add([]byte("200710011"), true)                         // created though it existed
 	f.Fuzz(func(t *testing.T, data []byte, learned bool) {
 		if len(data) > 90 {
 			t.Skip("longer histories bring nothing new")

@@ -82,14 +82,20 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 		key, generated := f.names.key(h, object)
 		c := Change{Key: key, Event: h.Event, Version: h.ResourceVersion, Time: h.Time, Generated: generated,
 			Cur: object, writers: h.Writers}
-		if c.Prev = f.last[key]; h.Event == record.Created {
+		if h.Event == record.Existing && f.objects[key] != nil {
+			// The recording lacks what came between: the object is known already.
+			if c.Event = record.Updated; f.last[key] == nil {
+				c.Event = record.Created
+			}
+		}
+		if c.Prev = f.last[key]; c.Event == record.Created {
 			c.Prev = nil
 		}
 		if h.Event == record.Deleted {
 			c.Prev, c.Cur, c.wasMarked = object, nil, metadata.Marked(c.Prev)
 		}
 		f.last[key] = c.Cur
-		if h.Event == record.Existing {
+		if c.Event == record.Existing {
 			f.called.note(key, object)
 			f.grow(object)
 			o := &Object{

@@ -30,7 +30,7 @@ func Asked(r *record.Run, manager string) (objects []map[string]any, clusters []
 		case !wrote:
 		case slices.ContainsFunc(c.writers, func(w record.FieldManager) bool {
 			return w.Manager == manager && w.Subresource != ""
-		}), c.Event != record.Created && now == nil && !f.before(c.Key):
+		}), c.Event != record.Created && now == nil && !f.objects[c.Key].Existed():
 			return nil, nil, false, nil
 		case c.Event == record.Created || now == nil:
 			order = append(order, c.Key)
@@ -49,11 +49,8 @@ func Asked(r *record.Run, manager string) (objects []map[string]any, clusters []
 	return objects, clusters, len(objects) > 0, nil
 }
 
-// before reports whether an object was there before the workload.
-func (f *Follower) before(key Key) bool {
-	o := f.objects[key]
-	return o != nil && (o.unchanged || o.initial != nil)
-}
+// Existed reports whether the object was there before the workload. The object may be nil.
+func (o *Object) Existed() bool { return o != nil && (o.unchanged || o.initial != nil) }
 
 // Anew is an object as it is created: with the metadata that its creator gives it, and without a status.
 func Anew(object, meta map[string]any) map[string]any {

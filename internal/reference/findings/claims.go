@@ -22,7 +22,8 @@ type course struct {
 func courseOf(
 	key reference.Key, changes []reference.Change, objects map[reference.Key]*reference.Object,
 ) course {
-	var c course
+	o := objects[key]
+	c := course{before: o.Existed()}
 	known := false
 	for i := range changes {
 		change := &changes[i]
@@ -42,7 +43,7 @@ func courseOf(
 		c.ended = c.ended || metadata.Marked(change.Cur)
 		c.there, c.marked = change.Cur != nil, metadata.Marked(change.Cur)
 	}
-	if o := objects[key]; !known && o != nil && o.End != nil {
+	if !known && o != nil && o.End != nil {
 		c.before, c.there, c.marked = true, true, metadata.Marked(o.End)
 	}
 	return c
