@@ -29,11 +29,14 @@ const module = "github.com/trommel-dev/trommel/"
 // floors below its own, so that nothing knows what is built on it. docs/how-it-works.md draws the same house.
 var floors = [][]string{
 	{"cmd", "trommeltest"},
-	{"internal/explore"},
+	{"internal/campaign", "internal/fleet"},
 	{"internal/run", "chaos/command", "nodes/command"},
 	{"internal/judge", "internal/workload", "internal/report", "internal/scaffold", "coordinator",
 		"chaos/controller", "nodes/controller", "internal/testing"},
-	{"internal/reference", "internal/objects", "internal/effect", "actions", "nodes/simulated"},
+	{"internal/baseline", "internal/objects", "internal/effect", "actions", "nodes/simulated"},
+	{"internal/cluster/embedded", "internal/cluster/existing", "internal/cluster/kind"},
+	{"internal/cluster/egress"},
+	{"internal/processnode"},
 	{"internal/cluster", "nodes/provider"},
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
 	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/child", "internal/clock",

@@ -43,7 +43,7 @@ func TestWithoutPlans(t *testing.T) {
 			}
 			dir := t.TempDir()
 			args := []string{"test", "-c", database, "--workload", tt.workload, "--pattern", tt.pattern,
-				"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references")}
+				"--dir", filepath.Join(dir, "campaign"), "--baseline", filepath.Join(dir, "baselines")}
 			if tt.want == bug && !long {
 				args = append(args, "--fail-fast")
 			}
@@ -106,7 +106,7 @@ func TestTimeWithoutPlans(t *testing.T) {
 				"-c", tt.suite, "--workload", tt.workload, "--pattern", "time")
 			if tt.workload == "slow" {
 				_, out := runTrommel(t, trommel, ".", 10*time.Minute, "generate", "--explain", "-c", tt.suite,
-					"--workload", tt.workload, "--pattern", "time", "--reference", filepath.Join(dir, "references"))
+					"--workload", tt.workload, "--pattern", "time", "--baseline", filepath.Join(dir, "baselines"))
 				if !strings.Contains(string(out), "would not be waited for that long") {
 					t.Errorf("generate --explain does not say why there is no plan\n%s", out)
 				}
@@ -115,7 +115,7 @@ func TestTimeWithoutPlans(t *testing.T) {
 			if tt.want != bug || command == nil {
 				return
 			}
-			// The command that the summary prints shows the finding again, with the same reference.
+			// The command that the summary prints shows the finding again, with the same baseline.
 			got, out := runTrommel(t, trommel, ".", 10*time.Minute, append(strings.Fields(command[1]),
 				"--record", filepath.Join(dir, "again"))...)
 			if got != bug || !strings.Contains(string(out), tt.finds[0]) || strings.Contains(string(out), "learning") {
@@ -167,7 +167,7 @@ func checkCampaign(
 ) (out []byte) {
 	t.Helper()
 	args = append([]string{"test", "--dir", filepath.Join(dir, "campaign"),
-		"--reference", filepath.Join(dir, "references")}, args...)
+		"--baseline", filepath.Join(dir, "baselines")}, args...)
 	if variant != "" {
 		args = append(args, "--variant", variant)
 	}
@@ -222,7 +222,7 @@ func TestOwnControllers(t *testing.T) {
 		t.Run(example, func(t *testing.T) {
 			dir := t.TempDir()
 			got, out := runTrommel(t, trommel, ".", 90*time.Minute, "test", "-c", example, "--budget", "40m",
-				"--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references"))
+				"--dir", filepath.Join(dir, "campaign"), "--baseline", filepath.Join(dir, "baselines"))
 			if got != pass {
 				t.Errorf("exit code %d\n%s", got, out)
 			}

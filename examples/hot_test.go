@@ -36,7 +36,7 @@ func TestHotWriter(t *testing.T) {
 			campaign := filepath.Join(dir, tt.workload)
 			code, out := runTrommel(t, trommel, "testdata/later-operator", 20*time.Minute, "learn",
 				"--workload", tt.workload, "--runs", "2", "--dir", campaign,
-				"--reference", filepath.Join(dir, "references"))
+				"--baseline", filepath.Join(dir, "baselines"))
 			if code != tt.want || !strings.Contains(string(out), tt.says) || !strings.Contains(string(out), fields) {
 				t.Errorf("exit code %d, want %d, %q and %q\n%s", code, tt.want, tt.says, fields, out)
 			}

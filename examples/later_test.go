@@ -37,7 +37,7 @@ func TestWhatIsPutOff(t *testing.T) {
 			at := filepath.Join(dir, tt.plan)
 			code, out := runTrommel(t, trommel, "testdata/later-operator", 20*time.Minute,
 				"-p", "plans/"+tt.plan+".yaml",
-				"--reference", filepath.Join(dir, "references"), "--record", at)
+				"--baseline", filepath.Join(dir, "baselines"), "--record", at)
 			if code != tt.want || !strings.Contains(string(out), tt.finds) {
 				t.Fatalf("exit code %d, want %d, and %q\n%s", code, tt.want, tt.finds, out)
 			}

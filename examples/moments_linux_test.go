@@ -627,8 +627,8 @@ func (c *sharedCluster) check(t *testing.T, when string) {
 			t.Errorf("%s: %s is gone", when, key)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(c.dir, "baseline.json")); err == nil {
-		t.Errorf("%s: the baseline is still there", when)
+	if _, err := os.Stat(filepath.Join(c.dir, "snapshot.json")); err == nil {
+		t.Errorf("%s: the snapshot is still there", when)
 	}
 	if err := awaitEnd(c.tmp, c.processes); err != nil {
 		t.Errorf("%s: %v", when, err)

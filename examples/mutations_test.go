@@ -99,7 +99,7 @@ func campaign(t *testing.T, trommel, example string) (int, string) {
 	t.Helper()
 	dir := t.TempDir()
 	code, out := runTrommel(t, trommel, ".", 40*time.Minute, "test", "-c", example, "--variant", "fixed", "--fail-fast",
-		"--budget", "10m", "--dir", filepath.Join(dir, "campaign"), "--reference", filepath.Join(dir, "references"))
+		"--budget", "10m", "--dir", filepath.Join(dir, "campaign"), "--baseline", filepath.Join(dir, "baselines"))
 	return code, string(out)
 }
 
@@ -123,11 +123,11 @@ func mutant(t *testing.T, patch string) string {
 }
 
 func TestGroupsOfBugsThatAreNotTheMutations(t *testing.T) {
-	const claims = `  1. reference: volume claim default/data-db-0 of database default/db is marked for deletion
-     reference: volume claim default/data-db-1 of database default/db is marked for deletion
+	const claims = `  1. baseline: volume claim default/data-db-0 of database default/db is marked for deletion
+     baseline: volume claim default/data-db-1 of database default/db is marked for deletion
      recreate-stale-74 (3 of 3 runs): database-operator is restarted at an API server that shows the past
 `
-	const falseAlarm = `  2. reference: StatefulSet default/db of the living database default/db was deleted
+	const falseAlarm = `  2. baseline: StatefulSet default/db of the living database default/db was deleted
      recreate-stale-75 (3 of 3 runs): database-operator is restarted at an API server that shows the past
 `
 	finds := whatToFind(t, "testdata/mutations/stale-claims.patch")
@@ -135,7 +135,7 @@ func TestGroupsOfBugsThatAreNotTheMutations(t *testing.T) {
 		t.Errorf("%q", others)
 	}
 	if others := notFoundBy(finds, claims+falseAlarm+"inconclusive\n  plan\nnot run\n"); len(others) != 1 ||
-		!strings.HasPrefix(others[0], "  2. reference: StatefulSet") {
+		!strings.HasPrefix(others[0], "  2. baseline: StatefulSet") {
 		t.Errorf("%q", others)
 	}
 	if others := notFoundBy(finds, ""); len(others) != 1 {

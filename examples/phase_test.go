@@ -20,14 +20,14 @@ func TestPhaseOfALoop(t *testing.T) {
 	}
 	trommel := buildTrommel(t)
 	dir := t.TempDir()
-	references := filepath.Join(dir, "references")
+	baselines := filepath.Join(dir, "baselines")
 	code, out := runTrommel(t, trommel, "testdata/phase-operator", 20*time.Minute, "test",
 		"--pattern", "intermediate,down,lost-answer", "--dir", filepath.Join(dir, "campaign"),
-		"--reference", references)
+		"--baseline", baselines)
 	if code != pass {
 		t.Errorf("exit code %d, want %d\n%s", code, pass, out)
 	}
-	masks, err := os.ReadFile(filepath.Join(references, "job", "masks.yaml"))
+	masks, err := os.ReadFile(filepath.Join(baselines, "job", "masks.yaml"))
 	if err != nil || !strings.Contains(string(masks), "path: metadata.annotations.succeeded\n") {
 		t.Errorf("%v: the field that depends on the phase counts\n%s", err, masks)
 	}

@@ -18,7 +18,7 @@ func TestTypesThatOnlyAFaultShows(t *testing.T) {
 	dir := t.TempDir()
 	code, out := runTrommel(t, trommel, ".", 20*time.Minute, "test", "-c", "testdata/claim-operator",
 		"--pattern", "intermediate", "--dir", filepath.Join(dir, "campaign"),
-		"--reference", filepath.Join(dir, "references"))
+		"--baseline", filepath.Join(dir, "baselines"))
 	const finds = "volume claim default/data-a-0 of the living ConfigMap default/a was deleted by claim-operator and " +
 		"created again, its data is lost"
 	_, bugs, _ := strings.Cut("\n"+string(out), "\nbugs\n")
@@ -37,15 +37,15 @@ func TestTypesThatAnOperatorDefines(t *testing.T) {
 	dir := t.TempDir()
 	code, out := runTrommel(t, trommel, ".", 20*time.Minute, "test", "-c", "testdata/type-operator",
 		"--pattern", "intermediate,lost-answer,conflict", "--dir", filepath.Join(dir, "campaign"),
-		"--reference", filepath.Join(dir, "references"))
+		"--baseline", filepath.Join(dir, "baselines"))
 	if code != pass || !strings.Contains(string(out), "passed") || strings.Contains(string(out), "inconclusive") {
 		t.Errorf("exit code %d, want %d, and nothing inconclusive\n%s", code, pass, out)
 	}
-	references, err := filepath.Glob(filepath.Join(dir, "references", "*", "reference.json"))
-	if err != nil || len(references) != 2 {
-		t.Fatalf("references %q, %v", references, err)
+	baselines, err := filepath.Glob(filepath.Join(dir, "baselines", "*", "baseline.json"))
+	if err != nil || len(baselines) != 2 {
+		t.Fatalf("baselines %q, %v", baselines, err)
 	}
-	for _, file := range references {
+	for _, file := range baselines {
 		text, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(text), "thing.made.example.com/") {
 			t.Errorf("%s does not know the type (%v)", file, err)

@@ -297,10 +297,10 @@ func TestProgress(t *testing.T) {
 // never is a moment after all others.
 const never = 1 << 30
 
-// reference evaluates an expression over a whole history of moments by its definition: a name enabled at moment s is
+// baseline evaluates an expression over a whole history of moments by its definition: a name enabled at moment s is
 // satisfied at the first later moment that has its node. It returns the moment at which the term is satisfied, and
 // stores for each node the span in which it is enabled.
-func reference(t *term, next *int, start, until int, history [][]int, spans [][2]int) int {
+func baseline(t *term, next *int, start, until int, history [][]int, spans [][2]int) int {
 	switch t.op {
 	case leaf:
 		node := *next
@@ -318,7 +318,7 @@ func reference(t *term, next *int, start, until int, history [][]int, spans [][2
 		return at
 	case sequence:
 		for _, k := range t.kids {
-			start = reference(k, next, start, until, history, spans)
+			start = baseline(k, next, start, until, history, spans)
 			if start > until {
 				// Dropped meanwhile: nothing after it is ever enabled.
 				start = never
@@ -328,7 +328,7 @@ func reference(t *term, next *int, start, until int, history [][]int, spans [][2
 	case both:
 		at := start
 		for _, k := range t.kids {
-			at = max(at, reference(k, next, start, until, history, spans))
+			at = max(at, baseline(k, next, start, until, history, spans))
 		}
 		return at
 	default:
@@ -336,11 +336,11 @@ func reference(t *term, next *int, start, until int, history [][]int, spans [][2
 		// end.
 		first, at := *next, never
 		for _, k := range t.kids {
-			at = min(at, reference(k, next, start, until, history, spans))
+			at = min(at, baseline(k, next, start, until, history, spans))
 		}
 		*next = first
 		for _, k := range t.kids {
-			reference(k, next, start, min(at, until), history, spans)
+			baseline(k, next, start, min(at, until), history, spans)
 		}
 		return at
 	}
@@ -359,7 +359,7 @@ func randomExpr(r *rand.Rand, depth int) string {
 	return strings.Join(parts, op)
 }
 
-func TestProgressAgainstReference(t *testing.T) {
+func TestProgressAgainstBaseline(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		e := mustParse(t, randomExpr(r, 3))
@@ -377,7 +377,7 @@ func TestProgressAgainstReference(t *testing.T) {
 		}
 		spans := make([][2]int, g.Len())
 		next := 0
-		done := reference(e.root, &next, 0, never, history, spans)
+		done := baseline(e.root, &next, 0, never, history, spans)
 		p := NewProgress(g)
 		for i := range history {
 			before := p.Enabled()

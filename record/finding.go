@@ -59,7 +59,7 @@ const (
 	JudgeClock          = "clock"           // this machine's clock was set
 	JudgeWebhook        = "webhook"         // a write failed because the plan made a webhook unreachable
 	JudgeTimeout        = "timeout"         // the workload timed out
-	JudgeReference      = "reference"       // the run ended differently from runs without faults
+	JudgeBaseline       = "baseline"        // the run ended differently from runs without faults
 	JudgeStaleness      = "staleness"       // the plan paused an API server, but no controller was shown stale state
 	JudgeDependent      = "dependent"       // a controller deleted an object of a living owner, and created it again
 	JudgeDuplicate      = "duplicate"       // an owner had more objects at a time than it asks for
@@ -101,7 +101,7 @@ func (f Finding) Same(g Finding) bool {
 		return true
 	}
 	x, y := f.atTheEnd(), g.atTheEnd()
-	if x == f && y == g || x.Judge != JudgeReference || y.Judge != x.Judge {
+	if x == f && y == g || x.Judge != JudgeBaseline || y.Judge != x.Judge {
 		return false
 	}
 	// Nobody knows the owner of an object that a step lacks if it was never created, also without faults.
@@ -113,7 +113,7 @@ func (f Finding) Same(g Finding) bool {
 // comparison with runs without faults would have it. Other findings are returned as they are.
 func (f Finding) atTheEnd() Finding {
 	if f.Judge == JudgeWorkload && f.Awaited != "" && (f.Harm == HarmMissing || f.Harm == HarmLeft) {
-		f.Judge, f.Subject = JudgeReference, f.Awaited
+		f.Judge, f.Subject = JudgeBaseline, f.Awaited
 	}
 	return f
 }
@@ -148,7 +148,7 @@ func (f Finding) whose() string {
 func (f Finding) aspect() string {
 	title, _, _ := strings.Cut(f.Title, ":")
 	switch f.Judge {
-	case JudgeReference:
+	case JudgeBaseline:
 		switch harm := f.Does(); {
 		case harm == HarmLost, harm == HarmMissing, harm == HarmReplaced, harm == HarmRemark && f.Field == "":
 			return "its existence" // that it is lost, missing or created again may be a matter of when

@@ -12,7 +12,7 @@ func TestSameFinding(t *testing.T) {
 	}
 	const differs = " differs from the runs without faults: "
 	whole := func(subject, owner string, harm Harm, text string) Finding {
-		one := f(JudgeReference, subject, subject+differs+text)
+		one := f(JudgeBaseline, subject, subject+differs+text)
 		one.Harm, one.Owner = harm, owner
 		return one
 	}
@@ -21,7 +21,7 @@ func TestSameFinding(t *testing.T) {
 		return f
 	}
 	created := whole("pod/default/a", "", HarmReplaced, "created 3 times")
-	field := in(f(JudgeReference, "pod/default/a", "pod/default/a: spec.size is 3"), "spec.size spec.mode")
+	field := in(f(JudgeBaseline, "pod/default/a", "pod/default/a: spec.size is 3"), "spec.size spec.mode")
 	step := f(JudgeWorkload, "step 3", "step 3: wait for pod/default/a: not within 2s")
 	named := f(JudgeWorkload, "step 3 (grow)", "step 3 (grow): patch db: refused")
 	broken := f(JudgeInvariant, "pod/default/a", "invariant one: pod/default/a has 2 of 1 (and 3 more)")
@@ -56,14 +56,14 @@ func TestSameFinding(t *testing.T) {
 		{"never created, or deleted at the end", owned,
 			whole("pod/default/a", "database/default/db", HarmMissing, "never created"), true, true, true},
 		{"missing, or left", created, whole("pod/default/a", "", HarmLeft, "exists at the end"), false, false, false},
-		{"missing, or a field", created, in(f(JudgeReference, "pod/default/a", ""), "spec.size"), false, false, false},
+		{"missing, or a field", created, in(f(JudgeBaseline, "pod/default/a", ""), "spec.size"), false, false, false},
 		{"another judge", created, f(JudgeInvariant, "pod/default/a", created.Title), false, false, false},
-		{"a field with another value", field, in(f(JudgeReference, "pod/default/a", "is 4"), "spec.size spec.mode"),
+		{"a field with another value", field, in(f(JudgeBaseline, "pod/default/a", "is 4"), "spec.size spec.mode"),
 			true,
 			true, true},
-		{"a field in common", field, in(f(JudgeReference, "pod/default/a", ""), "spec.name spec.mode"), true, true,
+		{"a field in common", field, in(f(JudgeBaseline, "pod/default/a", ""), "spec.name spec.mode"), true, true,
 			false},
-		{"another field", field, in(f(JudgeReference, "pod/default/a", ""), "spec.name"), false, false, false},
+		{"another field", field, in(f(JudgeBaseline, "pod/default/a", ""), "spec.name"), false, false, false},
 		{"a fight that lasts longer", fight,
 			in(f(JudgeFight, "pod/default/a", "spec.size of pod/default/a changes back and forth: 7 times"),
 				"spec.size"),
@@ -135,9 +135,9 @@ func TestSameFinding(t *testing.T) {
 // The worst comes first, and nothing that only differs in its words counts as strong.
 func TestHarm(t *testing.T) {
 	all := []Finding{
-		{Severity: SeverityNote, Harm: HarmLost}, {Severity: SeverityBug, Judge: JudgeReference, Harm: HarmStatus},
+		{Severity: SeverityNote, Harm: HarmLost}, {Severity: SeverityBug, Judge: JudgeBaseline, Harm: HarmStatus},
 		{Severity: SeverityBug, Judge: JudgePanic}, {Severity: SeverityInconclusive, Judge: JudgeHold},
-		{Severity: SeverityBug, Judge: JudgeReference, Harm: HarmLost}, {Severity: SeverityBug, Judge: JudgeInvariant},
+		{Severity: SeverityBug, Judge: JudgeBaseline, Harm: HarmLost}, {Severity: SeverityBug, Judge: JudgeInvariant},
 	}
 	slices.SortStableFunc(all, ByHarm)
 	var got []Harm

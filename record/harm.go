@@ -39,7 +39,7 @@ var harms = []Harm{
 // byJudge are the harms of findings that do not say it themselves.
 var byJudge = map[string]Harm{
 	JudgeInvariant: HarmViolated, JudgeWorkload: HarmFailed, JudgeTimeout: HarmFailed, JudgeCrash: HarmCrash,
-	JudgePanic: HarmCrash, JudgeReference: HarmWrong, JudgeDependent: HarmReplaced, JudgeDuplicate: HarmReplaced,
+	JudgePanic: HarmCrash, JudgeBaseline: HarmWrong, JudgeDependent: HarmReplaced, JudgeDuplicate: HarmReplaced,
 	JudgeFight: HarmRestless, JudgeLoop: HarmRestless, JudgeUnrest: HarmRestless, JudgeHot: HarmRestless,
 	JudgeRevert: HarmWrong, JudgeLease: HarmWrong, JudgeOrphan: HarmLeft, JudgeFinalizer: HarmLeft,
 }

@@ -42,7 +42,7 @@ const (
 // States of a run's cluster at its start.
 const (
 	ClusterFresh  = "fresh"  // started for this run
-	ClusterReset  = "reset"  // another run had used it, and it was reset to its baseline
+	ClusterReset  = "reset"  // another run had used it, and it was reset to its snapshot
 	ClusterShared = "shared" // it existed before the run and is reset after it
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/report/display"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -82,7 +82,7 @@ func (p *pool) take(key string) (*session, <-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.limit == 0 {
-		limit, err := explore.Parallel(*parallel)
+		limit, err := campaign.Parallel(*parallel)
 		if err != nil {
 			return nil, nil, fmt.Errorf("-trommel.parallel=%d: %w", *parallel, err)
 		}

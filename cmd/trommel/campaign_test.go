@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -15,34 +15,34 @@ func TestExitCodesOfCampaigns(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		plans     string
-		statuses  []explore.Status
+		statuses  []campaign.Status
 		unlearned int
 		want      int
 	}{
-		{"nothing found", "", []explore.Status{explore.Passed, explore.Passed}, 0, exitPass},
+		{"nothing found", "", []campaign.Status{campaign.Passed, campaign.Passed}, 0, exitPass},
 		{"no plan", "", nil, 0, exitPass},
-		{"a bug", "", []explore.Status{explore.Passed, explore.Bug, explore.Failed}, 1, exitBug},
-		{"a plan did not happen", "", []explore.Status{explore.Passed, explore.Inconclusive}, 0, exitPass},
-		{"no plan happened", "", []explore.Status{explore.Inconclusive}, 0, exitInconclusive},
-		{"not confirmed", "", []explore.Status{explore.Passed, explore.Unconfirmed}, 0, exitPass},
-		{"a workload that cannot be compared", "", []explore.Status{explore.Passed}, 1, exitCannotRun},
-		{"a plan could not be run", "", []explore.Status{explore.Passed, explore.Failed}, 0, exitCannotRun},
-		{"own plans pass", "plans", []explore.Status{explore.Passed}, 1, exitPass},
+		{"a bug", "", []campaign.Status{campaign.Passed, campaign.Bug, campaign.Failed}, 1, exitBug},
+		{"a plan did not happen", "", []campaign.Status{campaign.Passed, campaign.Inconclusive}, 0, exitPass},
+		{"no plan happened", "", []campaign.Status{campaign.Inconclusive}, 0, exitInconclusive},
+		{"not confirmed", "", []campaign.Status{campaign.Passed, campaign.Unconfirmed}, 0, exitPass},
+		{"a workload that cannot be compared", "", []campaign.Status{campaign.Passed}, 1, exitCannotRun},
+		{"a plan could not be run", "", []campaign.Status{campaign.Passed, campaign.Failed}, 0, exitCannotRun},
+		{"own plans pass", "plans", []campaign.Status{campaign.Passed}, 1, exitPass},
 		{
-			"one's own plan did not happen", "plans", []explore.Status{explore.Passed, explore.Inconclusive}, 0,
+			"one's own plan did not happen", "plans", []campaign.Status{campaign.Passed, campaign.Inconclusive}, 0,
 			exitInconclusive,
 		},
 		{
-			"one's own plan was not confirmed", "plans", []explore.Status{explore.Passed, explore.Unconfirmed}, 0,
+			"one's own plan was not confirmed", "plans", []campaign.Status{campaign.Passed, campaign.Unconfirmed}, 0,
 			exitInconclusive,
 		},
-		{"one's own plan has a bug", "plans", []explore.Status{explore.Bug, explore.Inconclusive}, 0, exitBug},
+		{"one's own plan has a bug", "plans", []campaign.Status{campaign.Bug, campaign.Inconclusive}, 0, exitBug},
 	} {
-		r := &explore.Result{Settings: explore.Settings{Plans: tt.plans}}
+		r := &campaign.Result{Settings: campaign.Settings{Plans: tt.plans}}
 		for _, s := range tt.statuses {
-			r.Outcomes = append(r.Outcomes, explore.Outcome{Status: s})
+			r.Outcomes = append(r.Outcomes, campaign.Outcome{Status: s})
 		}
-		r.Unlearned = make([]explore.Unlearned, tt.unlearned)
+		r.Unlearned = make([]campaign.Unlearned, tt.unlearned)
 		if got := exitCodeOf(r); got != tt.want {
 			t.Errorf("%s: exit code %d, want %d", tt.name, got, tt.want)
 		}
@@ -51,9 +51,9 @@ func TestExitCodesOfCampaigns(t *testing.T) {
 
 // In JUnit XML only what is believed is a failure.
 func TestJUnitOfCampaigns(t *testing.T) {
-	outcome := func(name string, s explore.Status) explore.Outcome {
-		o := explore.Outcome{Plan: name, Status: s, Came: 1, Of: 3, Reason: "disk full"}
-		if s == explore.Failed {
+	outcome := func(name string, s campaign.Status) campaign.Outcome {
+		o := campaign.Outcome{Plan: name, Status: s, Came: 1, Of: 3, Reason: "disk full"}
+		if s == campaign.Failed {
 			return o
 		}
 		o.Record = t.TempDir()
@@ -61,9 +61,9 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Findings = []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeReference, Title: "found it"}}
+		o.Findings = []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeBaseline, Title: "found it"}}
 		found := append(slices.Clone(o.Findings), record.Finding{
-			Severity: record.SeverityBug, Judge: record.JudgeReference, Title: "it came once",
+			Severity: record.SeverityBug, Judge: record.JudgeBaseline, Title: "it came once",
 		})
 		for _, err := range []error{
 			w.Findings(found), w.Meta(record.Meta{Plan: name, Verdict: record.Bug}), w.Close(),
@@ -74,10 +74,10 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		}
 		return o
 	}
-	runs, err := runsOf(&explore.Result{
-		Settings: explore.Settings{SuiteFile: "db/trommel.yaml"},
-		Outcomes: []explore.Outcome{
-			outcome("sure", explore.Bug), outcome("rare", explore.Unconfirmed), outcome("broken", explore.Failed),
+	runs, err := runsOf(&campaign.Result{
+		Settings: campaign.Settings{SuiteFile: "db/trommel.yaml"},
+		Outcomes: []campaign.Outcome{
+			outcome("sure", campaign.Bug), outcome("rare", campaign.Unconfirmed), outcome("broken", campaign.Failed),
 		},
 		NotRun: []string{"left"}, Stopped: "the budget of 10m was used up",
 	})
@@ -93,7 +93,7 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		t.Errorf("not one failure: %s", got)
 	}
 	for _, want := range []string{
-		"unconfirmed: found in 1 of 3 runs", "disk full", `message="bug 1: reference: found it"`,
+		"unconfirmed: found in 1 of 3 runs", "disk full", `message="bug 1: baseline: found it"`,
 		`<skipped type="not run" message="the budget of 10m was used up">`,
 		`<testsuites tests="4" failures="1" errors="2"`,
 	} {
@@ -105,22 +105,22 @@ func TestJUnitOfCampaigns(t *testing.T) {
 
 // Each group of bugs is annotated once, at the suite if its plan was generated.
 func TestAnnotationsOfCampaigns(t *testing.T) {
-	found := []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeReference, Title: "found it"}}
-	result := &explore.Result{
-		Settings: explore.Settings{SuiteFile: "db/trommel.yaml"},
-		Outcomes: []explore.Outcome{
-			{Plan: "a", File: "runs/a.yaml", Pattern: "stale", Status: explore.Bug, Findings: found, Actions: 2},
-			{Plan: "b", File: "runs/b.yaml", Pattern: "stale", Status: explore.Bug, Findings: found, Actions: 1},
-			{Plan: "c", File: "runs/c.yaml", Pattern: "stale", Status: explore.Inconclusive},
-			{Plan: "d", File: "runs/d.yaml", Pattern: "stale", Status: explore.Failed},
-			{Plan: "e", File: "runs/e.yaml", Pattern: "stale", Status: explore.Passed},
+	found := []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeBaseline, Title: "found it"}}
+	result := &campaign.Result{
+		Settings: campaign.Settings{SuiteFile: "db/trommel.yaml"},
+		Outcomes: []campaign.Outcome{
+			{Plan: "a", File: "runs/a.yaml", Pattern: "stale", Status: campaign.Bug, Findings: found, Actions: 2},
+			{Plan: "b", File: "runs/b.yaml", Pattern: "stale", Status: campaign.Bug, Findings: found, Actions: 1},
+			{Plan: "c", File: "runs/c.yaml", Pattern: "stale", Status: campaign.Inconclusive},
+			{Plan: "d", File: "runs/d.yaml", Pattern: "stale", Status: campaign.Failed},
+			{Plan: "e", File: "runs/e.yaml", Pattern: "stale", Status: campaign.Passed},
 		},
 	}
 	var runs []*record.Run
 	for _, o := range result.Outcomes {
-		v := map[explore.Status]record.Verdict{
-			explore.Bug: record.Bug, explore.Passed: record.Pass, explore.Failed: record.Error,
-			explore.Inconclusive: record.Inconclusive,
+		v := map[campaign.Status]record.Verdict{
+			campaign.Bug: record.Bug, campaign.Passed: record.Pass, campaign.Failed: record.Error,
+			campaign.Inconclusive: record.Inconclusive,
 		}[o.Status]
 		runs = append(runs, &record.Run{Meta: record.Meta{Plan: o.Plan, PlanFile: o.File, Verdict: v, Reason: "why"}})
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 )
 
 // tally says, by pattern, how many plans there are and how many candidates each rule has dropped.

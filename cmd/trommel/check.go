@@ -20,8 +20,8 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/explore"
 	"github.com/trommel-dev/trommel/internal/wording"
 )
 
@@ -175,9 +175,9 @@ func (m *machine) memoryRow() row {
 		return row{what: "memory", here: "unknown"}
 	}
 	r := row{what: "memory", here: gigabytes(m.memory) + " available"}
-	if m.memory < explore.ClusterBytes {
-		r.advice = fmt.Sprintf("little: a cluster needs about %s", gigabytes(explore.ClusterBytes))
-	} else if n, err := explore.Parallel(0); err == nil {
+	if m.memory < campaign.ClusterBytes {
+		r.advice = fmt.Sprintf("little: a cluster needs about %s", gigabytes(campaign.ClusterBytes))
+	} else if n, err := campaign.Parallel(0); err == nil {
 		r.here += fmt.Sprintf(", for %s side by side", wording.Count(n, "cluster"))
 	}
 	return r
@@ -200,7 +200,7 @@ func (m *machine) estimate() string {
 
 // look finds out what is here.
 func look(ctx context.Context, dir string) (*machine, error) {
-	m := &machine{cores: runtime.GOMAXPROCS(0), load: loadAverage(), memory: explore.AvailableMemory(),
+	m := &machine{cores: runtime.GOMAXPROCS(0), load: loadAverage(), memory: campaign.AvailableMemory(),
 		kubernetes: instrumentation.KubernetesVersion, instances: number("/proc/sys/fs/inotify/max_user_instances")}
 	env, err := goEnv(ctx, dir)
 	if err != nil {

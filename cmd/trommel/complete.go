@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
-	"github.com/trommel-dev/trommel/internal/explore"
-	"github.com/trommel-dev/trommel/internal/explore/pattern"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -39,7 +39,7 @@ var flagCompleters = map[string]completer{
 	"resume":             completeCampaigns,
 	"plans":              completeDirectories,
 	"record":             completeDirectories,
-	"reference":          completeDirectories,
+	"baseline":           completeDirectories,
 	"dir":                completeDirectories,
 	"log-dir":            completeDirectories,
 	"cache":              completeDirectories,
@@ -227,7 +227,7 @@ func completeRecords(_ *cobra.Command, args []string, begun string) ([]cobra.Com
 
 // completeCampaigns proposes directories of campaigns, newest first.
 func completeCampaigns(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return inRuns(begun, nil, explore.StateFile)
+	return inRuns(begun, nil, campaign.StateFile)
 }
 
 // inRuns proposes directories with a file. If there are none below trommel-runs it proposes directories.

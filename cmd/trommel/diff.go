@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/explore"
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -37,7 +37,7 @@ Exit codes: 0 no difference, 1 they differ, 2 usage.`,
 				}
 				runs[i] = r
 			}
-			known, err := referenceOf(dir, runs[0])
+			known, err := baselineOf(dir, runs[0])
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -54,21 +54,21 @@ Exit codes: 0 no difference, 1 they differ, 2 usage.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&dir, "reference", "",
+	c.Flags().StringVar(&dir, "baseline", "",
 		"`directory` with what the workload does without faults (default: where trommel test has it)")
 	return c
 }
 
-// referenceOf returns the reference of a run's workload from a directory of references. If no directory is named and
+// referenceOf returns the baseline of a run's workload from a directory of baselines. If no directory is named and
 // there is none where it would be, it is nil.
-func referenceOf(dir string, r *record.Run) (*reference.Reference, error) {
+func baselineOf(dir string, r *record.Run) (*baseline.Baseline, error) {
 	named := dir != ""
 	if !named {
 		if r.Meta.Suite == "" {
 			return nil, nil
 		}
 		var err error
-		if dir, err = references(&plan.Suite{File: r.Meta.Suite}, r.Meta.Variant); err != nil {
+		if dir, err = baselines(&plan.Suite{File: r.Meta.Suite}, r.Meta.Variant); err != nil {
 			return nil, err
 		}
 	}
@@ -76,15 +76,15 @@ func referenceOf(dir string, r *record.Run) (*reference.Reference, error) {
 	if err != nil {
 		return nil, err
 	}
-	workload := explore.WorkloadOf(p)
-	ref, err := reference.Read(explore.ReferenceFile(dir, workload))
+	workload := campaign.WorkloadOf(p)
+	ref, err := baseline.Read(campaign.BaselineFile(dir, workload))
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	edited, err := reference.ReadMasks(explore.MaskFile(dir, workload))
+	edited, err := baseline.ReadMasks(campaign.MaskFile(dir, workload))
 	if err != nil {
 		return nil, err
 	}

@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/trommel-dev/trommel/internal/atomicfile"
-	"github.com/trommel-dev/trommel/internal/explore/fleet"
-	"github.com/trommel-dev/trommel/internal/explore/fleet/image"
-	"github.com/trommel-dev/trommel/internal/explore/fleet/kube"
+	"github.com/trommel-dev/trommel/internal/fleet"
+	"github.com/trommel-dev/trommel/internal/fleet/image"
+	"github.com/trommel-dev/trommel/internal/fleet/kube"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"

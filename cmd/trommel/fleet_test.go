@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trommel-dev/trommel/internal/explore/fleet"
+	"github.com/trommel-dev/trommel/internal/fleet"
 )
 
 // The manifests that are printed have the token of the campaign that is started later in the same directory.

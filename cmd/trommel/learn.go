@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/campaign"
 )
 
 func newLearnCommand(s streams) *cobra.Command {
@@ -15,12 +15,12 @@ func newLearnCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "learn [-c trommel.yaml]",
 		Short: "Learn what workloads do without faults",
-		Long: `Learn runs each of the suite's workloads without faults and writes its reference: the end state, what
+		Long: `Learn runs each of the suite's workloads without faults and writes its baseline: the end state, what
 changed and who changed it, and the fields that never count because they differ anyway, in a file to edit. Runs with
 faults are compared with it.
 
-A reference that is there is kept, unless the suite, a controller, the control plane, Trommel or --runs has changed
-since. "trommel test" and "trommel generate" use the same references, and learn those that are missing.
+A baseline that is there is kept, unless the suite, a controller, the control plane, Trommel or --runs has changed
+since. "trommel test" and "trommel generate" use the same baselines, and learn those that are missing.
 
 Exit codes: 0 all learned, 2 usage, 4 a workload could not be learned or ends differently each time.`,
 		Example: `  trommel learn
@@ -39,8 +39,8 @@ func learn(ctx context.Context, s streams, o *testOptions) error {
 		return err
 	}
 	defer console.Close()
-	return o.inSession(ctx, console, "learn", func(config explore.Config) error {
-		all, err := explore.Learn(ctx, config)
+	return o.inSession(ctx, console, "learn", func(config campaign.Config) error {
+		all, err := campaign.Learn(ctx, config)
 		if err != nil {
 			return err
 		}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/explore"
-	"github.com/trommel-dev/trommel/internal/explore/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -80,7 +80,7 @@ type listedWorkload struct {
 	Name    string   `json:"name"`
 	Steps   []string `json:"steps"`             // their names, or what they do
 	Command []string `json:"command,omitempty"` // instead of steps
-	Learned bool     `json:"learned"`           // there is a reference, of today's suite or an earlier one
+	Learned bool     `json:"learned"`           // there is a baseline, of today's suite or an earlier one
 }
 
 func newListWorkloadsCommand(s streams) *cobra.Command {
@@ -100,7 +100,7 @@ func newListWorkloadsCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "workloads",
 		Short: "List the workloads of a suite",
-		Long: `Workloads lists the workloads of a suite, the number of their steps, and whether a reference was
+		Long: `Workloads lists the workloads of a suite, the number of their steps, and whether a baseline was
 learned where trommel test has it.`,
 		Example: "  trommel list workloads -c database-operator",
 		Args:    cobra.NoArgs,
@@ -116,7 +116,7 @@ learned where trommel test has it.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			dir, err := references(suite, variant)
+			dir, err := baselines(suite, variant)
 			if err != nil {
 				return &exitError{exitCannotRun, err}
 			}
@@ -127,7 +127,7 @@ learned where trommel test has it.`,
 				for i := range w.Steps {
 					each.Steps = append(each.Steps, stepText(&w.Steps[i]))
 				}
-				_, err := os.Stat(explore.ReferenceFile(dir, name))
+				_, err := os.Stat(campaign.BaselineFile(dir, name))
 				each.Learned = err == nil
 				all = append(all, each)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 )
 
@@ -85,6 +86,14 @@ func execute(ctx context.Context, args []string, s streams) int {
 	return ee.code
 }
 
+// today returns the present name of a flag. Former names work for one more version.
+func today(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "reference" {
+		name = "baseline"
+	}
+	return pflag.NormalizedName(name)
+}
+
 func newRootCommand(s streams) *cobra.Command {
 	var o runOptions
 	root := &cobra.Command{
@@ -105,6 +114,7 @@ trommel -p plan.yaml is short for trommel run -p plan.yaml.`,
 			return runPlans(c.Context(), s, &o)
 		},
 	}
+	root.SetGlobalNormalizationFunc(today)
 	o.register(root)
 	root.AddCommand(subcommands(s)...)
 	complete(root)

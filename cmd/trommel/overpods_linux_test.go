@@ -26,9 +26,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
-	"github.com/trommel-dev/trommel/internal/explore"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
@@ -65,7 +65,7 @@ func TestCampaignOverPods(t *testing.T) {
 	over := c.overPods(t)
 	t.Logf("on this machine it took %s", took.Round(time.Second))
 
-	names := func(r *explore.Result) (all []string) {
+	names := func(r *campaign.Result) (all []string) {
 		for _, o := range r.Outcomes {
 			all = append(all, o.Plan)
 		}
@@ -75,8 +75,8 @@ func TestCampaignOverPods(t *testing.T) {
 	if got := names(over); !slices.Equal(got, c.plans) || len(over.NotRun) > 0 {
 		t.Errorf("judged: %q; not run: %q; want each plan once: %q", got, over.NotRun, c.plans)
 	}
-	titles := func(r *explore.Result) (all []string) {
-		for _, g := range explore.Groups(r.With(explore.Bug)) {
+	titles := func(r *campaign.Result) (all []string) {
+		for _, g := range campaign.Groups(r.With(campaign.Bug)) {
 			all = append(all, report.Title(g.Finding))
 		}
 		slices.Sort(all)
@@ -85,12 +85,12 @@ func TestCampaignOverPods(t *testing.T) {
 	if got, want := titles(over), titles(here); !slices.Equal(got, want) || len(want) == 0 {
 		t.Errorf("over pods it finds\n%s\nand on this machine\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	statuses := map[string]explore.Status{}
+	statuses := map[string]campaign.Status{}
 	for _, o := range here.Outcomes {
 		statuses[o.Plan] = o.Status
 	}
 	for _, o := range over.Outcomes {
-		if o.Status == explore.Failed {
+		if o.Status == campaign.Failed {
 			t.Errorf("%s could not be run: %s", o.Plan, o.Reason)
 		}
 		original, _, _ := strings.Cut(o.Plan, copyMark)
@@ -163,7 +163,7 @@ const copyMark = "-copy-"
 func (c *overPods) generate(t *testing.T, n int) {
 	t.Helper()
 	c.run(t, "0", "generate", "-c", c.suite, "--workload", "create,recreate",
-		"--dir", c.path("generated"), "--reference", c.path("references"))
+		"--dir", c.path("generated"), "--baseline", c.path("baselines"))
 	files, err := filepath.Glob(c.path("generated/plans/*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no plans were generated (%v)", err)
@@ -205,15 +205,15 @@ func (c *overPods) write(t *testing.T, dir, name string, data []byte) {
 // campaign are the arguments of both campaigns.
 func (c *overPods) campaign(plans string, more ...string) []string {
 	return append([]string{
-		"test", "-c", c.suite, "--plans", c.path(plans), "--reference", c.path("references"),
+		"test", "-c", c.suite, "--plans", c.path(plans), "--baseline", c.path("baselines"),
 	}, more...)
 }
 
 // result reads what a campaign has found.
-func result(t *testing.T, file string) *explore.Result {
+func result(t *testing.T, file string) *campaign.Result {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	r := &explore.Result{}
+	r := &campaign.Result{}
 	if err == nil {
 		err = json.Unmarshal(data, r)
 	}
@@ -223,7 +223,7 @@ func result(t *testing.T, file string) *explore.Result {
 	return r
 }
 
-func (c *overPods) onThisMachine(t *testing.T) (*explore.Result, time.Duration) {
+func (c *overPods) onThisMachine(t *testing.T) (*campaign.Result, time.Duration) {
 	t.Helper()
 	began := time.Now()
 	file := c.path("here.json")
@@ -232,7 +232,7 @@ func (c *overPods) onThisMachine(t *testing.T) (*explore.Result, time.Duration) 
 }
 
 // overPods makes the campaign over pods.
-func (c *overPods) overPods(t *testing.T) *explore.Result {
+func (c *overPods) overPods(t *testing.T) *campaign.Result {
 	t.Helper()
 	host := clustertest.Start(t, embedded.Config{APIServers: 1, Nodes: 1})
 	to, err := host.RESTConfig("")

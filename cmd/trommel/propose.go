@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/explore"
-	"github.com/trommel-dev/trommel/internal/explore/propose"
+	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/propose"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -74,7 +74,7 @@ func proposeWorkloads(ctx context.Context, s streams, o *proposeOptions) error {
 		return err
 	}
 	defer console.Close()
-	return o.inSession(ctx, console, "propose", func(c explore.Config) error {
+	return o.inSession(ctx, console, "propose", func(c campaign.Config) error {
 		config := propose.Config{
 			Runner: c.Runners[0], Suite: c.Suite, Dir: c.Dir, Sample: o.sample, Fields: o.fields, Budget: o.Budget,
 			Differential: o.differential, Workload: first(o.Workloads),

@@ -215,7 +215,7 @@ func asBefore(t *testing.T, cluster, want string) {
 	if running, err := c.Running(t.Context()); err != nil || !running["apiserver-2"] {
 		t.Errorf("running %v, %v", running, err)
 	}
-	if _, err := c.KeptBaseline(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the baseline is still there: %v", err)
+	if _, err := c.KeptSnapshot(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the snapshot is still there: %v", err)
 	}
 }

@@ -24,10 +24,10 @@ import (
 
 // reproOptions are the flags of `trommel repro`.
 type reproOptions struct {
-	runs      int
-	cluster   string
-	reference string
-	progress  progressOptions
+	runs     int
+	cluster  string
+	baseline string
+	progress progressOptions
 }
 
 func newReproCommand(s streams) *cobra.Command {
@@ -40,7 +40,7 @@ and the same version of Kubernetes, and says whether the same actions were carri
 same verdict and findings. The controllers are built from their sources as they are now, so after a mend it shows
 whether the bug is gone. What else has changed since the run is said.
 
-If the run has a finding that only a comparison with runs without faults shows, these are taken from --reference, or
+If the run has a finding that only a comparison with runs without faults shows, these are taken from --baseline, or
 learned there.
 
 Exit codes: 0 the same came every time, 1 it did not, 2 usage, 4 could not run.`,
@@ -52,7 +52,7 @@ Exit codes: 0 the same came every time, 1 it did not, 2 usage, 4 could not run.`
 	f := c.Flags()
 	f.IntVar(&o.runs, "runs", 1, "how often to run it")
 	f.StringVar(&o.cluster, "cluster", "", "run on the cluster of this `name`, started by `trommel cluster up`")
-	f.StringVar(&o.reference, "reference", "", "`directory` with what the workload does without faults "+
+	f.StringVar(&o.baseline, "baseline", "", "`directory` with what the workload does without faults "+
 		"(default: where trommel test has it, if the run has a finding that needs it)")
 	o.progress.register(f)
 	fromSourceFlag(f)
@@ -82,7 +82,7 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The version is only named if it must be: it is a part of what references are known by.
+	// The version is only named if it must be: it is a part of what baselines are known by.
 	asked, err := instrumentation.ResolveKubernetesVersion(suite.Cluster.KubernetesVersion)
 	if r.Meta.Kubernetes != "" && (err != nil || asked != r.Meta.Kubernetes) {
 		suite.Cluster.KubernetesVersion = r.Meta.Kubernetes
@@ -101,18 +101,18 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 }
 
 // needNoReference are the judges that find bugs without comparing a run with runs without faults.
-var needNoReference = []string{
+var needNoBaseline = []string{
 	record.JudgeWorkload, record.JudgeInvariant, record.JudgeCrash, record.JudgePanic, record.JudgeFinalizer,
 }
 
-// referencesOf returns the directory of the references that the run has been compared with, or empty if it was not.
-func (o *reproOptions) referencesOf(r *record.Run, l *loaded) (string, error) {
-	if o.reference != "" {
-		return o.reference, nil
+// referencesOf returns the directory of the baselines that the run has been compared with, or empty if it was not.
+func (o *reproOptions) baselinesOf(r *record.Run, l *loaded) (string, error) {
+	if o.baseline != "" {
+		return o.baseline, nil
 	}
 	for _, f := range r.Findings {
-		if f.IsBug() && !slices.Contains(needNoReference, f.Judge) {
-			return references(l.suite, l.variant)
+		if f.IsBug() && !slices.Contains(needNoBaseline, f.Judge) {
+			return baselines(l.suite, l.variant)
 		}
 	}
 	return "", nil
@@ -131,7 +131,7 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 		return &exitError{exitUsage, err}
 	}
 	as := runOptions{cluster: o.cluster, progress: o.progress}
-	if as.reference, err = o.referencesOf(first, l); err != nil {
+	if as.baseline, err = o.baselinesOf(first, l); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	console, s, err := o.progress.open(s)

@@ -95,12 +95,12 @@ func TestReproOfASuiteBuiltInGo(t *testing.T) {
 	}
 }
 
-func TestReproComparesWithReferencesIfTheRunDid(t *testing.T) {
+func TestReproComparesWithBaselinesIfTheRunDid(t *testing.T) {
 	l := &loaded{suite: &plan.Suite{File: "db/trommel.yaml"}, variant: "fixed"}
 	bug := func(judge string) record.Finding {
 		return record.Finding{Severity: record.SeverityBug, Judge: judge}
 	}
-	usual := filepath.Join("trommel-runs", "references", "db-fixed")
+	usual := filepath.Join("trommel-runs", "baselines", "db-fixed")
 	for _, tt := range []struct {
 		given    string
 		findings []record.Finding
@@ -109,12 +109,12 @@ func TestReproComparesWithReferencesIfTheRunDid(t *testing.T) {
 		{"", nil, ""},
 		{"", []record.Finding{bug(record.JudgeInvariant), bug(record.JudgePanic)}, ""},
 		{"", []record.Finding{bug(record.JudgeFinalizer)}, ""},
-		{"", []record.Finding{bug(record.JudgeInvariant), bug(record.JudgeReference)}, usual},
+		{"", []record.Finding{bug(record.JudgeInvariant), bug(record.JudgeBaseline)}, usual},
 		{"", []record.Finding{{Severity: record.SeverityNote, Judge: record.JudgeErrors}}, ""},
 		{"other", nil, "other"},
 	} {
-		o := &reproOptions{reference: tt.given}
-		if got, err := o.referencesOf(&record.Run{Findings: tt.findings}, l); err != nil || got != tt.want {
+		o := &reproOptions{baseline: tt.given}
+		if got, err := o.baselinesOf(&record.Run{Findings: tt.findings}, l); err != nil || got != tt.want {
 			t.Errorf("%v: %q, %v; want %q", tt.findings, got, err, tt.want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -30,7 +30,7 @@ type runOptions struct {
 	context   string
 	dryRun    bool
 	recordDir string
-	reference string
+	baseline  string
 	progress  progressOptions
 	trace     bool
 	outputs   outputs
@@ -58,7 +58,7 @@ func (o *runOptions) register(c *cobra.Command) {
 		"replace and delete")
 	f.StringVar(&o.recordDir, "record", "", "`directory` for the run record (default: trommel-runs/<plan>-<time>)")
 	o.outputs.register(f)
-	f.StringVar(&o.reference, "reference", "", "also compare with what the workload does without faults, which is "+
+	f.StringVar(&o.baseline, "baseline", "", "also compare with what the workload does without faults, which is "+
 		"learned in this `directory` if it is not known (see trommel learn)")
 	f.BoolVar(&o.trace, "trace", false, "record everything that can be observed, not only what the plan needs")
 	o.progress.register(f)
@@ -400,7 +400,7 @@ func (o *runOptions) session(s streams, console *console, l *loaded, several boo
 		level = slog.LevelDebug
 	}
 	return run.Options{
-		Variant: l.variant, Cluster: o.cluster, Context: o.context, Fresh: !several && o.reference == "",
+		Variant: l.variant, Cluster: o.cluster, Context: o.context, Fresh: !several && o.baseline == "",
 		Trace:   o.trace,
 		Version: version(), Injector: injectorCommand(),
 		DisruptionControllers: disruptionControllersCommand(), Progress: console,
@@ -416,11 +416,11 @@ func (l *loaded) title() string {
 	return l.plan.TestName + " (" + l.variant + ")"
 }
 
-// howToRun takes or learns the reference of a plan's workload, if runs are to be compared with it.
+// howToRun takes or learns the baseline of a plan's workload, if runs are to be compared with it.
 func (o *runOptions) howToRun(
 	ctx context.Context, console *console, session *run.Session, l *loaded,
 ) (run.RunOptions, error) {
-	if o.reference == "" {
+	if o.baseline == "" {
 		return run.RunOptions{Trace: o.trace}, nil
 	}
 	suite, err := run.Choose(l.suite, l.variant)
@@ -428,8 +428,8 @@ func (o *runOptions) howToRun(
 		return run.RunOptions{}, &run.UserError{Err: err}
 	}
 	binaries, controlPlane := session.Built()
-	learned, err := explore.Learn(ctx, explore.Config{
-		Settings: explore.Settings{SuiteFile: suite.File, Variant: l.variant, References: o.reference},
+	learned, err := campaign.Learn(ctx, campaign.Config{
+		Settings: campaign.Settings{SuiteFile: suite.File, Variant: l.variant, Baselines: o.baseline},
 		Plans:    []*plan.Plan{l.plan},
 		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
 		Builds:  session.Builds(),

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/explore"
-	"github.com/trommel-dev/trommel/internal/explore/shrink"
+	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/shrink"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -32,8 +32,8 @@ type shrinkOptions struct {
 	runs       int
 	out        string
 	dir        string
-	// reference is the directory of the references; empty: the plan's workload is learned.
-	reference string
+	// baseline is the directory of the baselines; empty: the plan's workload is learned.
+	baseline string
 
 	progress progressOptions
 	written  *plan.Plan    // the plan as its author has written it; nil: nobody knows
@@ -72,7 +72,7 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 	f.IntVar(&o.runs, "runs", 2, "how often each plan must show the finding")
 	f.StringVarP(&o.out, "output", "o", "", "plan `file` to write (default: <testName>-small.yaml)")
 	f.StringVar(&o.dir, "dir", "", "`directory` for run records (default: trommel-runs/shrink-<time>)")
-	f.StringVar(&o.reference, "reference", "",
+	f.StringVar(&o.baseline, "baseline", "",
 		"`directory` with what the workload does without faults (default: where trommel test has it, if it is there "+
 			"and the run has a finding that needs it; otherwise it is learned each time)")
 	o.progress.register(f)
@@ -80,17 +80,17 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 	return c
 }
 
-// referencesOf sets the directory of the references that the finding was judged with, if that has one of the workload.
-func (o *shrinkOptions) referencesOf(l *loaded, f record.Finding) error {
-	if o.reference != "" || f.Judge == "" || slices.Contains(needNoReference, f.Judge) {
+// referencesOf sets the directory of the baselines that the finding was judged with, if that has one of the workload.
+func (o *shrinkOptions) baselinesOf(l *loaded, f record.Finding) error {
+	if o.baseline != "" || f.Judge == "" || slices.Contains(needNoBaseline, f.Judge) {
 		return nil
 	}
-	dir, err := references(l.suite, l.variant)
+	dir, err := baselines(l.suite, l.variant)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(explore.ReferenceFile(dir, explore.WorkloadOf(l.plan))); err == nil {
-		o.reference = dir
+	if _, err := os.Stat(campaign.BaselineFile(dir, campaign.WorkloadOf(l.plan))); err == nil {
+		o.baseline = dir
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (o *shrinkOptions) choose(r *record.Run) (record.Finding, error) {
 		titles = append(titles, f.Title)
 		switch {
 		case !strings.Contains(f.Title, o.finding):
-		case chosen.Judge == "", chosen.Judge == record.JudgeReference && f.Judge != record.JudgeReference:
+		case chosen.Judge == "", chosen.Judge == record.JudgeBaseline && f.Judge != record.JudgeBaseline:
 			chosen = f
 		}
 	}
@@ -204,7 +204,7 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 		return &exitError{exitUsage, err}
 	}
 	l.plan.Variant = l.variant
-	if err := o.referencesOf(l, finding); err != nil {
+	if err := o.baselinesOf(l, finding); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	if o.out == "" {
@@ -226,7 +226,7 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 	if err != nil {
 		return &exitError{codeOf(err), err}
 	}
-	as := runOptions{reference: o.reference}
+	as := runOptions{baseline: o.baseline}
 	how, err := as.howToRun(ctx, console, session, l)
 	if err != nil {
 		return &exitError{codeOf(err), errors.Join(err, session.Close(context.WithoutCancel(ctx)))}
@@ -234,7 +234,7 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 	result, err := shrink.Shrink(ctx, shrink.Config{
 		Runner: session, Suite: suite, Plan: l.plan, Written: o.written, Finding: finding,
 		Dir: o.dir, Runs: o.runs, Budget: o.budget,
-		Reference: how.Reference, History: how.History, Took: o.took,
+		Baseline: how.Baseline, History: how.History, Took: o.took,
 		Progress: func(format string, args ...any) { console.Info(fmt.Sprintf(format, args...)) },
 	})
 	if closeErr := session.Close(context.WithoutCancel(ctx)); err == nil {

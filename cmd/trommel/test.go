@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/trommel-dev/trommel/internal/explore"
-	"github.com/trommel-dev/trommel/internal/explore/fleet"
-	"github.com/trommel-dev/trommel/internal/explore/pattern"
-	"github.com/trommel-dev/trommel/internal/explore/shrink"
+	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign/shrink"
+	"github.com/trommel-dev/trommel/internal/fleet"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -29,7 +29,7 @@ import (
 
 // testOptions are the flags of the commands that learn workloads.
 type testOptions struct {
-	explore.Settings
+	campaign.Settings
 	dir      string
 	anew     bool
 	explain  bool
@@ -139,8 +139,8 @@ func (o *testOptions) register(c *cobra.Command) {
 	f.StringSliceVar(&o.Workloads, "workload", nil,
 		"`name` of a workload; may be repeated, or a list with commas (default: all)")
 	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
-	f.StringVar(&o.References, "reference", "",
-		"`directory` of the references (default: "+filepath.Join(referencesDir, "<suite's directory>[-<variant>]")+")")
+	f.StringVar(&o.Baselines, "baseline", "",
+		"`directory` of the baselines (default: "+filepath.Join(baselinesDir, "<suite's directory>[-<variant>]")+")")
 	f.StringVar(&o.dir, "dir", "", "`directory` for plans and run records (default: trommel-runs/<command>-<time>)")
 	o.progress.register(f)
 	fromSourceFlag(f)
@@ -154,11 +154,11 @@ func (o *testOptions) registerPatterns(c *cobra.Command) {
 		"finds races, and compares only what holds data (default: as they were learned)")
 }
 
-// referencesDir holds the references of suites that have no other directory.
-var referencesDir = filepath.Join(runsDir, "references")
+// referencesDir holds the baselines of suites that have no other directory.
+var baselinesDir = filepath.Join(runsDir, "baselines")
 
-// references returns the directory of the suite's references.
-func references(suite *plan.Suite, variant string) (string, error) {
+// baselines returns the directory of the suite's baselines.
+func baselines(suite *plan.Suite, variant string) (string, error) {
 	file, err := filepath.Abs(suite.File)
 	if err != nil {
 		return "", err
@@ -167,7 +167,7 @@ func references(suite *plan.Suite, variant string) (string, error) {
 	if variant != "" {
 		name += "-" + variant
 	}
-	return filepath.Join(referencesDir, name), nil
+	return filepath.Join(baselinesDir, name), nil
 }
 
 func patternHelp() string {
@@ -197,7 +197,7 @@ func (o *testOptions) goOn(c *cobra.Command) error {
 	if wrong != nil {
 		return wrong
 	}
-	state, err := explore.ReadState(o.resume)
+	state, err := campaign.ReadState(o.resume)
 	if err != nil {
 		return fmt.Errorf("--resume: %s holds no campaign: %w", o.resume, err)
 	}
@@ -229,7 +229,7 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 	}
 	o.Workloads, o.Patterns = once(o.Workloads), once(o.Patterns)
 	if o.shard != "" {
-		if o.Shard, err = explore.ParseShard(o.shard); err != nil {
+		if o.Shard, err = campaign.ParseShard(o.shard); err != nil {
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
@@ -285,15 +285,15 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 			return nil, nil, fmt.Errorf("unknown pattern %q (known:\n%s)", p, strings.TrimRight(patternHelp(), "\n"))
 		}
 	}
-	if o.References == "" {
-		o.References, err = references(suite, o.Variant)
+	if o.Baselines == "" {
+		o.Baselines, err = baselines(suite, o.Variant)
 	}
 	return suite, plans, err
 }
 
 // parallelHere is how many clusters run plans side by side on this machine.
 func (o *testOptions) parallelHere() (int, error) {
-	parallel, err := explore.Parallel(o.parallel)
+	parallel, err := campaign.Parallel(o.parallel)
 	if err != nil {
 		return 0, fmt.Errorf("--parallel %d: %w", o.parallel, err)
 	}
@@ -388,7 +388,7 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 		}
 		return o.fleet.print(s, o.dir, cmp.Or(o.parallel, fleetParallel))
 	}
-	if _, err := explore.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
+	if _, err := campaign.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
 		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
 			"or choose another --dir", o.dir, o.dir)}
 	}
@@ -400,8 +400,8 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 		return err
 	}
 	defer console.Close()
-	return o.inSession(ctx, console, "test", func(config explore.Config) error {
-		result, err := explore.Run(ctx, config)
+	return o.inSession(ctx, console, "test", func(config campaign.Config) error {
+		result, err := campaign.Run(ctx, config)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("interrupted; `trommel test --resume %s` goes on", o.dir)
 			result.Stopped = "the campaign was interrupted"
@@ -425,22 +425,22 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 }
 
 // exitCodeOf is the exit code of a campaign that came to its end.
-func exitCodeOf(r *explore.Result) int {
-	n := func(s explore.Status) int { return len(r.With(s)) }
+func exitCodeOf(r *campaign.Result) int {
+	n := func(s campaign.Status) int { return len(r.With(s)) }
 	switch {
-	case n(explore.Bug) > 0:
+	case n(campaign.Bug) > 0:
 		return exitBug
-	case n(explore.Failed) > 0, r.Plans == "" && len(r.Unlearned) > 0:
+	case n(campaign.Failed) > 0, r.Plans == "" && len(r.Unlearned) > 0:
 		return exitCannotRun
-	case r.Plans != "" && n(explore.Inconclusive)+n(explore.Unconfirmed)+n(explore.OfWorkload) > 0,
-		n(explore.Passed) == 0 && n(explore.Inconclusive) > 0, r.Undecided(), r.Plans != "" && len(r.NotRun) > 0:
+	case r.Plans != "" && n(campaign.Inconclusive)+n(campaign.Unconfirmed)+n(campaign.OfWorkload) > 0,
+		n(campaign.Passed) == 0 && n(campaign.Inconclusive) > 0, r.Undecided(), r.Plans != "" && len(r.NotRun) > 0:
 		return exitInconclusive
 	}
 	return exitPass
 }
 
 // writeOutputs writes the files that were asked for.
-func (o *testOptions) writeOutputs(s streams, result *explore.Result) error {
+func (o *testOptions) writeOutputs(s streams, result *campaign.Result) error {
 	runs, err := runsOf(result)
 	return errors.Join(err, o.outputs.write(s, contents{
 		json: result.JSON, markdown: result.Markdown, runs: runs, annotations: annotationsOf(result, runs),
@@ -449,7 +449,7 @@ func (o *testOptions) writeOutputs(s streams, result *explore.Result) error {
 
 // runsOf returns what the campaign says of each plan, with the first run's record. A finding that was not confirmed is
 // no bug. A record that cannot be read is an error, and its plan could not be run.
-func runsOf(result *explore.Result) ([]*record.Run, error) {
+func runsOf(result *campaign.Result) ([]*record.Run, error) {
 	var runs []*record.Run
 	var errs []error
 	unrun := func(plan, file string, v record.Verdict, reason string) *record.Run {
@@ -458,7 +458,7 @@ func runsOf(result *explore.Result) ([]*record.Run, error) {
 		}}
 	}
 	bugs := map[string]string{} // the groups of the summary, by plan
-	for i, g := range explore.Groups(result.With(explore.Bug)) {
+	for i, g := range campaign.Groups(result.With(campaign.Bug)) {
 		for _, o := range g.Plans {
 			bugs[o.Plan] = fmt.Sprintf("bug %d: %s", i+1, report.Title(g.Finding))
 		}
@@ -474,11 +474,11 @@ func runsOf(result *explore.Result) ([]*record.Run, error) {
 			runs = append(runs, unrun(o.Plan, o.File, record.Error, err.Error()))
 			continue
 		}
-		if o.Status == explore.Bug {
+		if o.Status == campaign.Bug {
 			r.Meta.Verdict, r.Meta.Reason = record.Bug, bugs[o.Plan]
 			r.Findings = confirmed(r.Findings, o.Findings)
 		}
-		if o.Status == explore.Unconfirmed || o.Status == explore.OfWorkload {
+		if o.Status == campaign.Unconfirmed || o.Status == campaign.OfWorkload {
 			r.Meta.Verdict = record.Inconclusive
 			r.Meta.Reason = fmt.Sprintf("%s: found in %d of %d runs", o.Status, o.Came, o.Of)
 			if o.Reason != "" {
@@ -503,15 +503,15 @@ func confirmed(all, believed []record.Finding) []record.Finding {
 // annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did
 // not pass. Generated plans are no files of the repository: they are annotated at the suite. Of a group of plans that
 // found the same, only the simplest one is.
-func annotationsOf(result *explore.Result, runs []*record.Run) []report.Annotation {
+func annotationsOf(result *campaign.Result, runs []*record.Run) []report.Annotation {
 	told := map[string]bool{}
-	for _, g := range explore.Groups(result.With(explore.Bug)) {
+	for _, g := range campaign.Groups(result.With(campaign.Bug)) {
 		told[g.Plans[0].Plan] = true
 	}
 	var all []report.Annotation
 	for i, o := range result.Outcomes {
-		if o.Status == explore.Bug && !told[o.Plan] ||
-			o.Status != explore.Bug && o.Status != explore.Failed && result.Plans == "" {
+		if o.Status == campaign.Bug && !told[o.Plan] ||
+			o.Status != campaign.Bug && o.Status != campaign.Failed && result.Plans == "" {
 			continue
 		}
 		for _, a := range report.Annotations(runs[i : i+1]) {
@@ -531,8 +531,8 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 		return err
 	}
 	defer console.Close()
-	return o.inSession(ctx, console, "generate", func(config explore.Config) error {
-		candidates, result, err := explore.Generate(ctx, config)
+	return o.inSession(ctx, console, "generate", func(config campaign.Config) error {
+		candidates, result, err := campaign.Generate(ctx, config)
 		notes := s.out
 		if o.format == "" {
 			showCandidates(s.out, o, candidates)
@@ -558,7 +558,7 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 
 // inSession calls what with sessions for the suite. An error of its own is an exitError already.
 func (o *testOptions) inSession(
-	ctx context.Context, console *console, title string, what func(explore.Config) error,
+	ctx context.Context, console *console, title string, what func(campaign.Config) error,
 ) (err error) {
 	suite, plans, err := o.suite()
 	if err == nil {
@@ -620,7 +620,7 @@ func (o *testOptions) inSession(
 		}
 		defer end()
 	}
-	config := explore.Config{
+	config := campaign.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
 		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Builds: options.Builds,
 		Version: version(), Progress: o.fleet.listener(console),
@@ -634,14 +634,14 @@ func (o *testOptions) inSession(
 // smaller returns what looks for a smaller plan.
 func (o *testOptions) smaller(
 	suite *plan.Suite,
-) func(context.Context, run.Runner, explore.Shrinking) (bool, error) {
-	return func(ctx context.Context, r run.Runner, s explore.Shrinking) (bool, error) {
+) func(context.Context, run.Runner, campaign.Shrinking) (bool, error) {
+	return func(ctx context.Context, r run.Runner, s campaign.Shrinking) (bool, error) {
 		if err := os.RemoveAll(s.Dir); err != nil { // of a campaign that was interrupted
 			return false, err
 		}
 		result, err := shrink.Shrink(ctx, shrink.Config{
 			Runner: r, Suite: suite, Plan: s.Plan, Finding: s.Finding,
-			Reference: s.Options.Reference, History: s.Options.History, Dir: s.Dir, Budget: o.shrink,
+			Baseline: s.Options.Baseline, History: s.Options.History, Dir: s.Dir, Budget: o.shrink,
 		})
 		if err != nil {
 			return false, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/explore"
+	"github.com/trommel-dev/trommel/internal/campaign"
 )
 
 // TestRepeatedNames makes sure that workloads and patterns can be listed with commas, repeated, and both.
@@ -47,26 +47,26 @@ workloads: {a: [{sleep: 1s}], b: [{sleep: 1s}], c: [{sleep: 1s}]}
 
 // A campaign whose budget ended before it could say something does not look as if it had found nothing.
 func TestExitCodesOfCampaignsThatEndEarly(t *testing.T) {
-	passed := explore.Outcome{Status: explore.Passed}
-	unconfirmed := explore.Outcome{Status: explore.Unconfirmed}
-	pending := explore.Outcome{Status: explore.Unconfirmed, Pending: true}
-	bug := explore.Outcome{Status: explore.Bug}
+	passed := campaign.Outcome{Status: campaign.Passed}
+	unconfirmed := campaign.Outcome{Status: campaign.Unconfirmed}
+	pending := campaign.Outcome{Status: campaign.Unconfirmed, Pending: true}
+	bug := campaign.Outcome{Status: campaign.Bug}
 	for _, tt := range []struct {
 		name     string
-		outcomes []explore.Outcome
+		outcomes []campaign.Outcome
 		notRun   []string
 		plans    string
 		want     int
 	}{
-		{"all passed", []explore.Outcome{passed}, nil, "", exitPass},
-		{"some were not run", []explore.Outcome{passed}, []string{"a"}, "", exitPass},
+		{"all passed", []campaign.Outcome{passed}, nil, "", exitPass},
+		{"some were not run", []campaign.Outcome{passed}, []string{"a"}, "", exitPass},
 		{"none was run", nil, []string{"a"}, "", exitInconclusive},
-		{"a finding that did not come again", []explore.Outcome{passed, unconfirmed}, nil, "", exitPass},
-		{"a finding that is still to be confirmed", []explore.Outcome{passed, pending}, nil, "", exitInconclusive},
-		{"and a bug", []explore.Outcome{bug, pending}, []string{"a"}, "", exitBug},
-		{"own plans, some were not run", []explore.Outcome{passed}, []string{"a"}, "plans", exitInconclusive},
+		{"a finding that did not come again", []campaign.Outcome{passed, unconfirmed}, nil, "", exitPass},
+		{"a finding that is still to be confirmed", []campaign.Outcome{passed, pending}, nil, "", exitInconclusive},
+		{"and a bug", []campaign.Outcome{bug, pending}, []string{"a"}, "", exitBug},
+		{"own plans, some were not run", []campaign.Outcome{passed}, []string{"a"}, "plans", exitInconclusive},
 	} {
-		r := &explore.Result{Outcomes: tt.outcomes, NotRun: tt.notRun}
+		r := &campaign.Result{Outcomes: tt.outcomes, NotRun: tt.notRun}
 		r.Plans = tt.plans
 		if got := exitCodeOf(r); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/instrumentation"
-	"github.com/trommel-dev/trommel/internal/explore/fleet"
+	"github.com/trommel-dev/trommel/internal/fleet"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"

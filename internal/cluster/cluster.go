@@ -169,35 +169,35 @@ type Log struct {
 
 // Resettable is a cluster that can be reset to an earlier state.
 type Resettable interface {
-	// TakeBaseline waits until the cluster has settled and records its state. An error says what does not settle.
-	TakeBaseline(ctx context.Context) (Baseline, error)
-	// WithCertificates returns the baseline with the certificates that the cluster has now: with the Secrets, and the
-	// webhook configurations, definitions and API services, which contain CA bundles. It does not change the baseline.
-	WithCertificates(ctx context.Context, b Baseline) (Baseline, error)
-	// Reset resets the cluster to the baseline: it ends the process node's pods that are not in the baseline, starts
+	// TakeSnapshot waits until the cluster has settled and records its state. An error says what does not settle.
+	TakeSnapshot(ctx context.Context) (Snapshot, error)
+	// WithCertificates returns the snapshot with the certificates that the cluster has now: with the Secrets, and the
+	// webhook configurations, definitions and API services, which contain CA bundles. It does not change the snapshot.
+	WithCertificates(ctx context.Context, b Snapshot) (Snapshot, error)
+	// Reset resets the cluster to the snapshot: it ends the process node's pods that are not in the snapshot, starts
 	// API servers that were running, and restores every object, whoever has changed it. It returns when nothing has
 	// differed for a moment; an error says what does. It may be called again, also after an error.
-	Reset(ctx context.Context, to Baseline) error
+	Reset(ctx context.Context, to Snapshot) error
 }
 
-// Baseline is the state of a cluster at one moment: all of its objects except events and those that the control plane
+// Snapshot is the state of a cluster at one moment: all of its objects except events and those that the control plane
 // itself constantly updates. Only the cluster that took it can read it.
-type Baseline any
+type Snapshot any
 
-// Shared is a cluster that keeps running after its user has ended. The user locks it, stores a baseline in it, and
-// deletes the baseline when the cluster has been reset. If the user is killed, the next one finds the baseline.
+// Shared is a cluster that keeps running after its user has ended. The user locks it, stores a snapshot in it, and
+// deletes the snapshot when the cluster has been reset. If the user is killed, the next one finds the snapshot.
 type Shared interface {
 	Resettable
 	// Lock takes exclusive use of the cluster; if it is in use, the error contains the user's process ID. The lock is
 	// released when its holder dies.
 	Lock() (unlock func(), err error)
-	// KeepBaseline atomically stores a baseline in the cluster, replacing an earlier one. Only its owner can read it,
+	// KeepSnapshot atomically stores a snapshot in the cluster, replacing an earlier one. Only its owner can read it,
 	// because it contains Secrets.
-	KeepBaseline(b Baseline) error
-	// KeptBaseline reads the stored baseline; the error is fs.ErrNotExist if there is none.
-	KeptBaseline() (Baseline, error)
-	// DropBaseline deletes the stored baseline.
-	DropBaseline() error
+	KeepSnapshot(b Snapshot) error
+	// KeptSnapshot reads the stored snapshot; the error is fs.ErrNotExist if there is none.
+	KeptSnapshot() (Snapshot, error)
+	// DropSnapshot deletes the stored snapshot.
+	DropSnapshot() error
 }
 
 // ProcessNode is the node whose pods run as local processes. Controllers are addressed by the value of their pods'

@@ -211,8 +211,8 @@ func (g *Group) Logs(ctx context.Context) ([]Log, error) {
 	return all, errors.Join(errs...)
 }
 
-// groupBaseline has the baselines of all clusters.
-type groupBaseline map[string]Baseline
+// groupSnapshot has the snapshots of all clusters.
+type groupSnapshot map[string]Snapshot
 
 // each calls f for all clusters at the same time.
 func (g *Group) each(ctx context.Context, f func(ctx context.Context, name string, c Resettable) error) error {
@@ -232,11 +232,11 @@ func (g *Group) each(ctx context.Context, f func(ctx context.Context, name strin
 	return group.Wait()
 }
 
-// collect collects a baseline of each cluster.
+// collect collects a snapshot of each cluster.
 func (g *Group) collect(
-	ctx context.Context, f func(ctx context.Context, name string, c Resettable) (Baseline, error),
-) (Baseline, error) {
-	found := make([]Baseline, len(g.names))
+	ctx context.Context, f func(ctx context.Context, name string, c Resettable) (Snapshot, error),
+) (Snapshot, error) {
+	found := make([]Snapshot, len(g.names))
 	err := g.each(ctx, func(ctx context.Context, name string, c Resettable) (err error) {
 		found[slices.Index(g.names, name)], err = f(ctx, name, c)
 		return err
@@ -244,37 +244,37 @@ func (g *Group) collect(
 	if err != nil {
 		return nil, err
 	}
-	all := groupBaseline{}
+	all := groupSnapshot{}
 	for i, name := range g.names {
 		all[name] = found[i]
 	}
 	return all, nil
 }
 
-// TakeBaseline records the state of all clusters.
-func (g *Group) TakeBaseline(ctx context.Context) (Baseline, error) {
-	return g.collect(ctx, func(ctx context.Context, _ string, c Resettable) (Baseline, error) {
-		return c.TakeBaseline(ctx)
+// TakeSnapshot records the state of all clusters.
+func (g *Group) TakeSnapshot(ctx context.Context) (Snapshot, error) {
+	return g.collect(ctx, func(ctx context.Context, _ string, c Resettable) (Snapshot, error) {
+		return c.TakeSnapshot(ctx)
 	})
 }
 
-// WithCertificates returns the baseline with the certificates that the clusters have now.
-func (g *Group) WithCertificates(ctx context.Context, b Baseline) (Baseline, error) {
-	all, ok := b.(groupBaseline)
+// WithCertificates returns the snapshot with the certificates that the clusters have now.
+func (g *Group) WithCertificates(ctx context.Context, b Snapshot) (Snapshot, error) {
+	all, ok := b.(groupSnapshot)
 	if !ok {
-		return nil, errors.New("this baseline is not one of several clusters")
+		return nil, errors.New("this snapshot is not one of several clusters")
 	}
-	return g.collect(ctx, func(ctx context.Context, name string, c Resettable) (Baseline, error) {
+	return g.collect(ctx, func(ctx context.Context, name string, c Resettable) (Snapshot, error) {
 		return c.WithCertificates(ctx, all[name])
 	})
 }
 
 // Reset resets all clusters. No controller of one may go on while another is reset, or it would write there: all pods
 // are stopped first.
-func (g *Group) Reset(ctx context.Context, to Baseline) error {
-	all, ok := to.(groupBaseline)
+func (g *Group) Reset(ctx context.Context, to Snapshot) error {
+	all, ok := to.(groupSnapshot)
 	if !ok {
-		return errors.New("this baseline is not one of several clusters")
+		return errors.New("this snapshot is not one of several clusters")
 	}
 	if err := g.Processes().Stop(ctx, nil); err != nil {
 		return err

@@ -100,7 +100,7 @@ func TestAlteredCaches(t *testing.T) {
 	other := record.Finding{Severity: record.SeverityBug, Judge: record.JudgeWorkload, Title: "step 2 timed out"}
 	e := evidence(tale(t))
 	e.Found = []record.Finding{other}
-	all := Hear(t.Context(), e, []Judge{says(got), says{{Severity: record.SeverityBug, Judge: record.JudgeReference,
+	all := Hear(t.Context(), e, []Judge{says(got), says{{Severity: record.SeverityBug, Judge: record.JudgeBaseline,
 		Title: "never created"}}})
 	all = append(all, e.Found...)
 	var severities []record.Severity

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference/findings"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -117,7 +117,7 @@ func TestHeadlinesAgreeWithTheHistory(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, tt.run...))
-			e.Reference, e.Plan = usual(t, tale(t, tt.without...)), kills
+			e.Baseline, e.Plan = usual(t, tale(t, tt.without...)), kills
 			found, err := faultFree{}.Judge(t.Context(), e)
 			if err != nil {
 				t.Fatal(err)

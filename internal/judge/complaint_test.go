@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Regression: of a sample with a placeholder, which never works, a run without a reference said only that it passed.
+// Regression: of a sample with a placeholder, which never works, a run without a baseline said only that it passed.
 func TestStatusesThatSayWhatIsWrong(t *testing.T) {
 	const (
 		made    = `1 created secretx.example.com/default/a {"metadata": {"uid": "a"}}`
@@ -38,7 +38,7 @@ func TestStatusesThatSayWhatIsWrong(t *testing.T) {
 			e.Meta.GivenBack = time.Time{}
 			expect(t, judged(t, complaints{}, e)) // the workload has failed
 			e = evidence(tale(t, test.run...))
-			e.Reference = usual(t, tale(t, test.run...))
+			e.Baseline = usual(t, tale(t, test.run...))
 			expect(t, judged(t, complaints{}, e)) // it is compared
 		})
 	}

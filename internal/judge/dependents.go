@@ -6,21 +6,21 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/metadata"
-	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // dependents judges whether a controller under test deletes an object although the object's owner is alive and asks for
 // the same as when the object was created, and creates it again. That costs what the object held, but it may be meant
-// so: some controllers restart things in this way. So it is only a note, and where a reference tells what the
-// controller does without faults, the judge of the reference judges it.
+// so: some controllers restart things in this way. So it is only a note, and where a baseline tells what the
+// controller does without faults, the judge of the baseline judges it.
 type dependents struct{}
 
 func (dependents) Name() string { return "dependents" }
 
 func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	if e.Reference != nil || e.writes() {
+	if e.Baseline != nil || e.writes() {
 		return nil, nil
 	}
 	changes, err := e.Changes()
@@ -32,12 +32,12 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 		since  int // index of the change since which its spec is the same
 	}
 	living := map[string]owner{} // by UID
-	born := map[reference.Key]int{}
+	born := map[baseline.Key]int{}
 	type loss struct {
-		change *reference.Change
+		change *baseline.Change
 		uid    string // of the owner
 	}
-	lost := map[reference.Key]loss{}
+	lost := map[baseline.Key]loss{}
 	var findings []record.Finding
 	for i := range changes {
 		c := &changes[i]
@@ -69,7 +69,7 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 		}
 		deletes := c.Event == record.Deleted && !metadata.Marked(c.Prev) || c.Marked()
 		at, known := born[c.Key]
-		if !deletes || c.By == "" || !known || reference.Finished(c.Prev) {
+		if !deletes || c.By == "" || !known || baseline.Finished(c.Prev) {
 			continue
 		}
 		for _, ref := range metadata.Owners(c.Prev) {

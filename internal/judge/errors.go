@@ -31,7 +31,7 @@ type loggedErrors struct{}
 func (loggedErrors) Name() string { return "errors" }
 
 func (loggedErrors) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	if e.Reference == nil || e.calm() < 2*leftFor {
+	if e.Baseline == nil || e.calm() < 2*leftFor {
 		return nil, nil
 	}
 	all, err := e.newErrors()
@@ -99,7 +99,7 @@ func (e Evidence) newErrors() ([]newError, error) {
 			errs = append(errs, err)
 		}
 	}
-	for _, l := range e.Reference.Errors {
+	for _, l := range e.Baseline.Errors {
 		delete(all, id{l.Controller, l.Shape})
 	}
 	var list []newError

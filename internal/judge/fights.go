@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -35,11 +35,11 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		return nil, err
 	}
 	var findings []record.Finding
-	returns := reference.Returns(changes)
+	returns := baseline.Returns(changes)
 	for _, key := range slices.Sorted(maps.Keys(returns)) {
 		for _, where := range slices.Sorted(maps.Keys(returns[key])) {
 			r := returns[key][where]
-			if e.Reference.Ignores(key, r.Path) {
+			if e.Baseline.Ignores(key, r.Path) {
 				continue
 			}
 			calm := slices.DeleteFunc(slices.Clone(r.Times), func(i int) bool {
@@ -48,7 +48,7 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			if len(calm) < fightReturns || e.Meta.Observed.Sub(changes[calm[len(calm)-1]].Time) > fightEnd {
 				continue
 			}
-			if e.Reference.MostReturned(key, where) >= fightReturns {
+			if e.Baseline.MostReturned(key, where) >= fightReturns {
 				continue
 			}
 			var lines, who []string
@@ -56,10 +56,10 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			for _, i := range calm[len(calm)-fightReturns+1:] {
 				c := &changes[i]
 				ours = ours || c.By != ""
-				for _, f := range reference.FieldsOf(c) {
+				for _, f := range baseline.FieldsOf(c) {
 					if f.Where == where {
-						lines = append(lines, fmt.Sprintf("from %s to %s: %s", reference.Value(f.Prev),
-							reference.Value(f.Cur), e.happened(c)))
+						lines = append(lines, fmt.Sprintf("from %s to %s: %s", baseline.Value(f.Prev),
+							baseline.Value(f.Cur), e.happened(c)))
 					}
 				}
 				if c.By != "" && !slices.Contains(who, c.By) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/metadata"
-	"github.com/trommel-dev/trommel/internal/reference"
-	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -19,14 +19,14 @@ const leftFor = 5 * time.Second
 
 // finalizers finds objects that are marked for deletion and stay because nobody removes a finalizer, after the
 // controllers were undisturbed for a while. It is a bug only if the record shows that the finalizer's controller was
-// running, had nothing left to do, and had no reason to wait; see [stuck.excuse]. If there is a reference, its judge
+// running, had nothing left to do, and had no reason to wait; see [stuck.excuse]. If there is a baseline, its judge
 // reports that the object should be gone.
 type finalizers struct{}
 
 func (finalizers) Name() string { return "finalizers" }
 
 func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	if e.Reference != nil || e.writes() || e.calm() == 0 {
+	if e.Baseline != nil || e.writes() || e.calm() == 0 {
 		return nil, nil
 	}
 	f, err := e.follower()
@@ -66,17 +66,17 @@ func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 // stuck is an object that is marked for deletion in the end and still has a finalizer that was set in the run.
 type stuck struct {
 	finalizer       string
-	set, mark, last *reference.Change
+	set, mark, last *baseline.Change
 	setter          string   // who set the finalizer
 	controllers     []string // those under test that set it, or removed it from other objects
 }
 
 // stuckIn lists what is stuck in the end of a run, and has been for a while.
-func stuckIn(e Evidence, changes []reference.Change) []*stuck {
-	last, mark := map[reference.Key]*reference.Change{}, map[reference.Key]*reference.Change{}
-	set := map[reference.Key]map[string]*reference.Change{} // by finalizer
-	removers := map[string]map[string]bool{}                // controllers, by finalizer
-	var keys []reference.Key
+func stuckIn(e Evidence, changes []baseline.Change) []*stuck {
+	last, mark := map[baseline.Key]*baseline.Change{}, map[baseline.Key]*baseline.Change{}
+	set := map[baseline.Key]map[string]*baseline.Change{} // by finalizer
+	removers := map[string]map[string]bool{}              // controllers, by finalizer
+	var keys []baseline.Key
 	for i := range changes {
 		c := &changes[i]
 		known := last[c.Key] != nil
@@ -87,7 +87,7 @@ func stuckIn(e Evidence, changes []reference.Change) []*stuck {
 		// The history of an object can begin with an update.
 		if !known || c.Event != record.Updated {
 			delete(mark, c.Key)
-			set[c.Key] = map[string]*reference.Change{}
+			set[c.Key] = map[string]*baseline.Change{}
 		}
 		if c.Marked() {
 			mark[c.Key] = c
@@ -145,7 +145,7 @@ func isOthers(manager string) bool {
 }
 
 // setter names the controller under test, or else the clients, that made a change; empty: unknown.
-func (e Evidence) setter(c *reference.Change) string {
+func (e Evidence) setter(c *baseline.Change) string {
 	if c.By != "" {
 		return c.By
 	}
@@ -161,7 +161,7 @@ func (e Evidence) setter(c *reference.Change) string {
 // excuse says why it may be right that the object stays; empty: nothing is known that explains it. Due: it is right, or
 // another finding says it.
 func (s *stuck) excuse(
-	e Evidence, f *reference.Follower, owners *findings.Owners, all []*stuck,
+	e Evidence, f *baseline.Follower, owners *findings.Owners, all []*stuck,
 ) (text string, due bool) {
 	// An owner waits for what belongs to it. What keeps that is the reason.
 	waits := ""
@@ -194,13 +194,13 @@ func (s *stuck) excuse(
 			return "", true // it had no chance
 		case !running:
 			excuse(name + " was not running in the end")
-		case f.SetBack(name, reference.Life{From: s.mark.Time, To: e.Meta.Observed}):
+		case f.SetBack(name, baseline.Life{From: s.mark.Time, To: e.Meta.Observed}):
 			excuse("a call of " + name + " was made to fail, and it may try again later")
 		case s.polls(e, name):
 			excuse(name + " puts something off for longer than it was watched, and may remove it then")
 		}
 	}
-	if watched := s.watched(e); watched < reference.Patience {
+	if watched := s.watched(e); watched < baseline.Patience {
 		excuse("it was watched for only " + watched.Round(time.Second/10).String())
 	}
 	if !e.Meta.Rested {
@@ -229,8 +229,8 @@ func (s *stuck) polls(e Evidence, controller string) bool {
 
 // user is an object that lives, belongs neither to the stuck one nor to a controller under test, and names it: the
 // finalizer may be there to protect what is in use. Empty: there is none.
-func (s *stuck) user(f *reference.Follower, owners *findings.Owners) string {
-	made := map[reference.Key]bool{} // by controllers
+func (s *stuck) user(f *baseline.Follower, owners *findings.Owners) string {
+	made := map[baseline.Key]bool{} // by controllers
 	for _, c := range f.Changes() {
 		if c.Event == record.Created {
 			made[c.Key] = c.By != ""

@@ -20,7 +20,7 @@ func ended(at int64, planned bool) record.Process {
 	return record.Process{Controller: "op", Started: time.Unix(0, 0), Ended: time.Unix(at, 0), Planned: planned}
 }
 
-// A plan without a reference: an object that is marked for deletion stays because of a finalizer that its controller
+// A plan without a baseline: an object that is marked for deletion stays because of a finalizer that its controller
 // does not remove.
 func TestFinalizers(t *testing.T) {
 	of := func(name, more string) string {
@@ -145,9 +145,9 @@ func TestFinalizers(t *testing.T) {
 			want: "bug " + child},
 
 		// What the comparison, or the plan itself, explains.
-		{name: "a reference", lines: stuck, with: func(e *Evidence) { e.Reference = usual(t, tale(t, stuck...)) }},
-		{name: "a reference without it", lines: stuck, with: func(e *Evidence) {
-			e.Reference = usual(t, tale(t, append(slices.Clone(stuck), "11 op: deleted "+object(ours+mark))...))
+		{name: "a baseline", lines: stuck, with: func(e *Evidence) { e.Baseline = usual(t, tale(t, stuck...)) }},
+		{name: "a baseline without it", lines: stuck, with: func(e *Evidence) {
+			e.Baseline = usual(t, tale(t, append(slices.Clone(stuck), "11 op: deleted "+object(ours+mark))...))
 		}},
 		{name: "the plan has written", lines: stuck, with: func(e *Evidence) { e.Plan = patches }},
 		{name: "the plan did nothing", lines: stuck, why: "it is so without faults, too",

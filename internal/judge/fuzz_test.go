@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -27,11 +27,11 @@ func FuzzHistory(f *testing.F) {
 		e := evidence(r)
 		e.Invariants = &Invariants{}
 		if learned {
-			ref, err := reference.Learn("w", []*record.Run{r, r})
+			ref, err := baseline.Learn("w", []*record.Run{r, r})
 			if err != nil {
 				t.Skip(err)
 			}
-			e.Reference, e.History, e.Events = ref, e.History[len(e.History)/2:], e.Events[len(e.Events)/2:]
+			e.Baseline, e.History, e.Events = ref, e.History[len(e.History)/2:], e.Events[len(e.Events)/2:]
 		}
 		for _, finding := range Hear(t.Context(), e, Judges()) {
 			if strings.Contains(finding.Title, "panic") {

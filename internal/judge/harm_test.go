@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -191,7 +191,7 @@ func TestHeadlines(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, tt.run...))
-			e.Reference, e.Plan = usual(t, tale(t, tt.without...)), tt.plan
+			e.Baseline, e.Plan = usual(t, tale(t, tt.without...)), tt.plan
 			if tt.plan == deletesService {
 				e.Actions = []record.Action{{Type: "delete", Began: time.Unix(3, 0), Fired: time.Unix(3, 0)}}
 			}
@@ -245,7 +245,7 @@ func TestWhatCannotComeBackAsItWas(t *testing.T) {
 			for _, key := range tt.keys {
 				runs = append(runs, tale(t, made(key, tt.volume)...))
 			}
-			e.Reference, e.Plan = usual(t, runs...), kills
+			e.Baseline, e.Plan = usual(t, runs...), kills
 			if tt.plan {
 				e.Plan = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, Writing: plan.Writing{
 					ResourceKey: plan.ResourceKey{Type: "secret", Namespace: "default", Name: "key"},
@@ -277,7 +277,7 @@ func TestOneLineACause(t *testing.T) {
 			`"2026-01-01T00:00:00Z"}}, "spec": {"size": 2, "zone": "a"}, "status": {"ready": 1, "message": "m"}}`,
 		`5 op: updated cluster.db.example/default/db {"metadata": {"annotations": {"restarted": `+
 			`"2026-01-01T00:00:00Z"}}, "spec": {"size": 2, "zone": "a"}, "status": {"ready": 2, "message": "n"}}`))
-	e.Reference, e.Plan = ref, kills
+	e.Baseline, e.Plan = ref, kills
 	found, err := faultFree{}.Judge(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
@@ -330,13 +330,13 @@ func TestOwnerOfWhatAStepLacks(t *testing.T) {
 		return map[string]any{"metadata": m}
 	}
 	owner := map[string]any{"apiVersion": "example.com/v1", "kind": "Db", "name": "db", "uid": "u", "controller": true}
-	ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{
+	ref := &baseline.Baseline{Objects: map[baseline.Key]*baseline.Object{
 		"db.example.com/default/db": {End: meta("db", map[string]any{"uid": "u"})},
 		"secret/default/a":          {End: meta("a", map[string]any{"ownerReferences": []any{owner}})},
 	}}
 	for _, tt := range []struct {
 		awaited string
-		ref     *reference.Reference
+		ref     *baseline.Baseline
 		want    string
 	}{
 		{"secret/default/a", ref, "db.example.com/default/db"},
@@ -344,7 +344,7 @@ func TestOwnerOfWhatAStepLacks(t *testing.T) {
 		{"", ref, ""},
 		{"secret/default/a", nil, ""},
 	} {
-		e := Evidence{Reference: tt.ref, Found: []record.Finding{{
+		e := Evidence{Baseline: tt.ref, Found: []record.Finding{{
 			Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: "step 1", Awaited: tt.awaited,
 			Harm: record.HarmMissing, Title: "step 1: wait: not within 2s",
 		}}}

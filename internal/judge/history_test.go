@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -112,13 +112,13 @@ func evidence(r *record.Run) Evidence {
 	}
 }
 
-// usual is a reference made of two runs, or of one twice.
-func usual(t *testing.T, runs ...*record.Run) *reference.Reference {
+// usual is a baseline made of two runs, or of one twice.
+func usual(t *testing.T, runs ...*record.Run) *baseline.Baseline {
 	t.Helper()
 	if len(runs) == 1 {
 		runs = append(runs, runs[0])
 	}
-	ref, err := reference.Learn("w", runs)
+	ref, err := baseline.Learn("w", runs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ var (
 	conflict = &plan.Plan{Actions: []plan.Action{{Type: plan.PatchObject, Writing: plan.Writing{
 		ResourceKey: plan.ResourceKey{Type: "job", Name: "a"},
 		Patch: map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-			reference.ConflictAnnotation: "changed by another client",
+			baseline.ConflictAnnotation: "changed by another client",
 		}}},
 	}}}}
 	deletes = &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject, Writing: pod}}}
@@ -192,34 +192,34 @@ func TestDuplicates(t *testing.T) {
 	}
 	const finding = "set/default/web had too many objects at a time: 3 of type pod instead of 2"
 	for _, tt := range []struct {
-		name      string
-		lines     []string
-		reference []string
-		plan      *plan.Plan
-		want      string
+		name     string
+		lines    []string
+		baseline []string
+		plan     *plan.Plan
+		want     string
 	}{
-		{name: "as many as wanted", lines: two, reference: two},
-		{name: "too many", lines: three, reference: two, want: "bug " + finding + ", without faults 2 at most"},
-		{name: "too many at the end", lines: three[:4], reference: two,
+		{name: "as many as wanted", lines: two, baseline: two},
+		{name: "too many", lines: three, baseline: two, want: "bug " + finding + ", without faults 2 at most"},
+		{name: "too many at the end", lines: three[:4], baseline: two,
 			want: "bug " + finding + ", without faults 2 at most"},
-		{name: "without faults too", lines: three, reference: three},
-		{name: "without a reference", lines: three, want: "note " + finding},
-		{name: "nothing says how many", lines: anyThree, reference: anyTwo,
+		{name: "without faults too", lines: three, baseline: three},
+		{name: "without a baseline", lines: three, want: "note " + finding},
+		{name: "nothing says how many", lines: anyThree, baseline: anyTwo,
 			want: "note set/default/web had too many objects at a time: 3 of type pod, without faults 2 at most"},
 		{name: "nothing says anything", lines: anyThree},
-		{name: "the plan has written", lines: three, reference: two, plan: patches},
-		{name: "the plan has deleted", lines: three, reference: two, plan: deletes,
+		{name: "the plan has written", lines: three, baseline: two, plan: patches},
+		{name: "the plan has deleted", lines: three, baseline: two, plan: deletes,
 			want: "note " + finding + ", without faults 2 at most"},
-		{name: "somebody else made them", lines: others, reference: two},
-		{name: "each has a purpose", lines: named, reference: two},
-		{name: "fewer are wanted now", reference: two, lines: slices.Concat(two, []string{
+		{name: "somebody else made them", lines: others, baseline: two},
+		{name: "each has a purpose", lines: named, baseline: two},
+		{name: "fewer are wanted now", baseline: two, lines: slices.Concat(two, []string{
 			`3 updated set/default/web {"metadata": {"uid": "u"}, "spec": {"replicas": 1}}`,
 		})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, tt.lines...))
-			if tt.reference != nil {
-				e.Reference = usual(t, tale(t, tt.reference...))
+			if tt.baseline != nil {
+				e.Baseline = usual(t, tale(t, tt.baseline...))
 			}
 			if tt.plan != nil {
 				e.Plan = tt.plan
@@ -283,7 +283,7 @@ func TestDependents(t *testing.T) {
 				want = []string{tt.want}
 			}
 			expect(t, judged(t, dependents{}, e), want...)
-			e.Reference = usual(t, tale(t, again...))
+			e.Baseline = usual(t, tale(t, again...))
 			expect(t, judged(t, dependents{}, e))
 		})
 	}
@@ -354,53 +354,53 @@ func TestReverts(t *testing.T) {
 	resumed := []string{create, set(2, "op: ", false)}
 	const finding = "bug spec.suspend of job/default/a is set back to what it was before %s by op; without faults: %s"
 	for _, tt := range []struct {
-		name      string
-		lines     []string
-		reference []string
-		also      []string // an alternative
-		plan      *plan.Plan
-		want      []string
+		name     string
+		lines    []string
+		baseline []string
+		also     []string // an alternative
+		plan     *plan.Plan
+		want     []string
 	}{
 		{name: "for a while", lines: append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
-			reference: resumed, want: []string{fmt.Sprintf(finding, "2 times", "never")}},
+			baseline: resumed, want: []string{fmt.Sprintf(finding, "2 times", "never")}},
 		{name: "data", lines: append(slices.Clone(secret), data(3, "op: ", "", "a"), data(4, "op: ", "", "b")),
-			reference: secret, want: []string{`bug data.password of secret/default/s is set back to what it was ` +
+			baseline: secret, want: []string{`bug data.password of secret/default/s is set back to what it was ` +
 				`before 2 times by op; without faults: never`}},
 		{name: "a label", lines: append(slices.Clone(secret), data(3, "op: ", `"labels": {"v": "1"}`, "b"),
 			data(4, "op: ", `"labels": {"v": "2"}`, "b"), data(5, "op: ", `"labels": {"v": "1"}`, "b")),
-			reference: secret, want: []string{`bug metadata.labels.v of secret/default/s is set back to what it was ` +
+			baseline: secret, want: []string{`bug metadata.labels.v of secret/default/s is set back to what it was ` +
 				`before once by op; without faults: never`}},
 		{name: "a label for as long as something goes on", lines: append(slices.Clone(secret),
-			data(3, "op: ", `"labels": {"busy": "1"}`, "b"), data(4, "op: ", "", "b")), reference: secret},
+			data(3, "op: ", `"labels": {"busy": "1"}`, "b"), data(4, "op: ", "", "b")), baseline: secret},
 		{name: "finalizers", lines: append(slices.Clone(secret), data(3, "op: ", `"finalizers": ["x"]`, "b"),
-			data(4, "op: ", "", "b")), reference: secret},
+			data(4, "op: ", "", "b")), baseline: secret},
 		{name: "a conflict", lines: append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
-			reference: resumed, plan: conflict, want: []string{fmt.Sprintf(finding, "2 times", "never")}},
+			baseline: resumed, plan: conflict, want: []string{fmt.Sprintf(finding, "2 times", "never")}},
 		{name: "a conflict whose annotation is copied",
 			lines: append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false),
 				`5 op: created pod/default/a {"metadata": {"annotations": {"trommel.dev/conflict": "x"}}}`),
-			reference: resumed, plan: conflict},
+			baseline: resumed, plan: conflict},
 		{name: "once more than without faults",
-			lines:     append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
-			reference: append(slices.Clone(resumed), set(3, "op: ", true)),
-			want:      []string{fmt.Sprintf(finding, "2 times", "once")}},
+			lines:    append(slices.Clone(resumed), set(3, "op: ", true), set(4, "op: ", false)),
+			baseline: append(slices.Clone(resumed), set(3, "op: ", true)),
+			want:     []string{fmt.Sprintf(finding, "2 times", "once")}},
 		{name: "as without faults", lines: append(slices.Clone(resumed), set(3, "op: ", true)),
-			reference: append(slices.Clone(resumed), set(3, "op: ", true))},
+			baseline: append(slices.Clone(resumed), set(3, "op: ", true))},
 		{name: "as with slow controllers", lines: append(slices.Clone(resumed), set(3, "op: ", true)),
-			reference: resumed, also: append(slices.Clone(resumed), set(3, "op: ", true))},
-		{name: "by somebody else", lines: append(slices.Clone(resumed), set(3, "", true)), reference: resumed},
-		{name: "the plan writes", lines: append(slices.Clone(resumed), set(3, "op: ", true)), reference: resumed,
+			baseline: resumed, also: append(slices.Clone(resumed), set(3, "op: ", true))},
+		{name: "by somebody else", lines: append(slices.Clone(resumed), set(3, "", true)), baseline: resumed},
+		{name: "the plan writes", lines: append(slices.Clone(resumed), set(3, "op: ", true)), baseline: resumed,
 			plan: patches},
-		{name: "without a reference", lines: append(slices.Clone(resumed), set(3, "op: ", true))},
-		{name: "a status", lines: append(slices.Clone(resumed), status(3, 1), status(4, 0)), reference: resumed},
+		{name: "without a baseline", lines: append(slices.Clone(resumed), set(3, "op: ", true))},
+		{name: "a status", lines: append(slices.Clone(resumed), status(3, 1), status(4, 0)), baseline: resumed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, tt.lines...))
-			if tt.reference != nil {
-				e.Reference = usual(t, tale(t, tt.reference...))
+			if tt.baseline != nil {
+				e.Baseline = usual(t, tale(t, tt.baseline...))
 			}
 			if tt.also != nil {
-				if err := e.Reference.Allow(tale(t, tt.also...)); err != nil {
+				if err := e.Baseline.Allow(tale(t, tt.also...)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -420,27 +420,27 @@ func TestFights(t *testing.T) {
 	}
 	const finding = "spec.x of pod/default/a changes back and forth, and op takes part: 20 times in the last 20s"
 	for _, tt := range []struct {
-		name      string
-		lines     []string
-		reference []string
-		plan      *plan.Plan
-		want      []string
+		name     string
+		lines    []string
+		baseline []string
+		plan     *plan.Plan
+		want     []string
 	}{
-		{name: "without end", lines: flips(10, 30, 1, "op: "), reference: quiet, want: []string{"bug " + finding}},
-		{name: "without a reference", lines: flips(10, 30, 1, "op: "), want: []string{"note " + finding}},
-		{name: "the plan has written", lines: flips(10, 30, 1, "op: "), reference: quiet, plan: patches,
+		{name: "without end", lines: flips(10, 30, 1, "op: "), baseline: quiet, want: []string{"bug " + finding}},
+		{name: "without a baseline", lines: flips(10, 30, 1, "op: "), want: []string{"note " + finding}},
+		{name: "the plan has written", lines: flips(10, 30, 1, "op: "), baseline: quiet, plan: patches,
 			want: []string{"note " + finding}},
-		{name: "without faults too", lines: flips(10, 30, 1, "op: "), reference: flips(10, 30, 1, "op: ")},
-		{name: "it ends", lines: flips(10, 20, 1, "op: "), reference: quiet},
-		{name: "while the plan goes on", lines: flips(1, 10, 1, "op: "), reference: quiet},
-		{name: "a few times", lines: flips(26, 30, 1, "op: "), reference: quiet},
-		{name: "among others", lines: flips(10, 30, 1, ""), reference: quiet},
-		{name: "a counter", lines: counter, reference: quiet},
+		{name: "without faults too", lines: flips(10, 30, 1, "op: "), baseline: flips(10, 30, 1, "op: ")},
+		{name: "it ends", lines: flips(10, 20, 1, "op: "), baseline: quiet},
+		{name: "while the plan goes on", lines: flips(1, 10, 1, "op: "), baseline: quiet},
+		{name: "a few times", lines: flips(26, 30, 1, "op: "), baseline: quiet},
+		{name: "among others", lines: flips(10, 30, 1, ""), baseline: quiet},
+		{name: "a counter", lines: counter, baseline: quiet},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, tt.lines...))
-			if tt.reference != nil {
-				e.Reference = usual(t, tale(t, tt.reference...))
+			if tt.baseline != nil {
+				e.Baseline = usual(t, tale(t, tt.baseline...))
 			}
 			if tt.plan != nil {
 				e.Plan = tt.plan
@@ -484,12 +484,12 @@ func TestLoops(t *testing.T) {
 	lease.Election = true
 	reconcile := record.Observation{Point: wire.Reconcile, Reconciler: "database", Request: "default/db"}
 	for _, tt := range []struct {
-		name      string
-		events    []record.Event
-		reference []record.Event
-		plan      *plan.Plan
-		calm      int64
-		want      []string
+		name     string
+		events   []record.Event
+		baseline []record.Event
+		plan     *plan.Plan
+		calm     int64
+		want     []string
 	}{
 		{name: "writes", events: often(status, every(0.25)...),
 			want: []string{"bug op writes database/default/db without end: 81 times in the last 20s"}},
@@ -499,7 +499,7 @@ func TestLoops(t *testing.T) {
 			want: []string{"bug op writes pod/default/web-* without end: 81 times in the last 20s"}},
 		{name: "the plan has written", events: often(status, every(0.25)...), plan: patches,
 			want: []string{"note op writes database/default/db without end: 81 times in the last 20s"}},
-		{name: "without faults too", events: often(status, every(0.25)...), reference: often(status, every(0.25)...)},
+		{name: "without faults too", events: often(status, every(0.25)...), baseline: often(status, every(0.25)...)},
 		{name: "now and then", events: often(status, every(1)...)},
 		{name: "growing pauses", events: often(failing, slower...)},
 		{name: "a burst", events: often(status, every(0.05)[:100]...)},
@@ -512,9 +512,9 @@ func TestLoops(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := tale(t)
-			r.Events = tt.reference
+			r.Events = tt.baseline
 			e := evidence(tale(t))
-			e.Events, e.Reference = tt.events, usual(t, r)
+			e.Events, e.Baseline = tt.events, usual(t, r)
 			if tt.calm > 0 {
 				e.Meta.Calm = time.Unix(tt.calm, 0)
 			}
@@ -556,7 +556,7 @@ func TestErrorOfADifference(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(loggedBy(t, tt.log, before, after))
-			e.Reference = usual(t, loggedBy(t, usualLog, before))
+			e.Baseline = usual(t, loggedBy(t, usualLog, before))
 			found, err := faultFree{}.Judge(t.Context(), e)
 			if err != nil || len(found) != 1 {
 				t.Fatalf("%+v, %v", found, err)
@@ -614,13 +614,13 @@ func TestLoggedErrors(t *testing.T) {
 	const finding = `note op logs an error without end that it does not log without faults: "no #", 41 times in the ` +
 		"last 20s"
 	for _, tt := range []struct {
-		name, log, reference string
-		want                 []string
+		name, log, baseline string
+		want                []string
 	}{
 		{name: "without end", log: every(10, 30, 0.5, "no 1"), want: []string{finding}},
-		{name: "without faults too", log: every(10, 30, 0.5, "no 1"), reference: errorLine(1, "no 2")},
+		{name: "without faults too", log: every(10, 30, 0.5, "no 1"), baseline: errorLine(1, "no 2")},
 		{
-			name: "another one", log: every(10, 30, 0.5, "no 1"), reference: errorLine(1, "not 2"),
+			name: "another one", log: every(10, 30, 0.5, "no 1"), baseline: errorLine(1, "not 2"),
 			want: []string{finding},
 		},
 		{name: "it ends", log: every(10, 25, 0.5, "no 1")},
@@ -630,23 +630,23 @@ func TestLoggedErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(loggedBy(t, tt.log))
-			e.Reference = usual(t, loggedBy(t, tt.reference))
+			e.Baseline = usual(t, loggedBy(t, tt.baseline))
 			expect(t, judged(t, loggedErrors{}, e), tt.want...)
-			e.Reference = nil
+			e.Baseline = nil
 			expect(t, judged(t, loggedErrors{}, e))
 		})
 	}
 }
 
 // A finding says what, where, when and after which of the plan's actions.
-func TestWhatAReferenceFindingSays(t *testing.T) {
+func TestWhatABaselineFindingSays(t *testing.T) {
 	run := func(lines ...string) *record.Run { return tale(t, lines...) }
 	const before = `secret/default/a {"data": {"user": "u", "size": 1}}`
 	const after = `secret/default/a {"data": {"size": 2}}`
 	ref := usual(t, run("1 created "+before, "1 op: created pod/default/p {}"))
 	e := evidence(run("1 created "+before, "1 op: created pod/default/p {}", "5 op: updated "+after,
 		"6 op: deleted pod/default/p {}", "7 op: created pod/default/p {}"))
-	e.Reference, e.Plan = ref, kills
+	e.Baseline, e.Plan = ref, kills
 	e.Actions = []record.Action{{Type: "restartController", Target: "op", Began: time.Unix(4, 0)}}
 	findings, err := faultFree{}.Judge(t.Context(), e)
 	if err != nil || len(findings) != 2 {
@@ -704,7 +704,7 @@ func TestWhatTheRunBeforeHasLeft(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tt.run)
-			e.Reference = ref
+			e.Baseline = ref
 			var got []string
 			for _, f := range Hear(t.Context(), e, []Judge{faultFree{}}) {
 				got = append(got, string(f.Severity)+" "+f.Title)
@@ -723,9 +723,9 @@ func TestHistoryJudgesAreSilent(t *testing.T) {
 		"6 op: created "+member("c", ""), "7 deleted "+set, "8 deleted "+member("a", ""), "8 deleted "+member("c", ""))
 	failed := evidence(r)
 	failed.Meta.Calm, failed.Meta.GivenBack = time.Time{}, time.Time{}
-	withReference := evidence(r)
-	withReference.Reference = usual(t, r)
-	for _, e := range []Evidence{evidence(r), withReference, failed} {
+	withBaseline := evidence(r)
+	withBaseline.Baseline = usual(t, r)
+	for _, e := range []Evidence{evidence(r), withBaseline, failed} {
 		e.Invariants = &Invariants{}
 		if findings := Hear(t.Context(), e, Judges()); len(findings) > 0 {
 			t.Errorf("got %+v", findings)

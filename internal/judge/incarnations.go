@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/reference"
-	"github.com/trommel-dev/trommel/internal/reference/findings"
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -20,7 +20,7 @@ const alsoEnds = "; it also ends like that "
 func Excused(all []record.Finding) string {
 	var lines []string
 	for _, f := range all {
-		isNote := f.Judge == record.JudgeReference && f.Severity == record.SeverityNote
+		isNote := f.Judge == record.JudgeBaseline && f.Severity == record.SeverityNote
 		if isNote && strings.Contains(f.Title, alsoEnds) {
 			lines = append(lines, f.Title)
 		}
@@ -29,17 +29,17 @@ func Excused(all []record.Finding) string {
 }
 
 // excusesOf returns notes that name what is not counted, because another run has ended like that.
-func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
+func excusesOf(e Evidence, f *baseline.Follower) []record.Finding {
 	var all []record.Finding
 	var hows []string
 	var objects []int
-	for _, x := range e.Reference.Excuses(f.Objects()) {
+	for _, x := range e.Baseline.Excuses(f.Objects()) {
 		at := slices.Index(hows, x.How)
 		if at < 0 {
 			at = len(hows)
 			hows, objects = append(hows, x.How), append(objects, 0)
 			all = append(all, record.Finding{
-				Severity: record.SeverityNote, Judge: record.JudgeReference, Time: e.Meta.WorkloadEnd,
+				Severity: record.SeverityNote, Judge: record.JudgeBaseline, Time: e.Meta.WorkloadEnd,
 				Subject: string(x.Differences[0].Key),
 				Title:   x.Differences[0].String() + alsoEnds + x.How,
 				Claims:  findings.ClaimsOf(x.Differences[0]),
@@ -63,9 +63,9 @@ func excusesOf(e Evidence, f *reference.Follower) []record.Finding {
 // more or less often, where that need not be a mistake; and one about the objects that others than the controllers
 // under test have created more or less often, and that hold no data: what the controllers did may have led to that. Of
 // a run whose plan writes objects itself, it says only the first three.
-func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
-	var messages, histories, times, counts, renewals []reference.Difference
-	for _, d := range e.Reference.Compare(f.Objects()) {
+func notesOf(e Evidence, p *plan.Plan, f *baseline.Follower) []record.Finding {
+	var messages, histories, times, counts, renewals []baseline.Difference
+	for _, d := range e.Baseline.Compare(f.Objects()) {
 		switch {
 		case !d.Note:
 		case d.OfMessage():
@@ -104,7 +104,7 @@ func notesOf(e Evidence, p *plan.Plan, f *reference.Follower) []record.Finding {
 
 // note tells differences that are worth to be known. What they are is said of the first one; the others have a noun.
 func note(
-	e Evidence, f *reference.Follower, all []reference.Difference, what, noun string,
+	e Evidence, f *baseline.Follower, all []baseline.Difference, what, noun string,
 ) record.Finding {
 	var lines []string
 	for _, d := range all {
@@ -118,7 +118,7 @@ func note(
 		title += fmt.Sprintf(" (and %s more)", wording.Count(more, noun))
 	}
 	return record.Finding{
-		Severity: record.SeverityNote, Judge: record.JudgeReference, Subject: string(all[0].Key), Title: title,
+		Severity: record.SeverityNote, Judge: record.JudgeBaseline, Subject: string(all[0].Key), Title: title,
 		Detail: strings.Join(lines, "\n"), Time: e.Meta.WorkloadEnd, Claims: findings.ClaimsOf(all[0]),
 	}
 }

@@ -48,7 +48,7 @@ func TestIncarnationsByOthers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, slices.Concat(usually, tt.more)...))
-			e.Reference = usual(t, tale(t, usually...))
+			e.Baseline = usual(t, tale(t, usually...))
 			if tt.plan != nil {
 				e.Plan = tt.plan
 			}
@@ -64,7 +64,7 @@ func TestOtherMessages(t *testing.T) {
 			`"message": "` + message + `"}]}}`
 	}
 	e := evidence(tale(t, run("it was slow")))
-	e.Reference = usual(t, tale(t, run("it is ready")))
+	e.Baseline = usual(t, tale(t, run("it is ready")))
 	expect(t, judged(t, faultFree{}, e), `note database/default/db: status.conditions[type=Ready].message is `+
 		`"it was slow"; without faults: "it is ready", which says the same`)
 }
@@ -95,7 +95,7 @@ func TestAnnotationsThatTellOfWhatHasHappened(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, run(tt.got)))
-			e.Reference = usual(t, tale(t, run(tt.usual)))
+			e.Baseline = usual(t, tale(t, run(tt.usual)))
 			expect(t, judged(t, faultFree{}, e), tt.want)
 		})
 	}
@@ -121,7 +121,7 @@ func TestHowLongItTook(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, run(tt.got)))
-			e.Reference = usual(t, tale(t, run(tt.usual)))
+			e.Baseline = usual(t, tale(t, run(tt.usual)))
 			expect(t, judged(t, faultFree{}, e), tt.want)
 		})
 	}
@@ -140,7 +140,7 @@ func TestRenewalsThatAreNotes(t *testing.T) {
 		return r
 	}
 	e := evidence(run("7hirdOneX", "f0urthOne"))
-	e.Reference = usual(t, run("s3cr3tOne"), run("pAssw0rd2"))
+	e.Baseline = usual(t, run("s3cr3tOne"), run("pAssw0rd2"))
 	expect(t, judged(t, faultFree{}, e),
 		"note db.example.com/default/a: spec.cluster was replaced once; without faults: never")
 	e.Plan = patches
@@ -175,7 +175,7 @@ func TestExcusesAreNamed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, tt.lines...))
-			e.Reference = ref
+			e.Baseline = ref
 			expect(t, judged(t, faultFree{}, e), tt.want...)
 			found, err := faultFree{}.Judge(t.Context(), e)
 			excused := ""

@@ -4,28 +4,28 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference"
-	"github.com/trommel-dev/trommel/internal/reference/findings"
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // inTime knows what was not created because nobody could create it in time: the object that needed it was marked for
 // deletion before the controller that creates it without faults was back, or tried again what the plan had made fail.
 type inTime struct {
-	ref    *reference.Reference
-	run    *reference.Follower
+	ref    *baseline.Baseline
+	run    *baseline.Follower
 	atRest bool // each step of the workload begins when nothing is to be done any more
 
-	runs   [][]reference.Change                // without faults
-	owners *findings.Owners                    // in these runs; nil: not needed yet
-	whom   map[reference.Key][][]reference.Key // see MadeFor
+	runs   [][]baseline.Change               // without faults
+	owners *findings.Owners                  // in these runs; nil: not needed yet
+	whom   map[baseline.Key][][]baseline.Key // see MadeFor
 }
 
 // explains reports whether an object was created less often than without faults only because of that: those for whom it
 // is made went too early. The object is not there in the end, or has the same end as without faults. One that
 // somebody has kept for its owner's successor does not count as one that was not created: it should have been replaced.
 // Nor is one explained that is missing in the end if somebody who needs it is still there.
-func (t *inTime) explains(d reference.Difference) bool {
+func (t *inTime) explains(d baseline.Difference) bool {
 	want, got := t.ref.Objects[d.Key], t.run.Objects()[d.Own]
 	if want == nil || d.Field != "" || !d.Count && got != nil && got.End != nil {
 		return false
@@ -38,17 +38,17 @@ func (t *inTime) explains(d reference.Difference) bool {
 		return false
 	}
 	if t.owners == nil {
-		t.runs = slices.Concat([][]reference.Change{t.ref.Changes}, t.ref.Others)
+		t.runs = slices.Concat([][]baseline.Change{t.ref.Changes}, t.ref.Others)
 		t.owners = findings.NewOwners(t.ref.Changes, t.ref.Objects)
-		t.whom = map[reference.Key][][]reference.Key{}
+		t.whom = map[baseline.Key][][]baseline.Key{}
 	}
 	whom, known := t.whom[d.Key]
 	if !known {
 		whom = t.owners.MadeFor(d.Key, t.runs)
 		t.whom[d.Key] = whom
 	}
-	return slices.ContainsFunc(whom, func(all []reference.Key) bool {
-		return !slices.ContainsFunc(all, func(owner reference.Key) bool {
+	return slices.ContainsFunc(whom, func(all []baseline.Key) bool {
+		return !slices.ContainsFunc(all, func(owner baseline.Key) bool {
 			return t.needed(d, owner, want.Made-made)
 		})
 	})
@@ -56,8 +56,8 @@ func (t *inTime) explains(d reference.Difference) bool {
 
 // needed reports whether an object should have been created for somebody: in time for one that is gone, for more of
 // those that there were fewer than without faults; or for one that is there in the end, where the object is not.
-func (t *inTime) needed(d reference.Difference, owner reference.Key, fewer int) bool {
-	lives := reference.Lives(t.run.Changes(), owner)
+func (t *inTime) needed(d baseline.Difference, owner baseline.Key, fewer int) bool {
+	lives := baseline.Lives(t.run.Changes(), owner)
 	for n, life := range lives {
 		if !life.To.IsZero() {
 			fewer -= t.undue(d, owner, n, life)
@@ -67,10 +67,10 @@ func (t *inTime) needed(d reference.Difference, owner reference.Key, fewer int) 
 }
 
 // undue is how many objects nobody could create in the n-th life of their owner.
-func (t *inTime) undue(d reference.Difference, owner reference.Key, n int, life reference.Life) int {
+func (t *inTime) undue(d baseline.Difference, owner baseline.Key, n int, life baseline.Life) int {
 	usual := -1
 	for r, changes := range t.runs {
-		lives := reference.Lives(changes, owner)
+		lives := baseline.Lives(changes, owner)
 		if n >= len(lives) {
 			return 0
 		}
@@ -103,13 +103,13 @@ func (t *inTime) undue(d reference.Difference, owner reference.Key, n int, life 
 // nil if there is none, or if the run has created an object between as often: then whoever creates the other one from
 // it could have done so.
 func (t *inTime) origin(
-	c *reference.Change, changes []reference.Change, usual, life reference.Life,
-) *reference.Change {
+	c *baseline.Change, changes []baseline.Change, usual, life baseline.Life,
+) *baseline.Change {
 	if c.By != "" {
 		return c
 	}
 	for _, up := range t.owners.All(c.Key) {
-		above := slices.DeleteFunc(creations(changes, up, usual), func(a *reference.Change) bool {
+		above := slices.DeleteFunc(creations(changes, up, usual), func(a *baseline.Change) bool {
 			return a.Time.After(c.Time)
 		})
 		if len(above) <= len(creations(t.run.Changes(), up, life)) {
@@ -133,7 +133,7 @@ const atRest = 500 * time.Millisecond
 // away reports whether a controller could not do what it does in a step without faults: it was away when the owner's
 // life ended, and at the beginning of each step after that one until then. A step that begins at rest begins when the
 // controller has had its chance, however short that was; it only must have been there.
-func (t *inTime) away(controller string, step int, life reference.Life, needs time.Duration) bool {
+func (t *inTime) away(controller string, step int, life baseline.Life, needs time.Duration) bool {
 	atStep := needs
 	if t.atRest {
 		atStep = 0
@@ -148,8 +148,8 @@ func (t *inTime) away(controller string, step int, life reference.Life, needs ti
 }
 
 // creations are those of the objects of a key in the life of their owner.
-func creations(changes []reference.Change, key reference.Key, life reference.Life) []*reference.Change {
-	var all []*reference.Change
+func creations(changes []baseline.Change, key baseline.Key, life baseline.Life) []*baseline.Change {
+	var all []*baseline.Change
 	for i := range changes {
 		if c := &changes[i]; c.Key == key && c.Event == record.Created && life.Has(c.Time) {
 			all = append(all, c)

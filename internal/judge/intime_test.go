@@ -130,7 +130,7 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 				run.Actions = []record.Action{{Upgrade: "the build v2", Began: at(tt.upgraded)}}
 			}
 			e := evidence(run)
-			e.Reference = usual(t, normal)
+			e.Baseline = usual(t, normal)
 			e.Plan = &plan.Plan{Pace: plan.PaceRest, Actions: kills.Actions}
 			if tt.unpaced {
 				e.Plan.Pace = ""
@@ -259,7 +259,7 @@ func TestForWhomAnObjectIsMade(t *testing.T) {
 			normal, run := tale(t, tt.without...), tale(t, tt.run...)
 			normal.Meta.Steps, run.Meta.Steps, run.Processes = steps, steps, down(1.1, tt.back)
 			e := evidence(run)
-			e.Reference, e.Plan = usual(t, normal), &plan.Plan{Pace: plan.PaceRest, Actions: kills.Actions}
+			e.Baseline, e.Plan = usual(t, normal), &plan.Plan{Pace: plan.PaceRest, Actions: kills.Actions}
 			expect(t, judged(t, faultFree{}, e), tt.want...)
 		})
 	}

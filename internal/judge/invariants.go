@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/cel"
-	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -131,11 +131,11 @@ func (e Evidence) deeds() map[uint64]string {
 			text += " by " + who
 		}
 		var fields []string
-		counting := reference.Fields(c)
-		for _, f := range reference.FieldsOf(c) {
+		counting := baseline.Fields(c)
+		for _, f := range baseline.FieldsOf(c) {
 			if !c.Marked() && slices.Contains(counting, f.Where) {
-				fields = append(fields, fmt.Sprintf("%s from %s to %s", f.Where, reference.Value(f.Prev),
-					reference.Value(f.Cur)))
+				fields = append(fields, fmt.Sprintf("%s from %s to %s", f.Where, baseline.Value(f.Prev),
+					baseline.Value(f.Cur)))
 			}
 		}
 		if more := len(fields) - maxTold; more > 0 {

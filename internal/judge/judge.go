@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -32,8 +32,8 @@ type Evidence struct {
 	Gaps       []string              // where the history may lack states, one line each
 	Processes  []record.Process      // of the controllers, oldest first
 	Events     []record.Event        // of the controllers' writes and reconciles, as far as they were observed
-	// Reference is what the workload does without faults; nil: nobody has learned it.
-	Reference *reference.Reference
+	// Baseline is what the workload does without faults; nil: nobody has learned it.
+	Baseline *baseline.Baseline
 	// Found is what the run itself has found before the judges.
 	Found []record.Finding
 	// Stood says that this process did not run for a time; empty: it did.
@@ -46,7 +46,7 @@ type Evidence struct {
 	parts []Evidence
 
 	// followed has followed the history. Hear sets it, so that judges share the work.
-	followed func() (*reference.Follower, error)
+	followed func() (*baseline.Follower, error)
 }
 
 // Judge examines one kind of evidence. An error says that it could not finish; findings returned with it are valid.

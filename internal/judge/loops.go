@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -23,8 +23,8 @@ func (loops) Name() string { return "loops" }
 func (loops) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
 	restless := e.restless()
-	for _, l := range reference.Loops(e.Events, e.Meta.Calm, e.Meta.Observed) {
-		if e.Reference != nil && slices.ContainsFunc(e.Reference.Loops, l.Same) {
+	for _, l := range baseline.Loops(e.Events, e.Meta.Calm, e.Meta.Observed) {
+		if e.Baseline != nil && slices.ContainsFunc(e.Baseline.Loops, l.Same) {
 			continue
 		}
 		of := func(u record.Unrest) bool { return u.Controller == l.Controller && !u.Growing }

@@ -7,20 +7,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // read follows the history.
-func (e Evidence) read() (*reference.Follower, error) {
-	return reference.Follow(&record.Run{
+func (e Evidence) read() (*baseline.Follower, error) {
+	return baseline.Follow(&record.Run{
 		Meta: e.Meta, Actions: e.Actions, History: e.History, Events: e.Events, Processes: e.Processes,
 	})
 }
 
 // follower has followed the history.
-func (e Evidence) follower() (*reference.Follower, error) {
+func (e Evidence) follower() (*baseline.Follower, error) {
 	if e.followed == nil {
 		return e.read()
 	}
@@ -28,7 +28,7 @@ func (e Evidence) follower() (*reference.Follower, error) {
 }
 
 // Changes returns the changes of the history, with who made them. The caller must not change them.
-func (e Evidence) Changes() ([]reference.Change, error) {
+func (e Evidence) Changes() ([]baseline.Change, error) {
 	f, err := e.follower()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (e Evidence) after(at time.Time) string {
 }
 
 // happened says what a change did, when, and who did it, as far as that is known.
-func (e Evidence) happened(c *reference.Change) string {
+func (e Evidence) happened(c *baseline.Change) string {
 	who := e.who(c)
 	if who != "" {
 		who = " by " + who
@@ -73,7 +73,7 @@ func (e Evidence) happened(c *reference.Change) string {
 }
 
 // who made a change: a controller under test, or else the clients that the object's managed fields name.
-func (e Evidence) who(c *reference.Change) string {
+func (e Evidence) who(c *baseline.Change) string {
 	if c.By != "" {
 		return c.By
 	}
@@ -85,7 +85,7 @@ func (e Evidence) who(c *reference.Change) string {
 }
 
 // writers are the clients that made a change, as far as the object's managed fields name them.
-func (e Evidence) writers(c *reference.Change) []record.FieldManager {
+func (e Evidence) writers(c *baseline.Change) []record.FieldManager {
 	// Those of several clusters are not in the order of their versions, but each version is of one.
 	at := slices.IndexFunc(e.History, func(h record.HistoryEntry) bool { return h.ResourceVersion == c.Version })
 	if at < 0 || c.Event == record.Deleted {
@@ -99,7 +99,7 @@ func (e Evidence) writers(c *reference.Change) []record.FieldManager {
 func (e Evidence) writes() bool {
 	if e.Plan == nil || !writes(e.Plan) {
 		return e.Plan != nil && slices.ContainsFunc(e.History, func(h record.HistoryEntry) bool {
-			return bytes.Contains(h.Object, []byte(reference.ConflictAnnotation)) &&
+			return bytes.Contains(h.Object, []byte(baseline.ConflictAnnotation)) &&
 				!patched(e.Plan, h.Cluster, h.Type, h.Namespace, h.Name)
 		})
 	}
@@ -122,7 +122,7 @@ func conflicts(a *plan.Action) bool {
 		return m[key]
 	}
 	return a.Effects().Writes && a.Subresource == "" &&
-		only(only(only(a.Patch, "metadata"), "annotations"), reference.ConflictAnnotation) != nil
+		only(only(only(a.Patch, "metadata"), "annotations"), baseline.ConflictAnnotation) != nil
 }
 
 // patched reports whether a plan patches an object of a cluster.
@@ -137,7 +137,7 @@ func patched(p *plan.Plan, cluster, typ, namespace, name string) bool {
 // severity is that of a finding which is a bug only if runs without faults are known not to do the same, and nothing
 // that the plan has written explains it.
 func (e Evidence) severity() record.Severity {
-	if e.Reference == nil || e.writes() {
+	if e.Baseline == nil || e.writes() {
 		return record.SeverityNote
 	}
 	return record.SeverityBug
@@ -152,6 +152,6 @@ func (e Evidence) calm() time.Duration {
 }
 
 // nameOf is how an object is called in the run: its key, with the name that was generated.
-func nameOf(c *reference.Change) string {
+func nameOf(c *baseline.Change) string {
 	return string(c.Key[:strings.LastIndex(string(c.Key), "/")+1]) + c.Name()
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -20,7 +20,7 @@ type reverts struct{}
 func (reverts) Name() string { return "reverts" }
 
 func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	if e.Reference == nil || e.writes() {
+	if e.Baseline == nil || e.writes() {
 		return nil, nil // a controller that puts back what the plan has written does its work
 	}
 	changes, err := e.Changes()
@@ -28,9 +28,9 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		return nil, err
 	}
 	var findings []record.Finding
-	returns := reference.Returns(changes)
+	returns := baseline.Returns(changes)
 	for _, key := range slices.Sorted(maps.Keys(returns)) {
-		if e.Reference.Objects[key] == nil {
+		if e.Baseline.Objects[key] == nil {
 			continue // its number may be another one in other runs
 		}
 		for _, where := range slices.Sorted(maps.Keys(returns[key])) {
@@ -38,16 +38,16 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			ours := slices.DeleteFunc(slices.Clone(r.Times), func(i int) bool {
 				return changes[i].By == "" || isMark(&changes[i], where)
 			})
-			most := e.Reference.MostReturned(key, where)
-			if r.Path[0] == "status" || e.Reference.Ignores(key, r.Path) || len(ours) == 0 || len(r.Times) <= most {
+			most := e.Baseline.MostReturned(key, where)
+			if r.Path[0] == "status" || e.Baseline.Ignores(key, r.Path) || len(ours) == 0 || len(r.Times) <= most {
 				continue
 			}
 			var lines []string
 			for _, i := range ours {
-				for _, f := range reference.FieldsOf(&changes[i]) {
+				for _, f := range baseline.FieldsOf(&changes[i]) {
 					if f.Where == where {
-						lines = append(lines, fmt.Sprintf("from %s to %s: %s", reference.Value(f.Prev),
-							reference.Value(f.Cur), e.happened(&changes[i])))
+						lines = append(lines, fmt.Sprintf("from %s to %s: %s", baseline.Value(f.Prev),
+							baseline.Value(f.Cur), e.happened(&changes[i])))
 					}
 				}
 			}
@@ -66,8 +66,8 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 
 // isMark reports whether a change has only added or removed a field of the metadata: a label, an annotation or a
 // finalizer that says what is going on comes and goes with it.
-func isMark(c *reference.Change, where string) bool {
-	return slices.ContainsFunc(reference.FieldsOf(c), func(f reference.Field) bool {
+func isMark(c *baseline.Change, where string) bool {
+	return slices.ContainsFunc(baseline.FieldsOf(c), func(f baseline.Field) bool {
 		return f.Where == where && f.Path[0] == "metadata" && (f.Prev == nil || f.Cur == nil)
 	})
 }

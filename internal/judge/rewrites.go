@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -74,18 +74,18 @@ func (e Evidence) upgradesAtRest() (all []upgraded) {
 // changedSince says, a line for each object, what was changed in the course of an upgrade, and of how many objects the
 // pods are replaced. What an upgrade is meant to change is not among that: the controllers' own Deployments, which the
 // follower leaves out, and what the manifests themselves say.
-func changedSince(f *reference.Follower, u upgraded) (lines []string, replaced int) {
+func changedSince(f *baseline.Follower, u upgraded) (lines []string, replaced int) {
 	changes, objects := f.Changes(), f.Objects()
-	fields := map[reference.Key][]string{}
-	what := map[reference.Key]string{}
-	var keys []reference.Key
+	fields := map[baseline.Key][]string{}
+	what := map[baseline.Key]string{}
+	var keys []baseline.Key
 	for i := range changes {
 		c := &changes[i]
 		if c.Time.Before(u.began) || c.Time.After(u.end) || c.Installs() ||
 			c.Event == record.Deleted && c.By == "" && objects[c.Key].OfManifests() {
 			continue
 		}
-		names := slices.DeleteFunc(reference.Fields(c), func(name string) bool {
+		names := slices.DeleteFunc(baseline.Fields(c), func(name string) bool {
 			return strings.HasPrefix(name, "status")
 		})
 		if c.Event == record.Updated && len(names) == 0 {

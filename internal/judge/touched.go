@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/metadata"
-	"github.com/trommel-dev/trommel/internal/reference"
-	"github.com/trommel-dev/trommel/internal/reference/findings"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -16,7 +16,7 @@ type touch struct {
 	writes  bool      // it has, more than the annotation that causes a conflict
 	keys    []written // what
 	unknown bool      // and of what is not known, such as a file's contents, or may lead to anything
-	objects map[reference.Key]*reference.Object
+	objects map[baseline.Key]*baseline.Object
 	owners  *findings.Owners // nil: not needed yet
 }
 
@@ -31,7 +31,7 @@ var infrastructure = []string{"node", "customresourcedefinition", "storageclass"
 
 // touched says what a plan has written in a run with these objects. The annotation that causes a conflict leads to
 // nothing, unless a controller copies it to what other objects are made from.
-func touched(p *plan.Plan, objects map[reference.Key]*reference.Object) *touch {
+func touched(p *plan.Plan, objects map[baseline.Key]*baseline.Object) *touch {
 	t := &touch{writes: writes(p), objects: objects}
 	t.any = slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes })
 	if !t.writes {
@@ -65,12 +65,12 @@ func touched(p *plan.Plan, objects map[reference.Key]*reference.Object) *touch {
 // mistake, even then, if the plan has written neither the object nor anything that it belongs to. Secrets may be made
 // again from other Secrets, and from what is configured; custom resources of others, such as one for each member, may
 // be replaced with what they are for.
-func (t *touch) explains(d reference.Difference) bool {
+func (t *touch) explains(d baseline.Difference) bool {
 	if !t.writes {
 		return false
 	}
 	typ := d.Key.Type()
-	if t.unknown || t.objects[d.Own] == nil || !d.More() || !reference.HoldsData(typ) {
+	if t.unknown || t.objects[d.Own] == nil || !d.More() || !baseline.HoldsData(typ) {
 		return true
 	}
 	if typ == "secret" && slices.ContainsFunc(t.keys, func(k written) bool {
@@ -82,14 +82,14 @@ func (t *touch) explains(d reference.Difference) bool {
 		t.owners = findings.NewOwners(nil, t.objects)
 	}
 	above := t.owners.All(d.Own)
-	if users := reference.IsCustom(typ); users != (len(above) == 0) {
+	if users := baseline.IsCustom(typ); users != (len(above) == 0) {
 		return true
 	}
 	return slices.ContainsFunc(append(above, d.Own), t.wrote)
 }
 
 // wrote reports whether the plan has written an object, or its namespace.
-func (t *touch) wrote(key reference.Key) bool {
+func (t *touch) wrote(key baseline.Key) bool {
 	typ, group, _ := strings.Cut(key.Type(), ".")
 	_, rest, _ := strings.Cut(string(key), "/")
 	namespace, name, _ := strings.Cut(rest, "/")

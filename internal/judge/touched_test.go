@@ -86,7 +86,7 @@ func TestLossesThatThePlanDoesNotExplain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, slices.Concat(usually, tt.run)...))
-			e.Reference, e.Plan = usual(t, tale(t, usually...)), tt.plan
+			e.Baseline, e.Plan = usual(t, tale(t, usually...)), tt.plan
 			expect(t, judged(t, faultFree{}, e), tt.want...)
 		})
 	}
@@ -120,7 +120,7 @@ func TestWhatFollowsFromWrites(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(tale(t, again...))
-			e.Reference, e.Plan = ref, tt.plan
+			e.Baseline, e.Plan = ref, tt.plan
 			expect(t, judged(t, faultFree{}, e), tt.want...)
 		})
 	}

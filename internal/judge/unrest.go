@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -24,7 +24,7 @@ func (unrest) Name() string { return "unrest" }
 
 func (unrest) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
-	loops := reference.Loops(e.Events, e.Meta.Calm, e.Meta.Observed)
+	loops := baseline.Loops(e.Events, e.Meta.Calm, e.Meta.Observed)
 	for _, u := range e.restless() {
 		var asked []string
 		writes := false
@@ -73,11 +73,11 @@ func (unrest) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 // restless are the queues that did not come to rest, although they do without faults. One that looks again as often
 // or more often without faults does what it does there, too.
 func (e Evidence) restless() (all []record.Unrest) {
-	if e.Reference == nil || !e.Reference.Rested || e.Meta.Calm.IsZero() {
+	if e.Baseline == nil || !e.Baseline.Rested || e.Meta.Calm.IsZero() {
 		return nil
 	}
 	for _, u := range e.Meta.Unrest {
-		if !slices.ContainsFunc(e.Reference.Polls, func(p record.Poll) bool { return asOften(p, u) }) {
+		if !slices.ContainsFunc(e.Baseline.Polls, func(p record.Poll) bool { return asOften(p, u) }) {
 			all = append(all, u)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -22,21 +22,21 @@ func TestUnrest(t *testing.T) {
 	every := func(delay time.Duration) record.Unrest {
 		return with(func(u *record.Unrest) { u.Delay, u.Taken = delay, int(u.Span/delay) })
 	}
-	rested := &reference.Reference{Rested: true}
-	polls := func(queue string, delay time.Duration) *reference.Reference {
-		return &reference.Reference{Rested: true, Polls: []record.Poll{{Controller: "c", Queue: queue, Delay: delay}}}
+	rested := &baseline.Baseline{Rested: true}
+	polls := func(queue string, delay time.Duration) *baseline.Baseline {
+		return &baseline.Baseline{Rested: true, Polls: []record.Poll{{Controller: "c", Queue: queue, Delay: delay}}}
 	}
 	write := plan.Action{Type: plan.DeleteObject}
 	for _, tt := range []struct {
 		name   string
-		ref    *reference.Reference
+		ref    *baseline.Baseline
 		unrest record.Unrest
 		plan   plan.Plan
 		want   record.Severity // "": no finding
 	}{
 		{"always busy", rested, hot, plan.Plan{}, record.SeverityBug},
 		{"nobody knows what is usual", nil, hot, plan.Plan{}, ""},
-		{"never rests without faults", &reference.Reference{}, hot, plan.Plan{}, ""},
+		{"never rests without faults", &baseline.Baseline{}, hot, plan.Plan{}, ""},
 		{"the plan writes", rested, hot, plan.Plan{Actions: []plan.Action{write}}, record.SeverityNote},
 		{"objects change", rested, with(func(u *record.Unrest) { u.Changes = true }), plan.Plan{}, record.SeverityNote},
 		{"tries again at once", rested, every(10 * time.Millisecond), plan.Plan{}, record.SeverityBug},
@@ -54,7 +54,7 @@ func TestUnrest(t *testing.T) {
 		}), plan.Plan{}, record.SeverityNote},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := Evidence{Plan: &tt.plan, Reference: tt.ref, Meta: record.Meta{
+			e := Evidence{Plan: &tt.plan, Baseline: tt.ref, Meta: record.Meta{
 				WorkloadStart: calm, Calm: calm, Observed: calm.Add(time.Minute), Unrest: []record.Unrest{tt.unrest},
 			}}
 			findings, err := unrest{}.Judge(t.Context(), e)

@@ -40,10 +40,10 @@ func TestWaste(t *testing.T) {
 	pods := []string{"1 created " + set, "2 op: created " + member("a", ""), "3 op: created " + member("b", ""),
 		"3.5 op: deleted " + member("a", "")}
 	for _, tt := range []struct {
-		name      string
-		lines     []string
-		reference []string
-		want      []string
+		name     string
+		lines    []string
+		baseline []string
+		want     []string
 	}{
 		{name: "created and deleted", lines: []string{"2 op: created " + temporary, "2.5 op: deleted " + temporary},
 			want: []string{finding}},
@@ -63,13 +63,13 @@ func TestWaste(t *testing.T) {
 			"2 op: created " + member("a", `}, "spec": {"old": true`), pods[2], pods[3]}},
 		{name: "the other one had finished", lines: []string{pods[0], pods[1], pods[2],
 			"3.5 op: deleted " + member("a", `}, "status": {"phase": "Failed"`)}},
-		{name: "without faults too", lines: pods, reference: pods, want: []string{like}},
-		{name: "only with faults", lines: pods, reference: pods[:2]},
+		{name: "without faults too", lines: pods, baseline: pods, want: []string{like}},
+		{name: "only with faults", lines: pods, baseline: pods[:2]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := evidence(creating(tale(t, tt.lines...)))
-			if tt.reference != nil {
-				e.Reference = usual(t, creating(tale(t, tt.reference...)))
+			if tt.baseline != nil {
+				e.Baseline = usual(t, creating(tale(t, tt.baseline...)))
 			}
 			expect(t, judged(t, waste{}, e), tt.want...)
 		})

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/reference/findings"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -25,11 +25,11 @@ func (e Evidence) own(all []record.Finding) {
 			continue
 		}
 		all[i].Owner = string(owners.Of(owners.Named(about)))
-		if all[i].Owner != "" || all[i].Awaited == "" || e.Reference == nil {
+		if all[i].Owner != "" || all[i].Awaited == "" || e.Baseline == nil {
 			continue
 		}
 		if usual == nil { // what was never created has an owner only in the runs without faults
-			usual = findings.NewOwners(e.Reference.Changes, e.Reference.Objects)
+			usual = findings.NewOwners(e.Baseline.Changes, e.Baseline.Objects)
 		}
 		all[i].Owner = string(usual.Of(usual.Named(about)))
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"gopkg.in/yaml.v3"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -45,9 +45,9 @@ func (d *Difference) Same() bool {
 }
 
 // Compare compares two runs. Times, resource versions, UIDs and generated names do not count, nor does what differs
-// between runs without faults, as far as the workload's reference says so; nil: there is none. The error is that of a
+// between runs without faults, as far as the workload's baseline says so; nil: there is none. The error is that of a
 // history that cannot be read.
-func Compare(a, b *record.Run, known *reference.Reference) (*Difference, error) {
+func Compare(a, b *record.Run, known *baseline.Baseline) (*Difference, error) {
 	inA, err := namesIn(a)
 	if err != nil {
 		return nil, err
@@ -292,17 +292,17 @@ func findingsDiffer(a, b *record.Run, inA, inB names) []string {
 
 var uid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// endStates compares the objects at the end of the runs, in the way in which runs are compared with a reference.
-func endStates(a, b *record.Run, known *reference.Reference) ([]string, error) {
+// endStates compares the objects at the end of the runs, in the way in which runs are compared with a baseline.
+func endStates(a, b *record.Run, known *baseline.Baseline) ([]string, error) {
 	if known == nil {
-		known = &reference.Reference{}
+		known = &baseline.Baseline{}
 	}
-	ref, err := reference.Learn("", []*record.Run{a, a}, known.Masks...)
+	ref, err := baseline.Learn("", []*record.Run{a, a}, known.Masks...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.Dir, err)
 	}
 	ref.Compared, ref.Unordered, ref.Found = known.Compared, known.Unordered, known.Found
-	follower, err := reference.Follow(b)
+	follower, err := baseline.Follow(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.Dir, err)
 	}
@@ -409,7 +409,7 @@ var namedObject = regexp.MustCompile(`[a-z][a-z0-9.]*/[a-z0-9.-]*/[a-z0-9.:-]*[a
 type names map[string]string
 
 func namesIn(r *record.Run) (names, error) {
-	changes, err := reference.Changes(r)
+	changes, err := baseline.Changes(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Dir, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -208,7 +208,7 @@ func story(r *record.Run, found []toldFinding) ([]moment, error) {
 // changesOf tells what happened to the recorded objects. If it is much, only objects that the plan or a finding names
 // are told.
 func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
-	changes, err := reference.Changes(r)
+	changes, err := baseline.Changes(r)
 	if err != nil {
 		return nil, err
 	}
@@ -217,8 +217,8 @@ func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
 		writers[h.ResourceVersion] = h.Writers
 	}
 	var all []moment
-	last := map[reference.Key]int{} // index in all of the newest update of an object, by the same client
-	by := map[reference.Key]string{}
+	last := map[baseline.Key]int{} // index in all of the newest update of an object, by the same client
+	by := map[baseline.Key]string{}
 	folded := map[int]int{}
 	left := 0
 	few := len(changes) <= explainedChanges
@@ -266,7 +266,7 @@ func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
 }
 
 // named reports whether the plan's actions, a stale read or a finding names the object of a change.
-func named(r *record.Run, found []toldFinding, c *reference.Change) bool {
+func named(r *record.Run, found []toldFinding, c *baseline.Change) bool {
 	keys := []string{string(c.Key), withoutGroup(string(c.Key))}
 	in := func(text string) bool {
 		return slices.ContainsFunc(keys, func(k string) bool { return contains(text, k) })
@@ -309,7 +309,7 @@ func withoutGroup(key string) string {
 }
 
 // sentence says a change.
-func sentence(c *reference.Change, who string) string {
+func sentence(c *baseline.Change, who string) string {
 	key := withoutGroup(string(c.Key))
 	passive := map[string]string{record.Created: "created", record.Deleted: "deleted"}[c.Event]
 	switch {
@@ -334,10 +334,10 @@ func sentence(c *reference.Change, who string) string {
 }
 
 // fieldsOf says which fields a change has changed.
-func fieldsOf(c *reference.Change) string {
-	counting := reference.Fields(c)
+func fieldsOf(c *baseline.Change) string {
+	counting := baseline.Fields(c)
 	var parts []string
-	for _, f := range reference.FieldsOf(c) {
+	for _, f := range baseline.FieldsOf(c) {
 		if slices.Contains(counting, f.Where) {
 			parts = append(parts, howChanged(f))
 		}
@@ -351,7 +351,7 @@ func fieldsOf(c *reference.Change) string {
 	return ": " + strings.Join(parts, ", ")
 }
 
-func howChanged(f reference.Field) string {
+func howChanged(f baseline.Field) string {
 	switch {
 	case f.Prev == nil:
 		return fmt.Sprintf("%s is set to %s", f.Where, value(f.Cur))
@@ -363,7 +363,7 @@ func howChanged(f reference.Field) string {
 
 // value says a field's value; a long one is shortened.
 func value(v any) string {
-	text := []rune(reference.Value(v))
+	text := []rune(baseline.Value(v))
 	if len(text) > 60 {
 		return string(text[:57]) + "…"
 	}

@@ -108,7 +108,7 @@ func TestCauseComesBeforeItsConsequences(t *testing.T) {
 func TestTheSameOfSeveralObjectsIsToldOnce(t *testing.T) {
 	finding := func(subject, owner, field string) record.Finding {
 		return record.Finding{
-			Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: subject, Owner: owner, Field: field,
+			Severity: record.SeverityBug, Judge: record.JudgeBaseline, Subject: subject, Owner: owner, Field: field,
 			Harm: record.HarmWrong, Title: subject + " differs",
 		}
 	}

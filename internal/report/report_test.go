@@ -19,7 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/reference/findings"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -539,7 +539,7 @@ func TestIndexGroups(t *testing.T) {
 	const db = "cluster.example/default/db"
 	found := func(subject string, harm record.Harm, title string) record.Finding {
 		return record.Finding{
-			Severity: record.SeverityBug, Judge: record.JudgeReference, Subject: subject, Owner: db, Harm: harm,
+			Severity: record.SeverityBug, Judge: record.JudgeBaseline, Subject: subject, Owner: db, Harm: harm,
 			Title: title,
 		}
 	}
@@ -578,11 +578,11 @@ func TestIndexGroups(t *testing.T) {
 	for _, m := range entry.FindAllStringSubmatch(b.String(), -1) {
 		got = append(got, m[1]+", "+m[2])
 	}
-	want := []string{"reference: the claim a is lost, 3 runs", "reference: the service is missing, 1 run"}
+	want := []string{"baseline: the claim a is lost, 3 runs", "baseline: the service is missing, 1 run"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if !strings.Contains(b.String(), `<p class="soft">reference: the status is wrong</p>`) {
+	if !strings.Contains(b.String(), `<p class="soft">baseline: the status is wrong</p>`) {
 		t.Errorf("what else the run has found is not told: %s", b.String())
 	}
 }

@@ -46,8 +46,8 @@ type ownClusters struct {
 
 	cluster   cluster.Cluster             // the one kept; nil: none
 	realTime  bool                        // it was started like that
-	baseline  cluster.Baseline            // of cluster; nil: it cannot be reset
-	prepared  map[string]cluster.Baseline // with the manifests of a build, by its name
+	snapshot  cluster.Snapshot            // of cluster; nil: it cannot be reset
+	prepared  map[string]cluster.Snapshot // with the manifests of a build, by its name
 	manifests *readManifests
 }
 
@@ -79,12 +79,12 @@ func (o *ownClusters) acquire(
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	o.cluster, o.realTime, o.baseline = c, realTime, nil
-	o.prepared, o.manifests = map[string]cluster.Baseline{}, new(readManifests)
+	o.cluster, o.realTime, o.snapshot = c, realTime, nil
+	o.prepared, o.manifests = map[string]cluster.Snapshot{}, new(readManifests)
 	if resettable, ok := c.(cluster.Resettable); ok && !o.fresh {
-		// A cluster without a baseline is used for one run only.
-		if o.baseline, err = resettable.TakeBaseline(ctx); err != nil {
-			o.logger.Warn("take a baseline; the cluster is used for one run only", "error", err)
+		// A cluster without a snapshot is used for one run only.
+		if o.snapshot, err = resettable.TakeSnapshot(ctx); err != nil {
+			o.logger.Warn("take a snapshot; the cluster is used for one run only", "error", err)
 		}
 	}
 	l := o.lease(record.ClusterFresh, build)
@@ -97,41 +97,41 @@ func (o *ownClusters) lease(state, build string) *lease {
 		cluster: o.cluster, state: state, release: o.release, manifests: o.manifests,
 		prepared: o.prepared[build] != nil,
 	}
-	if o.baseline != nil && !l.prepared {
+	if o.snapshot != nil && !l.prepared {
 		l.keepPrepared = func(ctx context.Context) { o.keepPrepared(ctx, build) }
 		l.keepCertificates = func(ctx context.Context) { o.keepCertificates(ctx, build) }
 	}
 	return l
 }
 
-// keepPrepared makes the cluster's state with the build's manifests the baseline of its runs: applying them takes
+// keepPrepared makes the cluster's state with the build's manifests the snapshot of its runs: applying them takes
 // seconds, since definitions have to be established again.
 func (o *ownClusters) keepPrepared(ctx context.Context, build string) {
-	baseline, err := o.cluster.(cluster.Resettable).TakeBaseline(ctx)
+	snapshot, err := o.cluster.(cluster.Resettable).TakeSnapshot(ctx)
 	if err != nil {
-		o.logger.Warn("take a baseline with the manifests; each run applies them", "error", err)
+		o.logger.Warn("take a snapshot with the manifests; each run applies them", "error", err)
 		return
 	}
-	o.prepared[build] = baseline
+	o.prepared[build] = snapshot
 }
 
-// keepCertificates adds the certificates that controllers have created for their webhooks to the baseline: some need
+// keepCertificates adds the certificates that controllers have created for their webhooks to the snapshot: some need
 // seconds for that. They find them as after a restart.
 func (o *ownClusters) keepCertificates(ctx context.Context, build string) {
 	if o.prepared[build] == nil {
 		return
 	}
-	baseline, err := o.cluster.(cluster.Resettable).WithCertificates(ctx, o.prepared[build])
+	snapshot, err := o.cluster.(cluster.Resettable).WithCertificates(ctx, o.prepared[build])
 	if err != nil {
 		o.logger.Warn("keep the controllers' certificates; they create them for each run", "error", err)
 		return
 	}
-	o.prepared[build] = baseline
+	o.prepared[build] = snapshot
 }
 
 // reset resets the cluster for a run that begins with the build.
 func (o *ownClusters) reset(ctx context.Context, build string) error {
-	to := o.baseline
+	to := o.snapshot
 	if prepared := o.prepared[build]; prepared != nil {
 		to = prepared
 	}
@@ -148,7 +148,7 @@ func hurry(c cluster.Cluster, on bool) {
 
 // release stops the run's processes. The next run, if there is one, resets the rest.
 func (o *ownClusters) release(ctx context.Context) error {
-	if o.baseline == nil {
+	if o.snapshot == nil {
 		return o.close(ctx)
 	}
 	defer hurry(o.cluster, false)
@@ -163,7 +163,7 @@ func (o *ownClusters) close(ctx context.Context) error {
 		return nil
 	}
 	c := o.cluster
-	o.cluster, o.baseline, o.prepared, o.manifests = nil, nil, nil, nil
+	o.cluster, o.snapshot, o.prepared, o.manifests = nil, nil, nil, nil
 	return c.Close(ctx)
 }
 
@@ -202,30 +202,30 @@ func (s *sharedCluster) acquire(
 			unlock()
 		}
 	}()
-	// The baseline is stored while a run is in progress, so that the next run finds it if this one is killed.
-	baseline, err := shared.KeptBaseline()
+	// The snapshot is stored while a run is in progress, so that the next run finds it if this one is killed.
+	snapshot, err := shared.KeptSnapshot()
 	switch {
 	case err == nil:
 		console.Info("an earlier run was killed: restoring the cluster to its state before that run")
-		if err := shared.Reset(ctx, baseline); err != nil {
+		if err := shared.Reset(ctx, snapshot); err != nil {
 			return nil, fmt.Errorf("restore the cluster after an earlier run: %w", err)
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		if baseline, err = shared.TakeBaseline(ctx); err != nil {
+		if snapshot, err = shared.TakeSnapshot(ctx); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, err
 	}
-	if err := shared.KeepBaseline(baseline); err != nil {
+	if err := shared.KeepSnapshot(snapshot); err != nil {
 		return nil, err
 	}
 	release := func(ctx context.Context) error {
 		defer unlock()
-		// If the reset fails, the next run needs the baseline.
-		err := shared.Reset(ctx, baseline)
+		// If the reset fails, the next run needs the snapshot.
+		err := shared.Reset(ctx, snapshot)
 		if err == nil {
-			err = shared.DropBaseline()
+			err = shared.DropSnapshot()
 		}
 		return errors.Join(err, c.Close(ctx))
 	}

@@ -23,7 +23,7 @@ type scripted struct {
 	resetErr        error
 	noteErr         error
 	certificatesErr error
-	kept            cluster.Baseline
+	kept            cluster.Snapshot
 }
 
 func (s *scripted) Name() string                   { return "scripted" }
@@ -35,34 +35,34 @@ func (s *scripted) Close(context.Context) error {
 	return nil
 }
 
-func (s *scripted) TakeBaseline(context.Context) (cluster.Baseline, error) {
-	s.told = append(s.told, "baseline")
+func (s *scripted) TakeSnapshot(context.Context) (cluster.Snapshot, error) {
+	s.told = append(s.told, "snapshot")
 	if s.noteErr != nil {
 		return nil, s.noteErr
 	}
 	return "taken", nil
 }
 
-func (s *scripted) WithCertificates(_ context.Context, b cluster.Baseline) (cluster.Baseline, error) {
+func (s *scripted) WithCertificates(_ context.Context, b cluster.Snapshot) (cluster.Snapshot, error) {
 	s.told = append(s.told, "certificates")
 	return b.(string) + ", with certificates", s.certificatesErr
 }
 
-func (s *scripted) KeepBaseline(b cluster.Baseline) error {
+func (s *scripted) KeepSnapshot(b cluster.Snapshot) error {
 	s.kept = b
 	return nil
 }
 
-func (s *scripted) KeptBaseline() (cluster.Baseline, error) {
+func (s *scripted) KeptSnapshot() (cluster.Snapshot, error) {
 	if s.kept == nil {
 		return nil, fs.ErrNotExist
 	}
 	return s.kept, nil
 }
 
-func (s *scripted) DropBaseline() error { return s.KeepBaseline(nil) }
+func (s *scripted) DropSnapshot() error { return s.KeepSnapshot(nil) }
 
-func (s *scripted) Reset(_ context.Context, to cluster.Baseline) error {
+func (s *scripted) Reset(_ context.Context, to cluster.Snapshot) error {
 	s.told = append(s.told, "reset to "+to.(string))
 	return s.resetErr
 }
@@ -89,15 +89,15 @@ func TestOwnClusters(t *testing.T) {
 	}{
 		{
 			"kept and reset", false, nil, nil, []string{record.ClusterFresh, record.ClusterReset, record.ClusterReset},
-			[][]string{{"baseline", "stop", "reset to taken", "stop", "reset to taken", "stop", "close"}},
+			[][]string{{"snapshot", "stop", "reset to taken", "stop", "reset to taken", "stop", "close"}},
 		},
 		{
 			"a reset that fails", false, failed, nil, []string{record.ClusterFresh, record.ClusterFresh},
-			[][]string{{"baseline", "stop", "reset to taken", "close"}, {"baseline", "stop", "close"}},
+			[][]string{{"snapshot", "stop", "reset to taken", "close"}, {"snapshot", "stop", "close"}},
 		},
 		{
 			"never at rest", false, nil, failed, []string{record.ClusterFresh, record.ClusterFresh},
-			[][]string{{"baseline", "close"}, {"baseline", "close"}},
+			[][]string{{"snapshot", "close"}, {"snapshot", "close"}},
 		},
 		{
 			"a fresh one each", true, nil, nil, []string{record.ClusterFresh, record.ClusterFresh},
@@ -146,7 +146,7 @@ func TestStart(t *testing.T) {
 		state string // of the first run's cluster
 		told  []string
 	}{
-		{"kept", false, record.ClusterReset, []string{"baseline", "stop", "reset to taken", "stop", "close"}},
+		{"kept", false, record.ClusterReset, []string{"snapshot", "stop", "reset to taken", "stop", "close"}},
 		{"a fresh one each", true, record.ClusterFresh, []string{"close"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -190,9 +190,9 @@ func TestOwnClustersArePrepared(t *testing.T) {
 		certificatesErr error
 		told            []string
 	}{
-		{"with certificates", nil, []string{"baseline", "baseline", "certificates", "stop",
+		{"with certificates", nil, []string{"snapshot", "snapshot", "certificates", "stop",
 			"reset to taken, with certificates", "stop", "close"}},
-		{"without", errors.New("failed"), []string{"baseline", "baseline", "certificates", "stop",
+		{"without", errors.New("failed"), []string{"snapshot", "snapshot", "certificates", "stop",
 			"reset to taken", "stop", "close"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestOwnClustersArePreparedForEachBuild(t *testing.T) {
 		}
 	}
 	if len(o.prepared) != 2 {
-		t.Errorf("baselines: %v", o.prepared)
+		t.Errorf("snapshots: %v", o.prepared)
 	}
 }
 
@@ -262,13 +262,13 @@ func TestSharedCluster(t *testing.T) {
 		killed   bool  // the previous run
 		resetErr error // of the reset after the run
 		told     []string
-		left     bool // the baseline stays stored
+		left     bool // the snapshot stays stored
 	}{
-		{"restored", false, nil, []string{"baseline", "reset to taken", "close", "unlock"}, false},
+		{"restored", false, nil, []string{"snapshot", "reset to taken", "close", "unlock"}, false},
 		{"after a killed run", true, nil, []string{"reset to left", "reset to left", "close", "unlock"}, false},
 		{
 			"cannot be restored", false, errors.New("failed"),
-			[]string{"baseline", "reset to taken", "close", "unlock"}, true,
+			[]string{"snapshot", "reset to taken", "close", "unlock"}, true,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestSharedCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.kept == nil {
-				t.Error("a run that is killed now would leave no baseline")
+				t.Error("a run that is killed now would leave no snapshot")
 			}
 			c.resetErr = tt.resetErr
 			if err := l.release(t.Context()); !errors.Is(err, tt.resetErr) {
@@ -292,7 +292,7 @@ func TestSharedCluster(t *testing.T) {
 				t.Errorf("%q, want %q", c.told, tt.told)
 			}
 			if left := c.kept != nil; left != tt.left {
-				t.Errorf("the baseline is kept: %t, want %t", left, tt.left)
+				t.Errorf("the snapshot is kept: %t, want %t", left, tt.left)
 			}
 		})
 	}
@@ -302,7 +302,7 @@ func TestSharedCluster(t *testing.T) {
 		if _, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""), false, ""); !errors.Is(err, c.noteErr) {
 			t.Errorf("got %v", err)
 		}
-		if want := []string{"baseline", "unlock", "close"}; !slices.Equal(c.told, want) {
+		if want := []string{"snapshot", "unlock", "close"}; !slices.Equal(c.told, want) {
 			t.Errorf("%q, want %q", c.told, want)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -27,11 +27,11 @@ type events struct {
 	completed []record.Action // in order of completion
 	kept      []record.Event  // writes and reconciles of the controllers
 	updates   map[call]string // updates under way: the resource versions from which they begin
-	hot       reference.HotObjects
+	hot       baseline.HotObjects
 	// overheated is closed when an object is so hot that nothing else can be expected of its controller; nil: nobody
 	// needs to know.
 	overheated chan struct{}
-	types      map[plan.ResourceKey]bool // so far: with findTypes those of reference.Types, otherwise what is written
+	types      map[plan.ResourceKey]bool // so far: with findTypes those of baseline.Types, otherwise what is written
 }
 
 // call is one that a process has observed.
@@ -88,7 +88,7 @@ func (e *events) keep(event record.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.findTypes || e.wrote(o) {
-		if key, ok := reference.TypeOf(o); ok {
+		if key, ok := baseline.TypeOf(o); ok {
 			if e.types == nil {
 				e.types = map[plan.ResourceKey]bool{}
 			}
@@ -106,7 +106,7 @@ func (e *events) keep(event record.Event) {
 }
 
 // tooHot returns the object that is so hot that nothing else can be expected of its controller; nil: there is none.
-func (e *events) tooHot() *reference.Hot {
+func (e *events) tooHot() *baseline.Hot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.hot.Over()

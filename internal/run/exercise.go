@@ -49,8 +49,8 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	meta.WorkloadStart = clock.Now(ctx)
 	p.settling.since = meta.WorkloadStart
 	var usual time.Duration
-	if r.options.Reference != nil {
-		usual = r.options.Reference.Startup
+	if r.options.Baseline != nil {
+		usual = r.options.Baseline.Startup
 	}
 	meta.Startup = p.settling.start(planCtx, usual)
 	if err := begins(planCtx); err != nil {

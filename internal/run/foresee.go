@@ -198,15 +198,15 @@ func Restore(ctx context.Context, config cluster.Config) (err error) {
 		return err
 	}
 	defer unlock()
-	baseline, err := c.KeptBaseline()
+	snapshot, err := c.KeptSnapshot()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.Reset(ctx, baseline); err != nil {
+	if err := c.Reset(ctx, snapshot); err != nil {
 		return err
 	}
-	return c.DropBaseline()
+	return c.DropSnapshot()
 }

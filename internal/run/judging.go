@@ -69,14 +69,14 @@ func (r *runner) judge(
 			return err
 		}
 	}
-	if ref := r.options.Reference; ref != nil && !failed {
-		late, err := await.Reference(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.look, r.suite.Timeouts)
+	if ref := r.options.Baseline; ref != nil && !failed {
+		late, err := await.Baseline(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.look, r.suite.Timeouts)
 		troubled(err)
 		if text := late.String(); text != "" {
 			r.journal.note(text)
 		}
 	}
-	if settles && r.options.Reference == nil && len(r.plan.Actions) > 0 {
+	if settles && r.options.Baseline == nil && len(r.plan.Actions) > 0 {
 		troubled(await.Deletions(ctx, recorder))
 	}
 	if settles {
@@ -116,7 +116,7 @@ func (r *runner) judge(
 	}
 	r.journal.add(found...)
 	if slices.ContainsFunc(found, func(f record.Finding) bool {
-		return f.Judge == record.JudgeReference && f.IsBug()
+		return f.Judge == record.JudgeBaseline && f.IsBug()
 	}) {
 		if text := p.work.notAwaited(meta.Polls); text != "" {
 			r.journal.note(text)
@@ -137,7 +137,7 @@ func (r *runner) gather(
 	meta := &r.journal.meta
 	states := p.evidence.history(ctx, recorder)
 	r.reportServed(ctx, p, recorder.NeverServed())
-	if r.options.Reference != nil {
+	if r.options.Baseline != nil {
 		for _, key := range p.states.unrecorded(ctx, r.events.typesSeen()) {
 			meta.Unrecorded = append(meta.Unrecorded, key.String())
 			r.journal.note(fmt.Sprintf("%s was not recorded: a controller wrote it, which it does not do without "+
@@ -150,7 +150,7 @@ func (r *runner) gather(
 	return judge.Evidence{
 		Plan: r.plan, Invariants: invariants, Timeouts: r.suite.Timeouts, Dir: r.recordDir, Meta: *meta,
 		Actions: r.events.carriedOut(), Events: r.events.ofControllers(),
-		History: states, Gaps: recorder.Gaps(), Processes: processes, Reference: r.options.Reference,
+		History: states, Gaps: recorder.Gaps(), Processes: processes, Baseline: r.options.Baseline,
 		Found: r.journal.findings, Stood: r.stood.first(),
 	}
 }

@@ -92,7 +92,7 @@ func (r *runner) mayCome(set *preparation) func(plan.ResourceKey) bool {
 }
 
 // reportServed reports what could not be done for types that began to be served. It also reports the types that the
-// suite or the plan names and that were never served, so that nothing is known of them. If the workload's reference
+// suite or the plan names and that were never served, so that nothing is known of them. If the workload's baseline
 // knows such a type, it is enough that its objects are missing.
 func (r *runner) reportServed(ctx context.Context, p *parts, never []plan.ResourceKey) {
 	p.served.mu.Lock()
@@ -106,7 +106,7 @@ func (r *runner) reportServed(ctx context.Context, p *parts, never []plan.Resour
 		if !slices.Contains(named, key) {
 			continue
 		}
-		if ref := r.options.Reference; ref != nil && slices.ContainsFunc(ref.Types, func(k plan.ResourceKey) bool {
+		if ref := r.options.Baseline; ref != nil && slices.ContainsFunc(ref.Types, func(k plan.ResourceKey) bool {
 			return k.Type == key.Type && (k.Group == key.Group || key.Group == "")
 		}) {
 			continue

@@ -179,7 +179,7 @@ func (r *runner) newParts(
 		logger: r.session.Logger,
 	}
 	p.work.queues, _ = at.node.(cluster.QueueReader)
-	if ref := r.options.Reference; ref != nil {
+	if ref := r.options.Baseline; ref != nil {
 		p.work.polls = ref.Polls
 	}
 	p.settling.busy = p.work.busy

@@ -43,7 +43,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 		return nil, err
 	}
 	if found.runsPods {
-		at.lease.keepPrepared = nil // the pods would be part of the baseline, and run on after the run
+		at.lease.keepPrepared = nil // the pods would be part of the snapshot, and run on after the run
 	}
 	for _, d := range set.disruptions {
 		if err := d.install(ctx); err != nil {

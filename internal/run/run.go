@@ -77,7 +77,7 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 		task: t, writer: writer, journal: j, teardown: new(teardown),
 		events: &events{record: writer, findTypes: t.options.FindTypes, brief: !t.options.Trace},
 	}
-	if len(t.plan.Actions) == 0 && t.options.Reference == nil {
+	if len(t.plan.Actions) == 0 && t.options.Baseline == nil {
 		r.events.overheated = make(chan struct{})
 	}
 	j.console.started(t.plan, t.session.Variant)

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	_ "github.com/trommel-dev/trommel/internal/cluster/embedded" // a kind of cluster
 	_ "github.com/trommel-dev/trommel/internal/cluster/existing" // a kind of cluster
 	_ "github.com/trommel-dev/trommel/internal/cluster/kind"     // a kind of cluster
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
 	"github.com/trommel-dev/trommel/internal/progress"
-	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -36,7 +36,7 @@ type Options struct {
 	Cluster string
 	// Context is that of an existing cluster which the user has named for this session; it comes before the suite's.
 	Context string
-	// Fresh starts a new cluster for each run. A single run then needs no baseline.
+	// Fresh starts a new cluster for each run. A single run then needs no snapshot.
 	Fresh bool
 	// Binaries of the suite's controllers, in order. If nil, Open builds them.
 	Binaries []Binary
@@ -176,15 +176,15 @@ type RunOptions struct {
 	// FindTypes records, in a traced run, also the states of all objects that the controllers take in, read or write,
 	// although nobody knows their types before.
 	FindTypes bool
-	// Reference is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
-	Reference *reference.Reference
+	// Baseline is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
+	Baseline *baseline.Baseline
 	// Brief: of a run that passes, only the metadata and the findings are needed. A runner on another machine may send
 	// no more; a session records all.
 	Brief bool
 	// Shift is for how long the controllers under test run before the workload begins, in addition to their start.
 	// In real time it is a twelfth of that.
 	Shift time.Duration
-	// Polls is what the controllers look at again and again without faults, if there is no Reference that says so: the
+	// Polls is what the controllers look at again and again without faults, if there is no Baseline that says so: the
 	// run does not wait for that.
 	Polls []record.Poll
 	// Functions are what the workload's go steps call, by the names in these steps.

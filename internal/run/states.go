@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects"
-	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -86,7 +86,7 @@ func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 	group.SetLimit(applyAtOnce)
 	for _, t := range all {
 		key := plan.ResourceKey{Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*"}
-		if !reference.Counts(key) {
+		if !baseline.Counts(key) {
 			continue
 		}
 		group.Go(func() error {
@@ -113,7 +113,7 @@ func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 // further reports whether a type is to be recorded that begins to be served.
 func (s *states) further(t objects.Type) bool {
 	key := plan.ResourceKey{Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*"}
-	return s.find && reference.Counts(key) && !slices.Contains(s.unlisted, key)
+	return s.find && baseline.Counts(key) && !slices.Contains(s.unlisted, key)
 }
 
 // resolve finds a type among those that were recorded, which may not be served any more, or on the cluster.
@@ -167,7 +167,7 @@ func (s *states) needed(
 		if s.neverServed(err) {
 			continue // the controllers have found none
 		}
-		counts := reference.Counts(plan.ResourceKey{
+		counts := baseline.Counts(plan.ResourceKey{
 			Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*",
 		})
 		if err == nil && (!t.Watchable() || !counts) {
@@ -202,7 +202,7 @@ func (s *states) unrecorded(ctx context.Context, seen []plan.ResourceKey) []plan
 	for _, key := range seen {
 		// Of a type that is not served any more nothing can be said.
 		t, err := s.types.Resolve(ctx, key)
-		if err != nil || !t.Watchable() || !reference.Counts(of(t)) || recorded[of(t)] {
+		if err != nil || !t.Watchable() || !baseline.Counts(of(t)) || recorded[of(t)] {
 			continue
 		}
 		recorded[of(t)] = true

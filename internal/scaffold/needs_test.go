@@ -45,7 +45,7 @@ func TestNeeds(t *testing.T) {
 			"samples/rollout.yaml": rollout("{canaryService: canary, mappings: [echoes]}"),
 			"samples/bad.yaml":     "apiVersion: example.com/v1\nkind: Mapping\nmetadata: {name: echoes}\n",
 			"samples/one.yaml":     service("canary")}, "samples/one.yaml", 1},
-		{"another directory, and names that are no references", map[string]string{
+		{"another directory, and names that are no baselines", map[string]string{
 			"samples/rollout.yaml": rollout("{canaryService: canary, " +
 				"template: {containers: [{name: web, image: nginx, args: [main]}]}, selector: {app: main}}"),
 			"other/services.yaml": service("canary"),

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/cluster/processnode"
+	"github.com/trommel-dev/trommel/internal/processnode"
 )
 
 // Config configures a network. All fields without a default are required.

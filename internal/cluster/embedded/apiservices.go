@@ -13,7 +13,7 @@ const apiServicesPrefix = registryPrefix + "apiregistration.k8s.io/apiservices/"
 // withoutAvailability leaves out the APIServices of which only the status has changed. Each API server says there
 // whether it reaches the one that the APIService is for, in words of its own: as long as nobody answers, they may write
 // over each other and over what a reset has restored, without end.
-func withoutAvailability(ctx context.Context, store *store, b *baseline, changes []keyChange) ([]keyChange, error) {
+func withoutAvailability(ctx context.Context, store *store, b *snapshot, changes []keyChange) ([]keyChange, error) {
 	ofAPIService := func(c keyChange) bool { return c.value != nil && strings.HasPrefix(c.key, apiServicesPrefix) }
 	if !slices.ContainsFunc(changes, ofAPIService) {
 		return changes, nil

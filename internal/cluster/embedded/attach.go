@@ -19,7 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/egress"
-	"github.com/trommel-dev/trommel/internal/cluster/processnode"
+	"github.com/trommel-dev/trommel/internal/processnode"
 )
 
 // Attached is a cluster that another process runs (see Serve). It implements cluster.Cluster.
@@ -171,25 +171,25 @@ func (a *Attached) LogDir() string { return a.entry.LogDir }
 // Logs lists the logs of the control plane's processes.
 func (a *Attached) Logs(context.Context) ([]cluster.Log, error) { return logsIn(a.entry.LogDir) }
 
-// KeepBaseline stores a baseline in the cluster's directory.
-func (a *Attached) KeepBaseline(b cluster.Baseline) error {
-	return b.(*baseline).writeFile(a.baselineFile())
+// KeepSnapshot stores a snapshot in the cluster's directory.
+func (a *Attached) KeepSnapshot(b cluster.Snapshot) error {
+	return b.(*snapshot).writeFile(a.snapshotFile())
 }
 
-// KeptBaseline reads the baseline stored in the cluster's directory.
-func (a *Attached) KeptBaseline() (cluster.Baseline, error) {
-	b, err := readBaseline(a.baselineFile())
+// KeptSnapshot reads the snapshot stored in the cluster's directory.
+func (a *Attached) KeptSnapshot() (cluster.Snapshot, error) {
+	b, err := readSnapshot(a.snapshotFile())
 	if err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// DropBaseline deletes the baseline stored in the cluster's directory.
-func (a *Attached) DropBaseline() error { return os.Remove(a.baselineFile()) }
+// DropSnapshot deletes the snapshot stored in the cluster's directory.
+func (a *Attached) DropSnapshot() error { return os.Remove(a.snapshotFile()) }
 
-// baselineFile exists while a run is in progress, and after one that was killed.
-func (a *Attached) baselineFile() string { return filepath.Join(a.entry.Dir, "baseline.json") }
+// snapshotFile exists while a run is in progress, and after one that was killed.
+func (a *Attached) snapshotFile() string { return filepath.Join(a.entry.Dir, "snapshot.json") }
 
 // Close ends the use of the cluster, which keeps running.
 func (a *Attached) Close(context.Context) error { return nil }

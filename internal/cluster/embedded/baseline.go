@@ -22,17 +22,17 @@ import (
 // registryPrefix is the prefix of all keys of the API servers in etcd.
 const registryPrefix = "/registry/"
 
-// baseline is the state that a reset restores: the cluster.Baseline of this kind of cluster.
-type baseline struct {
-	// Revision is the etcd revision at which the baseline was taken.
+// snapshot is the state that a reset restores: the cluster.Snapshot of this kind of cluster.
+type snapshot struct {
+	// Revision is the etcd revision at which the snapshot was taken.
 	Revision int64
 	// APIServers are the ones that were running.
 	APIServers []string
 	// Keys are the keys in etcd with their values.
-	Keys map[string]baselineKey
+	Keys map[string]snapshotKey
 }
 
-type baselineKey struct {
+type snapshotKey struct {
 	Value []byte
 	// Created is the revision at which the key was created; an owner's is lower than those of its dependents.
 	Created int64
@@ -75,12 +75,12 @@ func resourceOf(key string) string {
 	return name
 }
 
-// newBaseline makes a baseline of etcd's keys.
-func newBaseline(keys []keyValue, revision int64, apiServers []string) *baseline {
-	b := &baseline{Revision: revision, APIServers: apiServers, Keys: map[string]baselineKey{}}
+// newSnapshot makes a snapshot of etcd's keys.
+func newSnapshot(keys []keyValue, revision int64, apiServers []string) *snapshot {
+	b := &snapshot{Revision: revision, APIServers: apiServers, Keys: map[string]snapshotKey{}}
 	for _, kv := range keys {
 		if r := roleOf(string(kv.Key)); r == restored || r == present {
-			b.Keys[string(kv.Key)] = baselineKey{kv.Value, kv.CreateRevision, kv.ModRevision}
+			b.Keys[string(kv.Key)] = snapshotKey{kv.Value, kv.CreateRevision, kv.ModRevision}
 		}
 	}
 	return b
@@ -95,21 +95,21 @@ func hasCertificates(key string) bool {
 	return strings.HasPrefix(key, definitionsPrefix)
 }
 
-// withCertificates returns a baseline with the objects that contain certificates as they are among etcd's keys.
-func (b *baseline) withCertificates(keys []keyValue) *baseline {
+// withCertificates returns a snapshot with the objects that contain certificates as they are among etcd's keys.
+func (b *snapshot) withCertificates(keys []keyValue) *snapshot {
 	with := *b
 	with.Keys = maps.Clone(b.Keys)
-	maps.DeleteFunc(with.Keys, func(key string, _ baselineKey) bool { return hasCertificates(key) })
+	maps.DeleteFunc(with.Keys, func(key string, _ snapshotKey) bool { return hasCertificates(key) })
 	for _, kv := range keys {
 		if key := string(kv.Key); hasCertificates(key) {
-			with.Keys[key] = baselineKey{kv.Value, kv.CreateRevision, kv.ModRevision}
+			with.Keys[key] = snapshotKey{kv.Value, kv.CreateRevision, kv.ModRevision}
 		}
 	}
 	return &with
 }
 
 // done records the revision at which changes were applied.
-func (b *baseline) done(changes []change, revision int64) {
+func (b *snapshot) done(changes []change, revision int64) {
 	for _, c := range changes {
 		if was, ok := b.Keys[c.key]; ok && c.value != nil {
 			was.Modified = revision
@@ -118,10 +118,10 @@ func (b *baseline) done(changes []change, revision int64) {
 	}
 }
 
-// diff returns the changes that take etcd from now to the baseline and, separately, deletions of new events, which may
+// diff returns the changes that take etcd from now to the snapshot and, separately, deletions of new events, which may
 // appear at any time and do not count as differences. The keys of now need no values. Began is etcd's revision when the
 // reset began.
-func (b *baseline) diff(now []keyValue, began int64) (changes []keyChange, events []change) {
+func (b *snapshot) diff(now []keyValue, began int64) (changes []keyChange, events []change) {
 	there, renewed := map[string]bool{}, b.renewed()
 	for _, kv := range now {
 		key := string(kv.Key)
@@ -176,8 +176,8 @@ func sliceOf(key string) string {
 	return key[:len(key)-suffixLength]
 }
 
-// renewed are those of Services that had slices in the baseline; see sliceOf.
-func (b *baseline) renewed() map[string]bool {
+// renewed are those of Services that had slices in the snapshot; see sliceOf.
+func (b *snapshot) renewed() map[string]bool {
 	all := map[string]bool{}
 	for key, was := range b.Keys {
 		made := func(by []byte) bool { return bytes.Contains(was.Value, by) }
@@ -231,8 +231,8 @@ func transactions(changes []keyChange) [][]change {
 	return all
 }
 
-// pods returns the UIDs of the baseline's pods.
-func (b *baseline) pods() ([]types.UID, error) {
+// pods returns the UIDs of the snapshot's pods.
+func (b *snapshot) pods() ([]types.UID, error) {
 	var all []types.UID
 	for key, was := range b.Keys {
 		if resourceOf(key) != "pods" {
@@ -240,7 +240,7 @@ func (b *baseline) pods() ([]types.UID, error) {
 		}
 		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(was.Value, nil, nil)
 		if err != nil {
-			return nil, fmt.Errorf("read the baseline's %s: %w", key, err)
+			return nil, fmt.Errorf("read the snapshot's %s: %w", key, err)
 		}
 		if pod, ok := object.(*corev1.Pod); ok {
 			all = append(all, pod.UID)
@@ -249,9 +249,9 @@ func (b *baseline) pods() ([]types.UID, error) {
 	return all, nil
 }
 
-// appliedSince lists the keys that are not in the baseline, were created after the revision, and were written by a
+// appliedSince lists the keys that are not in the snapshot, were created after the revision, and were written by a
 // person's tool (see byHand).
-func (b *baseline) appliedSince(now []keyValue, revision int64) []string {
+func (b *snapshot) appliedSince(now []keyValue, revision int64) []string {
 	var made []string
 	for _, kv := range now {
 		key := string(kv.Key)
@@ -280,24 +280,24 @@ func byHand(value []byte) bool {
 	})
 }
 
-// writeFile atomically writes the baseline to a file that only its owner can read.
-func (b *baseline) writeFile(file string) error {
+// writeFile atomically writes the snapshot to a file that only its owner can read.
+func (b *snapshot) writeFile(file string) error {
 	data, err := json.Marshal(b)
 	if err != nil {
-		return fmt.Errorf("write baseline: %w", err)
+		return fmt.Errorf("write snapshot: %w", err)
 	}
 	if err := atomicfile.Write(file, data, 0o600); err != nil {
-		return fmt.Errorf("write baseline: %w", err)
+		return fmt.Errorf("write snapshot: %w", err)
 	}
 	return nil
 }
 
-func readBaseline(file string) (*baseline, error) {
+func readSnapshot(file string) (*snapshot, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	b := &baseline{}
+	b := &snapshot{}
 	if err := json.Unmarshal(data, b); err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}

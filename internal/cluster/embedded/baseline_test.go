@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestBaselineDiff(t *testing.T) {
+func TestSnapshotDiff(t *testing.T) {
 	kv := func(key string, created, modified int64) keyValue {
 		return keyValue{Key: []byte(key), Value: []byte(key), CreateRevision: created, ModRevision: modified}
 	}
@@ -101,7 +101,7 @@ func TestBaselineDiff(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBaseline(before, 20, nil)
+			b := newSnapshot(before, 20, nil)
 			changes, events := b.diff(tt.now, 100)
 			var got []change
 			for _, c := range changes {
@@ -127,11 +127,11 @@ func TestBaselineDiff(t *testing.T) {
 }
 
 // A watch that starts between two events of a resource with the same resource version would miss the second.
-func TestBaselineWithCertificates(t *testing.T) {
+func TestSnapshotWithCertificates(t *testing.T) {
 	kv := func(key, value string, revision int64) keyValue {
 		return keyValue{Key: []byte("/registry/" + key), Value: []byte(value), CreateRevision: 1, ModRevision: revision}
 	}
-	taken := newBaseline([]keyValue{
+	taken := newSnapshot([]keyValue{
 		kv("configmaps/default/a", "old", 1), kv("secrets/default/gone", "old", 1),
 		kv("validatingwebhookconfigurations/w", "old", 1),
 		kv("apiextensions.k8s.io/customresourcedefinitions/d", "old", 1),
@@ -153,7 +153,7 @@ func TestBaselineWithCertificates(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(taken.Keys) != 4 || string(taken.Keys["/registry/validatingwebhookconfigurations/w"].Value) != "old" {
-		t.Error("the baseline itself has changed")
+		t.Error("the snapshot itself has changed")
 	}
 }
 
@@ -196,15 +196,15 @@ func TestTransactionsHoldOneKeyOfAResource(t *testing.T) {
 	}
 }
 
-func TestBaselineFile(t *testing.T) {
-	want := &baseline{Revision: 7, APIServers: []string{"apiserver-1"}, Keys: map[string]baselineKey{
+func TestSnapshotFile(t *testing.T) {
+	want := &snapshot{Revision: 7, APIServers: []string{"apiserver-1"}, Keys: map[string]snapshotKey{
 		"/registry/secrets/default/a": {Value: []byte("k8s\x00\xff"), Created: 3, Modified: 4},
 	}}
-	file := filepath.Join(t.TempDir(), "baseline")
+	file := filepath.Join(t.TempDir(), "snapshot")
 	if err := want.writeFile(file); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readBaseline(file)
+	got, err := readSnapshot(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func (s *session) Release(_ None, _ *None) error {
 	return nil
 }
 
-// Restored reports that the cluster has been restored to its baseline.
+// Restored reports that the cluster has been restored to its snapshot.
 func (s *session) Restored(_ None, _ *None) error {
 	s.server.abandoned.Store(0)
 	return nil

@@ -28,9 +28,9 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/egress"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
-	"github.com/trommel-dev/trommel/internal/cluster/processnode"
 	"github.com/trommel-dev/trommel/internal/pki"
 	"github.com/trommel-dev/trommel/internal/privatedir"
+	"github.com/trommel-dev/trommel/internal/processnode"
 )
 
 // Environment variables of the hook, as defined by package instrumentation/wire; a test compares them.

@@ -30,12 +30,12 @@ func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
 	return all, nil
 }
 
-// Reread writes a baseline to a file and reads it back.
-func Reread(b cluster.Baseline, file string) (cluster.Baseline, error) {
-	if err := b.(*baseline).writeFile(file); err != nil {
+// Reread writes a snapshot to a file and reads it back.
+func Reread(b cluster.Snapshot, file string) (cluster.Snapshot, error) {
+	if err := b.(*snapshot).writeFile(file); err != nil {
 		return nil, err
 	}
-	return readBaseline(file)
+	return readSnapshot(file)
 }
 
 // PIDs are the process IDs of the cluster's components that run, by their names.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cluster/egress"
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
-	"github.com/trommel-dev/trommel/internal/cluster/processnode"
+	"github.com/trommel-dev/trommel/internal/processnode"
 )
 
 // network is the API servers' access to the cluster's network, and the simulated kubelets.

@@ -24,7 +24,7 @@ const (
 	restTimeout = 10 * time.Second
 	// resetTimeout bounds a reset. It takes a second, but much longer on a machine that is busy with other things.
 	resetTimeout = time.Minute
-	// lookEvery is the interval at which a reset compares etcd with the baseline.
+	// lookEvery is the interval at which a reset compares etcd with the snapshot.
 	lookEvery = 15 * time.Millisecond
 	// quietOwn and quietShared are the minimum time without a difference before a reset is complete: a write that a
 	// controller had started before the reset arrives within this time. A shared cluster gets more, because it is not
@@ -37,7 +37,7 @@ const (
 	deletersPatience = 3 * time.Second
 )
 
-// resetter resets a cluster to a baseline, whether this process runs the cluster or another one does.
+// resetter resets a cluster to a snapshot, whether this process runs the cluster or another one does.
 type resetter struct {
 	cluster interface {
 		Name() string
@@ -51,36 +51,36 @@ type resetter struct {
 	quiet  time.Duration // quietOwn or quietShared
 }
 
-// TakeBaseline waits until the cluster has settled and records its state.
-func (c *Cluster) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
-	return c.resetter().takeBaseline(clock.With(ctx, c.clock))
+// TakeSnapshot waits until the cluster has settled and records its state.
+func (c *Cluster) TakeSnapshot(ctx context.Context) (cluster.Snapshot, error) {
+	return c.resetter().takeSnapshot(clock.With(ctx, c.clock))
 }
 
-// WithCertificates returns the baseline with the certificates that the cluster has now.
-func (c *Cluster) WithCertificates(ctx context.Context, b cluster.Baseline) (cluster.Baseline, error) {
+// WithCertificates returns the snapshot with the certificates that the cluster has now.
+func (c *Cluster) WithCertificates(ctx context.Context, b cluster.Snapshot) (cluster.Snapshot, error) {
 	return c.resetter().withCertificates(clock.With(ctx, c.clock), b)
 }
 
-// Reset resets the cluster to the baseline.
-func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
+// Reset resets the cluster to the snapshot.
+func (c *Cluster) Reset(ctx context.Context, to cluster.Snapshot) error {
 	return c.resetter().reset(clock.With(ctx, c.clock), to)
 }
 
 func (c *Cluster) resetter() resetter { return resetter{c, c.etcdSocket(), quietOwn} }
 
-// TakeBaseline waits until the cluster has settled and records its state.
-func (a *Attached) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
-	return a.resetter().takeBaseline(ctx)
+// TakeSnapshot waits until the cluster has settled and records its state.
+func (a *Attached) TakeSnapshot(ctx context.Context) (cluster.Snapshot, error) {
+	return a.resetter().takeSnapshot(ctx)
 }
 
-// WithCertificates returns the baseline with the certificates that the cluster has now.
-func (a *Attached) WithCertificates(ctx context.Context, b cluster.Baseline) (cluster.Baseline, error) {
+// WithCertificates returns the snapshot with the certificates that the cluster has now.
+func (a *Attached) WithCertificates(ctx context.Context, b cluster.Snapshot) (cluster.Snapshot, error) {
 	return a.resetter().withCertificates(ctx, b)
 }
 
-// Reset resets the cluster to the baseline. After a run that was killed it first checks whether a person has applied
+// Reset resets the cluster to the snapshot. After a run that was killed it first checks whether a person has applied
 // objects since, and refuses if so.
-func (a *Attached) Reset(ctx context.Context, to cluster.Baseline) error {
+func (a *Attached) Reset(ctx context.Context, to cluster.Snapshot) error {
 	state, err := a.State(ctx)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (a *Attached) Reset(ctx context.Context, to cluster.Baseline) error {
 
 func (a *Attached) resetter() resetter { return resetter{a, etcdSocket(a.entry.Dir), quietShared} }
 
-func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
+func (r resetter) takeSnapshot(ctx context.Context) (cluster.Snapshot, error) {
 	store := newStore(r.socket)
 	defer store.close()
 	if err := r.awaitPods(ctx); err != nil {
@@ -118,7 +118,7 @@ func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
 		if before != nil {
 			differ := changed(before, now)
 			if len(differ) == 0 {
-				return r.noteBaseline(ctx, store, now)
+				return r.noteSnapshot(ctx, store, now)
 			}
 			changing = differ
 		}
@@ -129,24 +129,24 @@ func (r resetter) takeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	}
 }
 
-// noteBaseline records the state of a cluster that has settled.
-func (r resetter) noteBaseline(ctx context.Context, store *store, calm map[string]int64) (cluster.Baseline, error) {
+// noteSnapshot records the state of a cluster that has settled.
+func (r resetter) noteSnapshot(ctx context.Context, store *store, calm map[string]int64) (cluster.Snapshot, error) {
 	keys, revision, err := store.list(ctx, registryPrefix, false)
 	if err != nil {
 		return nil, fmt.Errorf("record the state of cluster %q: %w", r.cluster.Name(), err)
 	}
 	if differ := changed(calm, revisions(keys)); len(differ) > 0 {
-		return r.takeBaseline(ctx)
+		return r.takeSnapshot(ctx)
 	}
 	running, err := r.cluster.Running(ctx)
 	if err != nil {
 		return nil, err
 	}
 	servers := slices.DeleteFunc(r.cluster.APIServers(), func(name string) bool { return !running[name] })
-	return newBaseline(keys, revision, servers), nil
+	return newSnapshot(keys, revision, servers), nil
 }
 
-func (r resetter) withCertificates(ctx context.Context, of cluster.Baseline) (cluster.Baseline, error) {
+func (r resetter) withCertificates(ctx context.Context, of cluster.Snapshot) (cluster.Snapshot, error) {
 	b, err := r.own(of)
 	if err != nil {
 		return nil, err
@@ -160,11 +160,11 @@ func (r resetter) withCertificates(ctx context.Context, of cluster.Baseline) (cl
 	return b.withCertificates(keys), nil
 }
 
-// own is the baseline if this kind of cluster has taken it.
-func (r resetter) own(b cluster.Baseline) (*baseline, error) {
-	own, ok := b.(*baseline)
+// own is the snapshot if this kind of cluster has taken it.
+func (r resetter) own(b cluster.Snapshot) (*snapshot, error) {
+	own, ok := b.(*snapshot)
 	if !ok {
-		return nil, fmt.Errorf("cluster %q: the baseline is of another kind of cluster", r.cluster.Name())
+		return nil, fmt.Errorf("cluster %q: the snapshot is of another kind of cluster", r.cluster.Name())
 	}
 	return own, nil
 }
@@ -190,7 +190,7 @@ func listed(keys []string) string {
 	return strings.Join(names, ", ")
 }
 
-// revisions returns the revisions of the keys that belong in a baseline.
+// revisions returns the revisions of the keys that belong in a snapshot.
 func revisions(keys []keyValue) map[string]int64 {
 	all := map[string]int64{}
 	for _, kv := range keys {
@@ -223,7 +223,7 @@ func changed(x, y map[string]int64) []string {
 
 // checkAppliedSince returns an error if a person has created objects after the revision: they do not belong to a run,
 // and a reset would delete them.
-func (r resetter) checkAppliedSince(ctx context.Context, to cluster.Baseline, revision int64) error {
+func (r resetter) checkAppliedSince(ctx context.Context, to cluster.Snapshot, revision int64) error {
 	b, err := r.own(to)
 	if err != nil {
 		return fmt.Errorf("reset: %w", err)
@@ -241,10 +241,10 @@ func (r resetter) checkAppliedSince(ctx context.Context, to cluster.Baseline, re
 	return nil
 }
 
-func (r resetter) reset(ctx context.Context, to cluster.Baseline) error {
-	b, ok := to.(*baseline)
+func (r resetter) reset(ctx context.Context, to cluster.Snapshot) error {
+	b, ok := to.(*snapshot)
 	if !ok {
-		return fmt.Errorf("reset cluster %q: its baseline is of another kind of cluster", r.cluster.Name())
+		return fmt.Errorf("reset cluster %q: its snapshot is of another kind of cluster", r.cluster.Name())
 	}
 	ctx, cancel := clock.WithTimeoutCause(ctx, resetTimeout, fmt.Errorf("not complete after %s", resetTimeout))
 	defer cancel()
@@ -257,7 +257,7 @@ func (r resetter) reset(ctx context.Context, to cluster.Baseline) error {
 	return nil
 }
 
-func (r resetter) carryOut(ctx context.Context, b *baseline) error {
+func (r resetter) carryOut(ctx context.Context, b *snapshot) error {
 	if err := r.stopPods(ctx, b); err != nil {
 		return err
 	}
@@ -349,7 +349,7 @@ func differing(err error, keys []string) error {
 const writeAtOnce = 8
 
 // write applies changes: first the transaction that stops what creates other objects, then the rest concurrently.
-func write(ctx context.Context, store *store, b *baseline, changes []keyChange, events []change) error {
+func write(ctx context.Context, store *store, b *snapshot, changes []keyChange, events []change) error {
 	all := transactions(changes)
 	first := min(1, len(all))
 	all = append(all, chunks(events)...)
@@ -381,8 +381,8 @@ func chunks(changes []change) (all [][]change) {
 	return all
 }
 
-// stopPods stops the processes of pods that are not in the baseline, as they may write.
-func (r resetter) stopPods(ctx context.Context, b *baseline) error {
+// stopPods stops the processes of pods that are not in the snapshot, as they may write.
+func (r resetter) stopPods(ctx context.Context, b *snapshot) error {
 	keep, err := b.pods()
 	if err != nil {
 		return err
@@ -394,7 +394,7 @@ func (r resetter) stopPods(ctx context.Context, b *baseline) error {
 }
 
 // startAPIServers starts the API servers that were running.
-func (r resetter) startAPIServers(ctx context.Context, b *baseline) error {
+func (r resetter) startAPIServers(ctx context.Context, b *snapshot) error {
 	running, err := r.cluster.Running(ctx)
 	if err != nil {
 		return err
@@ -463,7 +463,7 @@ func serves(ctx context.Context, client *http.Client, host, name string, value [
 	var d definition
 	if value != nil {
 		if err := json.Unmarshal(value, &d); err != nil {
-			return fmt.Errorf("read the baseline's definition %s: %w", name, err)
+			return fmt.Errorf("read the snapshot's definition %s: %w", name, err)
 		}
 	}
 	// Clients ask for all types at once. That list follows the lists of the groups after a moment.

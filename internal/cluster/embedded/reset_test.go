@@ -19,7 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// resetBefore are a user's objects, created before the baseline is taken.
+// resetBefore are a user's objects, created before the snapshot is taken.
 const resetBefore = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}, data: {a: "1"}}
 ---
@@ -149,7 +149,7 @@ func TestReset(t *testing.T) {
 	r.await("deployment.apps/default/web",
 		func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 2 })
 	r.awaitEndpoints("web", 2)
-	baseline, err := c.TakeBaseline(ctx)
+	snapshot, err := c.TakeSnapshot(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,12 +163,12 @@ func TestReset(t *testing.T) {
 		}
 		if round == 2 {
 			// The state after a run that was killed.
-			if baseline, err = embedded.Reread(baseline, filepath.Join(t.TempDir(), "baseline")); err != nil {
+			if snapshot, err = embedded.Reread(snapshot, filepath.Join(t.TempDir(), "snapshot")); err != nil {
 				t.Fatal(err)
 			}
 		}
 		began := time.Now()
-		if err := c.Reset(ctx, baseline); err != nil {
+		if err := c.Reset(ctx, snapshot); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("round %d: reset in %s", round, time.Since(began).Round(time.Millisecond))
@@ -207,7 +207,7 @@ spec:
 		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 		return len(conditions) > 0
 	})
-	baseline, err := r.cluster.TakeBaseline(t.Context())
+	snapshot, err := r.cluster.TakeSnapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ spec:
 			}
 		}
 	}()
-	err = r.cluster.Reset(t.Context(), baseline)
+	err = r.cluster.Reset(t.Context(), snapshot)
 	cancel()
 	<-done
 	if err != nil || writes == 0 {
@@ -254,7 +254,7 @@ func BenchmarkReset(b *testing.B) {
 			"default}, data: {a: one}}", i))
 	}
 	r.apply(strings.Join(maps, "\n---\n"))
-	baseline, err := r.cluster.TakeBaseline(b.Context())
+	snapshot, err := r.cluster.TakeSnapshot(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func BenchmarkReset(b *testing.B) {
 		r.await("deployment.apps/default/many",
 			func(u *unstructured.Unstructured) bool { return number(u, "status", "readyReplicas") == 37 })
 		b.StartTimer()
-		if err := r.cluster.Reset(b.Context(), baseline); err != nil {
+		if err := r.cluster.Reset(b.Context(), snapshot); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()
@@ -502,7 +502,7 @@ func TestResetWhileDefinitionsAreDeleted(t *testing.T) {
 	}
 	r.apply("{apiVersion: v1, kind: Namespace, metadata: {name: kept}}")
 	r.apply("{apiVersion: example.com/v1, kind: Kkeepers0, metadata: {name: two, namespace: kept}}")
-	baseline, err := r.cluster.TakeBaseline(t.Context())
+	snapshot, err := r.cluster.TakeSnapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -514,7 +514,7 @@ func TestResetWhileDefinitionsAreDeleted(t *testing.T) {
 		}
 		time.Sleep(time.Duration(round) * 20 * time.Millisecond) // they have come further each time
 		began := time.Now()
-		if err := r.cluster.Reset(t.Context(), baseline); err != nil {
+		if err := r.cluster.Reset(t.Context(), snapshot); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("round %d: reset in %s", round, time.Since(began).Round(time.Millisecond))

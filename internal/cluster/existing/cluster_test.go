@@ -62,7 +62,7 @@ func victim() {
 
 type begunRun struct {
 	*Cluster
-	baseline cluster.Baseline
+	snapshot cluster.Snapshot
 	unlock   func()
 }
 
@@ -76,10 +76,10 @@ func begin(ctx context.Context, config cluster.Config) (*begunRun, error) {
 	if r.unlock, err = c.Lock(); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
-	if r.baseline, err = c.TakeBaseline(ctx); err != nil {
+	if r.snapshot, err = c.TakeSnapshot(ctx); err != nil {
 		return nil, err
 	}
-	return r, c.KeepBaseline(r.baseline)
+	return r, c.KeepSnapshot(r.snapshot)
 }
 
 // use does what a run does: a controller, a workload.
@@ -344,10 +344,10 @@ func TestRunIsUndone(t *testing.T) {
 		t.Errorf("a second run on another machine: %v", err)
 	}
 
-	if err := r.Reset(ctx, r.baseline); err != nil {
+	if err := r.Reset(ctx, r.snapshot); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.DropBaseline(); err != nil {
+	if err := r.DropSnapshot(); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.admin.CoreV1().Pods(f.ns).Get(ctx, "db-0", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -422,13 +422,13 @@ func TestWhatTheUserMayNotList(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if err := r.Reset(ctx, r.baseline); err != nil {
+	if err := r.Reset(ctx, r.snapshot); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.admin.CoreV1().ConfigMaps(f.ns).Get(ctx, "made", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what the run has made: %v", err)
 	}
-	if err := r.DropBaseline(); err != nil {
+	if err := r.DropSnapshot(); err != nil {
 		t.Error(err)
 	}
 	r.unlock()
@@ -510,7 +510,7 @@ func TestKilledRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			base, err := c.KeptBaseline()
+			base, err := c.KeptSnapshot()
 			switch {
 			case !tt.journal && errors.Is(err, fs.ErrNotExist):
 			case err != nil:
@@ -519,7 +519,7 @@ func TestKilledRun(t *testing.T) {
 				if err := c.Reset(t.Context(), base); err != nil {
 					t.Error(err)
 				}
-				if err := c.DropBaseline(); err != nil {
+				if err := c.DropSnapshot(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -544,7 +544,7 @@ func TestDeploymentThatSomebodyScales(t *testing.T) {
 		[]byte(`{"spec": {"replicas": 1}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Reset(t.Context(), r.baseline); err != nil {
+	if err := r.Reset(t.Context(), r.snapshot); err != nil {
 		t.Error(err)
 	}
 	if n, marked := f.replicas(); n != 1 || marked {
@@ -576,7 +576,7 @@ func TestWhatStaysBehind(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps(f.ns).Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err = r.Reset(t.Context(), r.baseline)
+	err = r.Reset(t.Context(), r.snapshot)
 	if err == nil || !strings.Contains(err.Error(), "configmaps/"+f.ns+"/foreign; it leaves them alone") ||
 		strings.Contains(err.Error(), "/made") {
 		t.Errorf("got %v", err)
@@ -622,7 +622,7 @@ func TestDefinitionIsWoken(t *testing.T) {
 		return err
 	})
 	reset := make(chan error, 1)
-	go func() { reset <- r.Reset(ctx, r.baseline) }()
+	go func() { reset <- r.Reset(ctx, r.snapshot) }()
 	clustertest.Eventually(t, func(ctx context.Context) error {
 		d, err := definitions.Get(ctx, definition.GetName(), metav1.GetOptions{})
 		if err == nil && d.GetAnnotations()[annotationWoken] == "" {
@@ -723,7 +723,7 @@ func TestJournal(t *testing.T) {
 	o := func(name, uid string) *object {
 		return &object{Version: "v1", Resource: "pods", Namespace: "db", Name: name, UID: types.UID(uid)}
 	}
-	if err := j.begin(begun{Context: "c", Baseline: &baseline{Taken: time.Now(), UIDs: []types.UID{"1"}}}); err != nil {
+	if err := j.begin(begun{Context: "c", Snapshot: &snapshot{Taken: time.Now(), UIDs: []types.UID{"1"}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range []entry{
@@ -743,7 +743,7 @@ func TestJournal(t *testing.T) {
 	}
 	again := &journal{file: j.file}
 	b, err := again.read()
-	if err != nil || !b.Baseline.has("1") || b.Baseline.has("2") {
+	if err != nil || !b.Snapshot.has("1") || b.Snapshot.has("2") {
 		t.Errorf("%+v, %v", b, err)
 	}
 	all, early, intents := again.made()

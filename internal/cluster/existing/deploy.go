@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/cluster/processnode"
+	"github.com/trommel-dev/trommel/internal/processnode"
 )
 
 // annotationReplaced on a Deployment: a run has scaled it to 0. Its value is a replaced.

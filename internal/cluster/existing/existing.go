@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/cluster/processnode"
 	"github.com/trommel-dev/trommel/internal/privatedir"
+	"github.com/trommel-dev/trommel/internal/processnode"
 )
 
 // Name is the name of the kind in suites.
@@ -67,7 +67,7 @@ type Cluster struct {
 	log        *slog.Logger
 
 	mu       sync.Mutex
-	baseline *baseline
+	snapshot *snapshot
 }
 
 var (

@@ -357,7 +357,7 @@ func (f *front) ofRun(change *write, old *metav1.PartialObjectMetadata) bool {
 	}
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
-	b := f.c.baseline
+	b := f.c.snapshot
 	return change.Namespace != "" && b != nil && !b.has(old.UID) &&
 		!slices.Contains(b.Unlisted, unlistedKey(change.Namespace, change.Group, change.Resource))
 }

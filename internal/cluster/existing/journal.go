@@ -51,11 +51,11 @@ type begun struct {
 	Host       string    `json:"host"`
 	Namespaces []string  `json:"namespaces"`
 	PID        int       `json:"pid"`
-	Baseline   *baseline `json:"baseline"`
+	Snapshot   *snapshot `json:"snapshot"`
 }
 
-// baseline is what there was before a run.
-type baseline struct {
+// snapshot is what there was before a run.
+type snapshot struct {
 	Taken      time.Time   `json:"taken"`              // by this machine's clock
 	Namespaces []string    `json:"namespaces"`         // those of the run that there were
 	UIDs       []types.UID `json:"uids"`               // of the objects in them
@@ -69,9 +69,9 @@ func unlistedKey(namespace, group, resource string) string {
 	return namespace + "/" + group + "/" + resource
 }
 
-func (b *baseline) has(uid types.UID) bool { return b != nil && b.known[uid] }
+func (b *snapshot) has(uid types.UID) bool { return b != nil && b.known[uid] }
 
-func (b *baseline) index() {
+func (b *snapshot) index() {
 	b.known = make(map[types.UID]bool, len(b.UIDs))
 	for _, uid := range b.UIDs {
 		b.known[uid] = true
@@ -171,11 +171,11 @@ func (j *journal) read() (*begun, error) {
 		}
 		j.entries = append(j.entries, e)
 	}
-	if len(j.entries) == 0 || j.entries[0].Begun == nil || j.entries[0].Begun.Baseline == nil {
+	if len(j.entries) == 0 || j.entries[0].Begun == nil || j.entries[0].Begun.Snapshot == nil {
 		return nil, fs.ErrNotExist
 	}
 	b := j.entries[0].Begun
-	b.Baseline.index()
+	b.Snapshot.index()
 	return b, nil
 }
 

@@ -120,13 +120,13 @@ func seenOf(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) *s
 	return s
 }
 
-// TakeBaseline records which objects there are in the run's namespaces.
-func (c *Cluster) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
+// TakeSnapshot records which objects there are in the run's namespaces.
+func (c *Cluster) TakeSnapshot(ctx context.Context) (cluster.Snapshot, error) {
 	there, err := c.listAll(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look what there is in the namespaces of the run: %w", err)
 	}
-	b := &baseline{Taken: time.Now(), Namespaces: there.namespaces, Unlisted: there.unlisted}
+	b := &snapshot{Taken: time.Now(), Namespaces: there.namespaces, Unlisted: there.unlisted}
 	for _, s := range there.all {
 		b.UIDs = append(b.UIDs, s.UID)
 	}
@@ -134,41 +134,41 @@ func (c *Cluster) TakeBaseline(ctx context.Context) (cluster.Baseline, error) {
 	return b, nil
 }
 
-// WithCertificates returns the baseline: it holds no content of objects.
-func (c *Cluster) WithCertificates(_ context.Context, b cluster.Baseline) (cluster.Baseline, error) {
+// WithCertificates returns the snapshot: it holds no content of objects.
+func (c *Cluster) WithCertificates(_ context.Context, b cluster.Snapshot) (cluster.Snapshot, error) {
 	return b, nil
 }
 
-// KeepBaseline begins the journal of a run, before which nothing can be written.
-func (c *Cluster) KeepBaseline(b cluster.Baseline) error {
-	kept := b.(*baseline)
+// KeepSnapshot begins the journal of a run, before which nothing can be written.
+func (c *Cluster) KeepSnapshot(b cluster.Snapshot) error {
+	kept := b.(*snapshot)
 	c.mu.Lock()
-	c.baseline = kept
+	c.snapshot = kept
 	c.mu.Unlock()
 	return c.journal.begin(begun{
 		Context: c.access.context, Kubeconfig: c.access.file, Host: c.access.config.Host, Namespaces: c.namespaces,
-		PID: os.Getpid(), Baseline: kept,
+		PID: os.Getpid(), Snapshot: kept,
 	})
 }
 
-// KeptBaseline reads the journal of a run that has ended without undoing what it did.
-func (c *Cluster) KeptBaseline() (cluster.Baseline, error) {
+// KeptSnapshot reads the journal of a run that has ended without undoing what it did.
+func (c *Cluster) KeptSnapshot() (cluster.Snapshot, error) {
 	b, err := c.journal.read()
 	if err != nil {
 		return nil, err
 	}
-	return b.Baseline, nil
+	return b.Snapshot, nil
 }
 
-// DropBaseline deletes the journal.
-func (c *Cluster) DropBaseline() error { return c.journal.drop() }
+// DropSnapshot deletes the journal.
+func (c *Cluster) DropSnapshot() error { return c.journal.drop() }
 
 // Reset deletes what the run has made, and what came of that, and puts back what it has replaced. The controllers under
 // test have some time to finalize what the workload and the plan have made. An error says what stays behind.
-func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
-	base := to.(*baseline)
+func (c *Cluster) Reset(ctx context.Context, to cluster.Snapshot) error {
+	base := to.(*snapshot)
 	c.mu.Lock()
-	c.baseline = base
+	c.snapshot = base
 	c.mu.Unlock()
 	// A run's end must not be cut short by the end of what has cut the run short.
 	whole := context.WithoutCancel(ctx)
@@ -190,7 +190,7 @@ func (c *Cluster) Reset(ctx context.Context, to cluster.Baseline) error {
 // reset is the undoing of one run.
 type reset struct {
 	c    *Cluster
-	base *baseline
+	base *snapshot
 	ours map[types.UID]*object // the run's objects, also those that are gone
 }
 

@@ -64,7 +64,7 @@ func TestWorkersInPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &workers{
-		trommel: trommel, kubeconfig: kubeconfig, gateway: c.gateway, references: t.TempDir(), client: client,
+		trommel: trommel, kubeconfig: kubeconfig, gateway: c.gateway, baselines: t.TempDir(), client: client,
 	}
 	t.Run("an image that is there", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
@@ -90,8 +90,8 @@ func TestWorkersInPods(t *testing.T) {
 
 // workers are what campaigns on the cluster have in common.
 type workers struct {
-	trommel, kubeconfig, gateway, references string
-	client                                   kubernetes.Interface
+	trommel, kubeconfig, gateway, baselines string
+	client                                  kubernetes.Interface
 }
 
 // campaign runs one that finds a bug, and sees that nothing of it is left. It returns what it printed.
@@ -100,7 +100,7 @@ func (w *workers) campaign(ctx context.Context, t *testing.T, env []string, args
 	cmd := exec.CommandContext(ctx, w.trommel, append([]string{"test", "-c", "../../../examples/database-operator",
 		"--workload", "create", "--pattern", "intermediate", "--on", "kubernetes", "--kubeconfig", w.kubeconfig,
 		"--namespace", "workers", "--listen", w.gateway + ":0", "--parallel", "2", "--cpu", "100m", "--memory", "1Gi",
-		"--dir", filepath.Join(t.TempDir(), "campaign"), "--reference", w.references}, args...)...)
+		"--dir", filepath.Join(t.TempDir(), "campaign"), "--baseline", w.baselines}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	began := time.Now()

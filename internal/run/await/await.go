@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
-	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -66,8 +66,8 @@ func Invariants(
 // Late says that a run came right only after a time of waiting: no plan lasted any more, and the controllers had
 // settled.
 type Late struct {
-	After time.Duration          // from when everything was given back; 0: it was right then, or never came right
-	Last  []reference.Difference // which were the last to end
+	After time.Duration         // from when everything was given back; 0: it was right then, or never came right
+	Last  []baseline.Difference // which were the last to end
 }
 
 // worthNote is from when on it is worth a note that a run came right late.
@@ -85,14 +85,14 @@ func (l Late) String() string {
 	return text
 }
 
-// Reference returns when the history is as the reference says, or when it is not and nothing is to come that could make
+// Baseline returns when the history is as the baseline says, or when it is not and nothing is to come that could make
 // it so: what look tells of has come back, see [Rest], and nothing has changed for the time of quiet, at the earliest
 // after the patience that controllers have which try again; that counts from givenBack, see [Invariants]. Something
 // else may change for ever, such as a count of failed attempts: if nobody can tell what is to come, it also returns
 // when the same fields have differed for a step's time, and at the latest after that of a plan. The error is that of
 // ctx, or of a history that cannot be read. Late says whether the run came right meanwhile.
-func Reference(
-	ctx context.Context, ref *reference.Reference, p *plan.Plan, g Growing, givenBack time.Time,
+func Baseline(
+	ctx context.Context, ref *baseline.Baseline, p *plan.Plan, g Growing, givenBack time.Time,
 	look func(ctx context.Context) Work, limits plan.Timeouts,
 ) (late Late, err error) {
 	// The patience is for what no queue of a controller under test shows, even if nothing is in them: what Kubernetes'
@@ -103,10 +103,10 @@ func Reference(
 	// everything they hold again, too. It costs half a CPU second.
 	patience := 10 * time.Second
 	if clock.Of(ctx) != nil {
-		patience = reference.Patience
+		patience = baseline.Patience
 	}
 	read, last := 0, givenBack
-	var same []reference.Difference
+	var same []baseline.Difference
 	since := clock.Now(ctx) // the same fields differ
 	history := newOrdered(p.Upgrades())
 	differences := judge.Comparison(ref, p)
@@ -149,4 +149,4 @@ func Reference(
 	}
 }
 
-func sameField(a, b reference.Difference) bool { return a.Key == b.Key && a.Field == b.Field }
+func sameField(a, b baseline.Difference) bool { return a.Key == b.Key && a.Field == b.Field }

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/clock"
-	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -58,7 +58,7 @@ func often(same string, until time.Duration) map[time.Duration]string {
 // nothing changes any more.
 func TestPatience(t *testing.T) {
 	limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute}
-	wanted := map[reference.Key]*reference.Object{"secret/default/a": {
+	wanted := map[baseline.Key]*baseline.Object{"secret/default/a": {
 		End: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
 			"namespace": "default", "name": "a",
 		}}, Made: 1, MostMade: 1,
@@ -95,8 +95,8 @@ func TestPatience(t *testing.T) {
 				}
 				time.Sleep(tt.since)
 				synctest.Wait()
-				ref := &reference.Reference{Objects: wanted}
-				late, err := Reference(t.Context(), ref, &plan.Plan{}, g, givenBack, unknown, limits)
+				ref := &baseline.Baseline{Objects: wanted}
+				late, err := Baseline(t.Context(), ref, &plan.Plan{}, g, givenBack, unknown, limits)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -129,10 +129,10 @@ func TestPatienceOfAClockThatIsAhead(t *testing.T) {
 				g := &growing{changed: make(chan struct{})}
 				done := make(chan error)
 				go func() {
-					ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{
+					ref := &baseline.Baseline{Objects: map[baseline.Key]*baseline.Object{
 						"secret/default/a": {End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1},
 					}}
-					_, err := Reference(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), tt.look, limits)
+					_, err := Baseline(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), tt.look, limits)
 					done <- err
 				}()
 				synctest.Wait()
@@ -163,7 +163,7 @@ func TestChildBeforeItsOwner(t *testing.T) {
 	owner := entry(1, "set", "web-bcdf4", "")
 	child := entry(2, "pod", "web-bcdf4-xvz42", `, "ownerReferences": [{"uid": "web-bcdf4", "controller": true}]`)
 	run := &record.Run{History: []record.HistoryEntry{owner, child}}
-	ref, err := reference.Learn("w", []*record.Run{run, run})
+	ref, err := baseline.Learn("w", []*record.Run{run, run})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestChildBeforeItsOwner(t *testing.T) {
 			})
 		}
 		limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute}
-		if _, err := Reference(t.Context(), ref, &plan.Plan{}, g, began, unknown, limits); err != nil {
+		if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, began, unknown, limits); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != time.Second {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/trommel-dev/trommel/internal/reference"
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -12,12 +12,12 @@ import (
 // another one: the name of a child depends on that of its owner, which must have come before.
 type ordered struct {
 	entries  []record.HistoryEntry
-	follower *reference.Follower
+	follower *baseline.Follower
 }
 
-// newOrdered returns an ordered of a history that has not begun; upgrades is [reference.Follower.Upgrades].
+// newOrdered returns an ordered of a history that has not begun; upgrades is [baseline.Follower.Upgrades].
 func newOrdered(upgrades bool) *ordered {
-	o := &ordered{follower: reference.NewFollower()}
+	o := &ordered{follower: baseline.NewFollower()}
 	o.follower.Upgrades = upgrades
 	return o
 }

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/clock"
-	"github.com/trommel-dev/trommel/internal/reference"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -123,7 +123,7 @@ func TestRest(t *testing.T) {
 }
 
 // A difference is judged when nothing is to come that could end it, and not before.
-func TestReferenceWaitsForWork(t *testing.T) {
+func TestBaselineWaitsForWork(t *testing.T) {
 	const s = time.Second
 	for _, tt := range []struct {
 		name  string
@@ -142,14 +142,14 @@ func TestReferenceWaitsForWork(t *testing.T) {
 				q := tt.queue
 				q.start(g, tt.adds)
 				synctest.Wait()
-				ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{"secret/default/a": {
+				ref := &baseline.Baseline{Objects: map[baseline.Key]*baseline.Object{"secret/default/a": {
 					End: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
 						"namespace": "default", "name": "a",
 					}}, Made: 1, MostMade: 1,
 				}}}
 				limits := plan.Timeouts{Quiet: 2 * s, Step: time.Minute, Plan: 3 * time.Minute, Rest: 10 * time.Minute}
 				began := time.Now()
-				if _, err := Reference(t.Context(), ref, &plan.Plan{}, g, began, q.look, limits); err != nil {
+				if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, began, q.look, limits); err != nil {
 					t.Fatal(err)
 				}
 				if got := time.Since(began); got != tt.want {
@@ -252,20 +252,20 @@ func TestWatch(t *testing.T) {
 }
 
 // What differs and always changes is judged in the end, too.
-func TestReferenceOfWhatAlwaysChanges(t *testing.T) {
+func TestBaselineOfWhatAlwaysChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &growing{changed: make(chan struct{})}
 		for at, name := range often("b", 20*time.Minute) {
 			time.AfterFunc(at, func() { g.add(name) })
 		}
-		ref := &reference.Reference{Objects: map[reference.Key]*reference.Object{"secret/default/a": {
+		ref := &baseline.Baseline{Objects: map[baseline.Key]*baseline.Object{"secret/default/a": {
 			End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1,
 		}}}
 		limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute,
 			Rest: 10 * time.Minute}
 		idle := func(context.Context) Work { return Work{Known: true} }
 		began := time.Now()
-		if _, err := Reference(t.Context(), ref, &plan.Plan{}, g, began, idle, limits); err != nil {
+		if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, began, idle, limits); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took < limits.Rest || took > limits.Rest+time.Minute {

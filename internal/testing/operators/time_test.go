@@ -47,13 +47,13 @@ func TestVirtualTimeIsLikeRealTime(t *testing.T) {
 				dir = prepare(t, trommel, o)
 			}
 			work := t.ArtifactDir() // the records are kept with go test -artifacts
-			references := filepath.Join(work, "references")
-			runTrommel(t, trommel, work, "generate", "-q", "-c", dir, "--dir", "generated", "--reference", references)
+			baselines := filepath.Join(work, "baselines")
+			runTrommel(t, trommel, work, "generate", "-q", "-c", dir, "--dir", "generated", "--baseline", baselines)
 			chosen := choose(t, filepath.Join(work, "generated", "plans"), filepath.Join(work, "generated", "chosen"),
 				number, rand.New(rand.NewPCG(uint64(seed), 0)))
 			runs := map[string]map[string]*record.Run{}
 			for _, how := range []string{"virtual", "real"} {
-				runs[how] = runPlans(t, trommel, filepath.Join(work, how), "-p", chosen, "--reference", references,
+				runs[how] = runPlans(t, trommel, filepath.Join(work, how), "-p", chosen, "--baseline", baselines,
 					"--time", how)
 			}
 			for _, name := range slices.Sorted(maps.Keys(runs["virtual"])) {

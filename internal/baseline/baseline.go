@@ -1,0 +1,427 @@
+package baseline
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Baseline is what a workload does when nothing goes wrong.
+type Baseline struct {
+	Workload string `json:"workload"`
+	Runs     int    `json:"runs"`
+	// Objects are those that the workload had to do with.
+	Objects map[Key]*Object `json:"objects"`
+	// Masks are the fields that never count, but for Found, which were found by comparing the runs.
+	Masks []Mask  `json:"masks"`
+	Found []Found `json:"found,omitempty"`
+	// Written are the groups of the objects that controllers under test write though others of their type never count:
+	// see followsPods and isLock.
+	Written []Key `json:"written,omitempty"`
+	// Random is how objects are named that clients name at random.
+	Random []Random     `json:"random,omitempty"`
+	chosen map[Key]bool // names that are the same in all runs; only while they are learned
+	// Relations are those of values that differ in each run.
+	Relations []Relation `json:"relations,omitempty"`
+	// Changes are those of the first run, Others those of each further run.
+	Changes []Change   `json:"changes"`
+	Others  [][]Change `json:"others,omitempty"`
+	// Unordered are the lists whose order differs between runs without faults: it never counts.
+	Unordered []Mask `json:"unordered,omitempty"`
+	// Compared are fields that count although a mask covers them.
+	Compared []Mask `json:"compared,omitempty"`
+	// Siblings is how many objects of a type an owner had at a time, at most: of all owners and types with two or more.
+	Siblings []Siblings `json:"siblings,omitempty"`
+	// Errors are the errors that the controllers have logged.
+	Errors []LoggedError `json:"errors,omitempty"`
+	// Loops are what the controllers do again and again without faults.
+	Loops []Loop `json:"loops,omitempty"`
+	// Alternatives are the ends of further runs that may end differently: see Allow.
+	Alternatives []Alternative `json:"alternatives,omitempty"`
+	// Kept are fields that tell of what has happened: see Keep. Tried names the runs that were made to add something
+	// after the baseline was learned. See Allowed, which has both.
+	Kept  []Kept   `json:"-"`
+	Tried []string `json:"-"`
+	// Controllers are those under test that have hooks.
+	Controllers []string `json:"controllers"`
+	// Streaming are those of them that fill their caches by a streaming list; see StaleBy.
+	Streaming []string `json:"streaming,omitempty"`
+	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
+	Replicas map[string]int      `json:"replicas"`
+	Leases   map[string][]string `json:"leases,omitempty"`
+	// LeaseLasts is how long the lease of each of them lasts without being renewed.
+	LeaseLasts map[string]time.Duration `json:"leaseLasts,omitempty"`
+	// Polls is what the controllers look at again and again, when everything is at rest. The caller of Learn sets it.
+	Polls []record.Poll `json:"polls,omitempty"`
+	// Startup is how long the controllers took at most to come to rest after their start; zero: nobody knows. The
+	// caller of Learn sets it.
+	Startup time.Duration `json:"startup,omitempty"`
+	// Rested: all runs came to rest, but for Polls. The caller of Learn sets it.
+	Rested bool `json:"rested,omitempty"`
+	// Virtual: the runs had a clock that moved ahead while nothing happened, so that times between changes mean
+	// something. Courses is when the workload went on in each run, that of Changes first.
+	Virtual bool     `json:"virtual,omitempty"`
+	Courses []Course `json:"courses,omitempty"`
+	// Uneventful are the times that the clock was moved ahead after the workload, after each of which the controllers
+	// changed nothing. The caller of Learn sets it.
+	Uneventful []time.Duration `json:"uneventful,omitempty"`
+	// Took is how long a run usually took, by the machine's clock; 0: unknown. The caller of Learn sets it.
+	Took time.Duration `json:"nanoseconds,omitempty"`
+	// Pace is that of the runs; the plans that are compared with it keep it. The caller of Learn sets it.
+	Pace plan.Pace `json:"pace,omitempty"`
+	// Source is what the baseline was made from, Types what other runs must record to be compared with it, and Reached
+	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
+	Source  Source              `json:"source"`
+	Types   []plan.ResourceKey  `json:"types,omitempty"`
+	Reached map[string][]string `json:"reached,omitempty"`
+	// Unlisted are the types that could not be recorded when the types were looked for. The caller of Learn sets it.
+	Unlisted []string `json:"unlisted,omitempty"`
+	// Calls is how often each controller made an annotated call at least in a run, by controller and call; see Calls.
+	Calls map[string]map[string]int `json:"calls,omitempty"`
+	// Failing names the annotated calls of each controller that a plan can make fail, by controller.
+	Failing map[string][]string `json:"failing,omitempty"`
+}
+
+// Course is when a workload went on.
+type Course struct {
+	Steps []record.Step `json:"steps"` // those that began
+	Ended time.Time     `json:"ended"`
+}
+
+// Object is what became of an object.
+type Object struct {
+	// End is the object's state at the end; nil: it is gone.
+	End map[string]any `json:"end,omitempty"`
+	// Made is how many objects of the key there were, one after the other, without those that were created for an owner
+	// that was being deleted, or was gone: a controller that sees the past creates such objects, and the garbage
+	// collector deletes them. Nor does one count that takes the place of an object that was deleted without what it
+	// owns: it takes that over. It is the least of all runs, and MostMade the most.
+	Made     int `json:"made"`
+	MostMade int `json:"mostMade"`
+	// Vain and Instead are how many there were that do not count in Made: those for an owner that was going or gone,
+	// and those in the place of one that left what it owned. Each is the most of all runs.
+	Vain    int `json:"vain,omitempty"`
+	Instead int `json:"instead,omitempty"`
+	// Deleted is how often it was deleted, at most in a run; to be marked for deletion does not count.
+	Deleted int `json:"deleted,omitempty"`
+	// Returned is how often each field that counts changed back to the value before the last, at most in a run. Only a
+	// Baseline and its alternatives have it.
+	Returned map[string]int `json:"returned,omitempty"`
+	// Ours: a controller under test has made or deleted it at least once.
+	Ours bool `json:"ours,omitempty"`
+	// Born is the generation that the object's controller, the object that it belongs to, had when it was created; 0:
+	// unknown, or not the same in all runs.
+	Born int `json:"born,omitempty"`
+	// Renewed is how often random values were replaced, by field, and Versions the resource versions that a Secret or
+	// ConfigMap has had with the contents that it has in the end. A run that is being followed has neither.
+	Renewed  map[string]Renewed `json:"renewed,omitempty"`
+	Versions []string           `json:"versions,omitempty"`
+	// Rewritten are the texts of End that name other objects as only this run does.
+	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
+
+	maker       string            // the controller under test that created the last one; empty: somebody else has
+	last        map[string]any    // the last state of an object that is gone; nil: it is not, or was read from a file
+	states      []state           // of the last object of that key; nil: what is known of them is in Renewed
+	trails      map[string]*trail // see follow
+	generations map[string]int    // of all objects of the run, by UID
+	names       *names            // those of the run; nil: Rewritten is complete
+	cluster     string            // in which it is, if there are several; only with names
+	rewrittenAt int               // the version of names
+	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
+	// that existed before and has changed.
+	unchanged bool
+	initial   map[string]any
+	// manifest: the manifests of one of the builds have it, of a run in which another build is installed.
+	manifest bool
+}
+
+// Last is the object's state at the end, or the one that it had last; nil: unknown, as of an object that was read from
+// a file and is gone.
+func (o *Object) Last() map[string]any {
+	if o.End == nil {
+		return o.last
+	}
+	return o.End
+}
+
+// UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
+type UnstableError struct {
+	Workload string
+	Lines    []string // what differs
+	Keys     []Key    // of the objects that are not there in the end of every run
+}
+
+func (e *UnstableError) Error() string {
+	return fmt.Sprintf("the workload %q ends differently each time, without any fault:\n  %s", e.Workload,
+		strings.Join(e.Lines, "\n  "))
+}
+
+// Differs is the reason of masks that Learn has found.
+const Differs = "differs between runs without faults"
+
+// Learn makes a baseline of traced, fault-free runs of a workload, at least two. Fields that differ between the runs
+// are masked, in addition to those of masks. The error is an *UnstableError where more than fields differ, or that of
+// a run that cannot be read.
+func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error) {
+	if len(runs) < 2 {
+		return nil, errors.New("a baseline needs two runs or more")
+	}
+	ref := &Baseline{Workload: workload, Runs: len(runs), Masks: slices.Concat(masks, standard)}
+	ref.Replicas, ref.Failing = map[string]int{}, map[string][]string{}
+	for _, c := range runs[0].Meta.Controllers {
+		if !c.Hooks {
+			continue
+		}
+		ref.Controllers = append(ref.Controllers, c.Name)
+		if c.WatchList {
+			ref.Streaming = append(ref.Streaming, c.Name)
+		}
+		ref.Replicas[c.Name] = c.Replicas
+		if len(c.FailingCalls) > 0 {
+			ref.Failing[c.Name] = c.FailingCalls
+		}
+		if c.LeaseLasts > 0 {
+			if ref.LeaseLasts == nil {
+				ref.LeaseLasts = map[string]time.Duration{}
+			}
+			ref.LeaseLasts[c.Name] = c.LeaseLasts
+		}
+		for _, lock := range c.Locks {
+			if key, err := plan.ParseResourceKey(lock); err == nil && key.Type == "lease" {
+				if ref.Leases == nil {
+					ref.Leases = map[string][]string{}
+				}
+				ref.Leases[c.Name] = append(ref.Leases[c.Name], lock)
+			}
+		}
+	}
+	ref.Virtual = true
+	for _, r := range runs {
+		ref.Virtual = ref.Virtual && r.Meta.Clock != nil && r.Meta.Clock.Virtual
+	}
+	ref.Unordered = slices.Clone(withoutOrder)
+	var found []Found
+	var ends []map[Key]*Object
+	var unstable []string
+	followed := make([]*Follower, len(runs))
+	var differ []Key // which of these are about
+	for i, r := range runs {
+		var err error
+		if followed[i], err = Follow(r); err != nil {
+			return nil, err
+		}
+	}
+	for _, run := range followed {
+		ref.Courses = append(ref.Courses, run.Course())
+	}
+	ref.write(followed)
+	var all []map[Key]*Object
+	for _, run := range followed {
+		all = append(all, run.Objects())
+	}
+	ref.name(all)
+	for i, run := range followed {
+		objects := run.Objects()
+		to := ref.renames(objects)
+		if i == 0 {
+			objects, _ = ref.filter().renamed(objects)
+			ref.Changes, ref.Objects = numberedChanges(run.Changes(), to), maps.Clone(objects)
+			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.unchanged })
+			ends = append(ends, objects)
+			continue
+		}
+		ref.Others = append(ref.Others, numberedChanges(run.Changes(), to))
+		objects = ref.filter().matched(objects)
+		ref.unorder(objects)
+		ends = append(ends, objects)
+		f := ref.filter()
+		for _, d := range f.compare(objects) {
+			switch {
+			case d.Count || d.Field == "" && ref.volatile(d.Key):
+			case d.Field == "":
+				unstable = append(unstable, d.String())
+				differ = append(differ, d.Key)
+			default:
+				found = append(found, Found{
+					Object: d.Key.Group(), Path: f.foundPath(d, ref.Objects[d.Key], objects[d.Key]), Reason: Differs,
+					Value: d.Want != nil && d.Got != nil,
+				})
+			}
+		}
+		ref.widen(objects)
+	}
+	if len(unstable) > 0 {
+		slices.Sort(unstable)
+		slices.Sort(differ)
+		return nil, &UnstableError{workload, slices.Compact(unstable), slices.Compact(differ)}
+	}
+	for _, m := range found {
+		ref.find(m)
+	}
+	var until []time.Time
+	for _, r := range runs {
+		until = append(until, untilWhen(r, runs))
+	}
+	ref.relate(ends, until)
+	for _, o := range ref.Objects {
+		o.keep()
+	}
+	return ref, ref.summarize(runs)
+}
+
+// Write writes the reference to a file as JSON, for people and programs to read. It creates the file's directory.
+func (ref *Baseline) Write(file string) error {
+	own := *ref
+	own.Alternatives = slices.DeleteFunc(slices.Clone(ref.Alternatives), func(a Alternative) bool { return a.Later })
+	data, err := json.MarshalIndent(own, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write baseline: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
+		return fmt.Errorf("write baseline: %w", err)
+	}
+	if err := os.WriteFile(file, data, record.FileMode); err != nil {
+		return fmt.Errorf("write baseline: %w", err)
+	}
+	return nil
+}
+
+// Difference is something in which a run differs from the runs without faults.
+type Difference struct {
+	Key   Key
+	Field string // where in the object; empty: the object as a whole
+	// Want and Got are the values without faults and in the run. For an object as a whole each is an Existence.
+	Want, Got any
+	// Count: the object was created more or less often; its end state is compared apart from that.
+	Count bool
+	// Note: it is worth to be known, and no mistake.
+	Note bool
+	// Renewal: the field's value is a random one that was replaced more or less often. Want and Got say how often.
+	Renewal bool
+	// Relation no longer holds; nil: the value itself differs.
+	Relation *Relation
+	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
+	// differently; see Key. It is empty if the run has no object for this one, and has another one of that number.
+	Own Key
+}
+
+// OfMessage reports whether it is only another message of a condition that says the same.
+func (d Difference) OfMessage() bool {
+	_, _, ok := condition(d.Field)
+	return ok && d.Note
+}
+
+// OfHistory reports whether it is only an annotation that tells of what has happened.
+func (d Difference) OfHistory() bool { return d.Note && strings.HasPrefix(d.Field, annotations) }
+
+// OfElapsed reports whether it is only how long something has taken, as a status says.
+func (d Difference) OfElapsed() bool {
+	return d.Note && !d.Renewal && inStatus(d.Field) && !d.OfMessage()
+}
+
+// String says it in one line.
+func (d Difference) String() string {
+	if d.Field == "" {
+		return fmt.Sprintf("%s: %v; without faults: %v", d.Key, d.Got, d.Want)
+	}
+	if r := d.Relation; r != nil {
+		return fmt.Sprintf("%s: %s is not %s %s; without faults: it is", d.Key, d.Field, r.Is, r.Of)
+	}
+	if d.Renewal {
+		return fmt.Sprintf("%s: %s was replaced %s; without faults: %s", d.Key, d.Field, d.Got, d.Want)
+	}
+	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, Value(d.Got), Value(d.Want))
+}
+
+// OfRenewals reports whether the difference is about how often values were replaced, OfVersions whether it is about the
+// version of an object. Writes of another client may lead to that.
+func (d Difference) OfRenewals() bool {
+	return d.Renewal || d.Relation != nil && d.Relation.Is == isTogether
+}
+
+// OfVersions is explained at OfRenewals.
+func (d Difference) OfVersions() bool { return d.Relation != nil && d.Relation.Is == isVersion }
+
+// Value says a field's value.
+func Value(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "absent"
+	case present:
+		return "present"
+	case lag:
+		return string(v)
+	case several:
+		var all []string
+		for _, value := range v {
+			all = append(all, Value(value))
+		}
+		return strings.Join(all, " and ")
+	}
+	return fmt.Sprintf("%#v", v)
+}
+
+// Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and how
+// often it was created. Masked fields do not count.
+func (ref *Baseline) Compare(objects map[Key]*Object) []Difference {
+	differ, _ := ref.compare(objects)
+	return differ
+}
+
+// volatile are objects whose being there says nothing.
+func (ref *Baseline) volatile(key Key) bool { return ref.masked(key, []string{"kind"}) }
+
+func (f *filter) compare(objects map[Key]*Object) []Difference {
+	var all []Difference
+	keys := map[Key]bool{}
+	for k := range f.ref.Objects {
+		keys[k] = true
+	}
+	for k := range objects {
+		keys[k] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		want, got := f.ref.Objects[key], objects[key]
+		switch {
+		case want == nil && got.unchanged:
+			continue
+		case want == nil && got.manifest && (got.End != nil || !got.Ours):
+			// The upgrade has made it, changed it or taken it away, and perhaps a controller has then put something
+			// into it, as the certificate of a webhook. Without faults that is done before the workload.
+			continue
+		case want == nil && (got.initial != nil || got.manifest):
+			// Without faults, nothing happened to it.
+			end := got.initial
+			if end == nil {
+				end = got.last
+			}
+			want = &Object{
+				End: end, Made: 1, MostMade: 1, names: got.names, cluster: got.cluster, rewrittenAt: -1,
+			}
+		case want == nil:
+			want = &Object{}
+		case got == nil:
+			got = &Object{}
+		}
+		switch {
+		case (want.End == nil) != (got.End == nil):
+			all = append(all, Difference{Key: key, Want: EndOf(want), Got: EndOf(got)})
+		case want.End != nil:
+			all = append(all, f.fields(key, want, got)...)
+			all = append(all, f.renewals(key, want, got)...)
+		}
+		if d := incarnations(key, want, got); d != nil {
+			all = append(all, *d)
+		}
+	}
+	return all
+}

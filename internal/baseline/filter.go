@@ -1,0 +1,531 @@
+package baseline
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+)
+
+// filter decides quickly which fields count. It is not safe for concurrent use.
+type filter struct {
+	ref   *Baseline
+	known map[Key]map[string]counts   // how a field counts, by object and where it is
+	found map[Key][]*Found            // see foundOn
+	lists map[string]bool             // whether a list has no order, by type and path
+	seen  map[*Object]map[string]any  // what counts of the end states, see counting
+	texts map[*Object]map[string]text // see textsOf
+	// own are the run's own keys, where they were matched; empty: of none, though the run has such a key. See matched.
+	own   map[Key]Key
+	exact bool // relations are learned: see stillHolds
+	seed  maphash.Seed
+}
+
+func (ref *Baseline) filter() *filter {
+	return &filter{
+		ref: ref, known: map[Key]map[string]counts{}, found: map[Key][]*Found{}, lists: map[string]bool{},
+		seen: map[*Object]map[string]any{}, texts: map[*Object]map[string]text{}, own: map[Key]Key{},
+		seed: maphash.MakeSeed(),
+	}
+}
+
+// forget makes the filter look at an object again.
+func (f *filter) forget(o *Object) {
+	delete(f.seen, o)
+	delete(f.texts, o)
+}
+
+// masked reports whether a field does not count.
+func (f *filter) masked(key Key, path []string) bool {
+	as := f.countsAs(key, join(path), path)
+	return as != fully
+}
+
+// countsAs says how a field counts; joined is where it is, or its path.
+func (f *filter) countsAs(key Key, joined string, path []string) counts {
+	known := f.known[key]
+	if known == nil {
+		known = map[string]counts{}
+		f.known[key], f.found[key] = known, f.ref.foundOn(key)
+	}
+	as, ok := known[joined]
+	if !ok {
+		as = f.ref.countsAs(key, path, f.found[key])
+		known[joined] = as
+	}
+	return as
+}
+
+func (f *filter) unordered(typ Key, path []string) bool {
+	if len(f.ref.Unordered) == 0 {
+		return false
+	}
+	at := string(typ) + " " + join(path)
+	is, ok := f.lists[at]
+	if !ok {
+		is = masks{f.ref.Unordered}.on(typ, path) != nil
+		f.lists[at] = is
+	}
+	return is
+}
+
+// masked reports whether a field does not count.
+func (ref *Baseline) masked(key Key, path []string) bool {
+	return ref.countsAs(key, path, ref.foundOn(key)) != fully
+}
+
+// Ignores reports whether a field does not count. Without a baseline, that is what counts in none.
+func (ref *Baseline) Ignores(key Key, path []string) bool {
+	if ref == nil {
+		return masks{standard}.on(key, path) != nil
+	}
+	return ref.masked(key, path)
+}
+
+// beingDeleted stands for whether an object is marked for deletion. When that was never counts.
+const beingDeleted = "beingDeleted"
+
+// present stands for a value that differs in each run.
+type present struct{}
+
+// several are the values of fields that cannot be told apart, in an order of their own.
+type several []any
+
+// lag says whether an observedGeneration has caught up. A status that has not is of another state of the object.
+type lag string
+
+const (
+	caughtUp lag = "up to metadata.generation"
+	behind   lag = "behind metadata.generation"
+)
+
+// counting lists the values of an object's end state that count, by where they are: see leaves.
+func (f *filter) counting(key Key, o *Object) map[string]any {
+	if known, ok := f.seen[o]; ok {
+		return known
+	}
+	all := map[string]any{}
+	generation := metadata.Of(o.End)["generation"]
+	f.visit(f.normal(key, o), nil, "", func(path []string, where string, v any) {
+		switch f.countsAs(key, where, path) {
+		case never:
+			return
+		case byPresence:
+			v = present{}
+		case byLag:
+			if v = lagOf(v, generation); v == nil {
+				return
+			}
+		case fully:
+		}
+		old, taken := all[where]
+		if !taken {
+			all[where] = v
+			return
+		}
+		all[where] = joined(old, v)
+	})
+	if strings.Contains(string(key), "#") {
+		delete(all, "metadata.name")
+	}
+	if path := []string{"metadata", beingDeleted}; metadata.Marked(o.End) && !f.masked(key, path) {
+		all[join(path)] = true
+	}
+	if key.Type() == statefulSet {
+		if updatedByHand(o.End) {
+			delete(all, "status.currentReplicas")
+		}
+		if isRollingOut(o.End) {
+			all["status.currentRevision"] = rollingOut
+		}
+	}
+	f.seen[o] = all
+	return all
+}
+
+// rollingOut stands for a StatefulSet's status.currentRevision.
+const rollingOut = "another one than status.updateRevision"
+
+func isRollingOut(set map[string]any) bool {
+	status, _ := set["status"].(map[string]any)
+	current, _ := status["currentRevision"].(string)
+	update, _ := status["updateRevision"].(string)
+	if current == "" || update == "" || current == update {
+		return false
+	}
+	if !updatedByHand(set) {
+		return true
+	}
+	updated, _ := status["updatedReplicas"].(float64)
+	replicas, _ := status["replicas"].(float64)
+	return updated < replicas
+}
+
+// updatedByHand reports whether the pods of a StatefulSet are updated when somebody deletes them. Then the StatefulSet
+// controller leaves status.currentRevision, and the replicas of that revision, at those before the first update, also
+// when all pods have been updated (completeRollingUpdate in Kubernetes' stateful_set_utils.go).
+func updatedByHand(set map[string]any) bool {
+	spec, _ := set["spec"].(map[string]any)
+	strategy, _ := spec["updateStrategy"].(map[string]any)
+	return strategy["type"] == "OnDelete"
+}
+
+// lagOf compares an observedGeneration with the object's generation; nil: they are no numbers.
+func lagOf(observed, generation any) any {
+	o, isNumber := observed.(float64)
+	g, has := generation.(float64)
+	switch {
+	case !isNumber || !has:
+		return nil
+	case o < g:
+		return behind
+	}
+	return caughtUp
+}
+
+// normal is the object's end state in a form that can be compared with other runs' ends.
+func (f *filter) normal(key Key, o *Object) any {
+	texts := o.rewritten()
+	if len(texts) == 0 {
+		return f.sorted(Key(key.Type()), o.End)
+	}
+	object, _ := rewrite(o.End, texts)
+	m, _ := object.(map[string]any)
+	return f.sorted(Key(key.Type()), m)
+}
+
+// visit calls a function with all values that are neither mappings nor lists, as leaves does, but for the path, in
+// which the items of lists that have names are told apart. The function must not keep the path: for many objects, no
+// memory is spent on the paths of single values.
+func (f *filter) visit(v any, path []string, where string, visit func(path []string, where string, v any)) {
+	items := func(list []any, place func(item any, i int) string) {
+		for i, value := range list {
+			step, name := Item, place(value, i)
+			if nameOfItem(value) != "" {
+				step = "[" + name + "]"
+			}
+			f.visit(value, append(path, step), where+"["+name+"]", visit)
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, value := range v {
+			toWhere := k
+			if where != "" {
+				toWhere = where + "." + k
+			}
+			f.visit(value, append(path, k), toWhere, visit)
+		}
+	case []any:
+		items(v, placeOf)
+	case bag:
+		items(v, func(item any, _ int) string { return cmp.Or(nameOfItem(item), "*") })
+	default:
+		visit(path, where, v)
+	}
+}
+
+// sorted returns the object with the lists sorted that have no order. It does not change the object.
+func (f *filter) sorted(typ Key, object map[string]any) map[string]any {
+	if len(f.ref.Unordered) == 0 {
+		return object
+	}
+	m, _ := f.sort(typ, object, nil).(map[string]any)
+	return m
+}
+
+func (f *filter) sort(typ Key, v any, path []string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, value := range v {
+			m[k] = f.sort(typ, value, append(slices.Clip(path), k))
+		}
+		return m
+	case bag:
+		list := make(bag, len(v))
+		for i, value := range v {
+			list[i] = f.sort(typ, value, append(slices.Clip(path), Item))
+		}
+		return list
+	case []any:
+		list := make([]any, len(v))
+		for i, value := range v {
+			list[i] = f.sort(typ, value, append(slices.Clip(path), Item))
+		}
+		if f.unordered(typ, path) {
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
+		}
+		return list
+	}
+	return v
+}
+
+func canonical(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it was read from JSON
+	}
+	return string(data)
+}
+
+// reordered lists the paths of the lists that have the same items in two states, in another order.
+func reordered(a, b any, path []string, visit func(path []string)) {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok {
+			return
+		}
+		for k, value := range a {
+			reordered(value, b[k], append(slices.Clip(path), k), visit)
+		}
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) || reflect.DeepEqual(a, b) {
+			return
+		}
+		items := func(list []any) []string {
+			all := make([]string, len(list))
+			for i, v := range list {
+				all[i] = canonical(v)
+			}
+			slices.Sort(all)
+			return all
+		}
+		if slices.Equal(items(a), items(b)) {
+			visit(path)
+			return
+		}
+		for i := range a {
+			reordered(a[i], b[i], append(slices.Clip(path), Item), visit)
+		}
+	}
+}
+
+// untold reports whether a field belongs to a condition that one object says is false and the other does not have,
+// which means the same. Whether a controller has ever had a reason to tell of the condition often depends on time.
+func untold(where string, told, other map[string]any) bool {
+	end := strings.Index(where, "].")
+	if end < 0 || !strings.HasPrefix(where, "status.conditions[") {
+		return false
+	}
+	status := where[:end] + "].status"
+	_, has := other[status]
+	return told[status] == "False" && !has
+}
+
+// fields compares the end states of two objects.
+func (f *filter) fields(key Key, want, got *Object) []Difference {
+	wanted, there := f.counting(key, want), f.counting(key, got)
+	sameGeneration := metadata.Of(want.End)["generation"] == metadata.Of(got.End)["generation"]
+	var differ []Difference
+	for where, w := range wanted {
+		// A part of a status may be about another object, or may only be written when it changes: what says how up to
+		// date it is can be compared only if the object was changed as often.
+		if l, ok := w.(lag); ok && (l == behind || where != "status.observedGeneration" && !sameGeneration) {
+			continue
+		}
+		if g, ok := there[where]; (!ok || !reflect.DeepEqual(w, g)) && !untold(where, wanted, there) {
+			differ = append(differ, Difference{Key: key, Field: where, Want: w, Got: g})
+		}
+	}
+	for where, g := range there {
+		if _, ok := g.(lag); ok {
+			continue
+		}
+		if _, ok := wanted[where]; !ok && !untold(where, there, wanted) {
+			differ = append(differ, Difference{Key: key, Field: where, Got: g})
+		}
+	}
+	slices.SortFunc(differ, func(a, b Difference) int { return strings.Compare(a.Field, b.Field) })
+	noteMessages(differ)
+	noteHistory(differ)
+	noteElapsed(differ)
+	return differ
+}
+
+// noteMessages finds, among the differences of an object, the messages of conditions that differ in nothing else. They
+// are for people: by the conventions of Kubernetes' API, what programs go by is in the other fields.
+func noteMessages(differ []Difference) {
+	for i := range differ {
+		d := &differ[i]
+		item, field, ok := condition(d.Field)
+		if !ok || field != "message" || d.Want == nil || d.Got == nil {
+			continue
+		}
+		d.Note = !slices.ContainsFunc(differ, func(other Difference) bool {
+			of, what, ok := condition(other.Field)
+			return ok && of == item && what != field
+		})
+	}
+}
+
+// matched returns the objects of a run with the generated names numbered so that they differ from the baseline's as
+// little as possible. Which of several equal objects was created first, and which of them is deleted when fewer are
+// wanted, says nothing.
+func (f *filter) matched(run map[Key]*Object) map[Key]*Object {
+	objects, first := f.renamed(run)
+	groups := map[string][2][]Key{} // of generated names: the baseline's, and the run's
+	add := func(which int, all map[Key]*Object) {
+		for key, o := range all {
+			if beginning, _, generated := strings.Cut(string(key), "#"); generated && !f.ref.volatile(key) &&
+				(!o.unchanged || f.ref.Objects[key] != nil) {
+				g := groups[beginning]
+				g[which] = append(g[which], key)
+				groups[beginning] = g
+			}
+		}
+	}
+	add(0, f.ref.Objects)
+	add(1, objects)
+	all := maps.Clone(objects)
+	maps.Copy(f.own, first)
+	for _, group := range groups {
+		wanted, there := group[0], group[1]
+		if len(wanted) == 0 || len(there) == 0 || len(wanted) == 1 && slices.Equal(wanted, there) {
+			continue
+		}
+		slices.SortFunc(wanted, byNumber)
+		slices.SortFunc(there, byNumber)
+		to := f.assign(wanted, there, objects)
+		for _, key := range there {
+			delete(all, key)
+		}
+		for from, key := range to {
+			all[key], f.own[key] = objects[from], cmp.Or(first[from], from)
+		}
+	}
+	for key := range run {
+		if all[key] == nil {
+			f.own[key] = ""
+		}
+	}
+	return all
+}
+
+func byNumber(a, b Key) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(string(a), string(b))
+}
+
+// maxPairs limits how many objects are compared with each other.
+const maxPairs = 400
+
+// assign gives each of a run's objects a key: that of an object of the baseline which ends the same, else of one
+// that differs little, else one of its own.
+func (f *filter) assign(wanted, there []Key, objects map[Key]*Object) map[Key]Key {
+	to := map[Key]Key{}
+	taken := map[Key]bool{}
+	take := func(from, key Key) { to[from], taken[key] = key, true }
+	// Equal ones of the same number first: this is nearly always all.
+	for _, from := range there {
+		if want := f.ref.Objects[from]; want != nil && f.same(from, want, objects[from]) {
+			take(from, from)
+		}
+	}
+	like := map[uint64][]Key{}
+	for _, key := range wanted {
+		if !taken[key] {
+			look := f.look(key, f.ref.Objects[key])
+			like[look] = append(like[look], key)
+		}
+	}
+	for _, from := range there {
+		if _, done := to[from]; done {
+			continue
+		}
+		look := f.look(from, objects[from])
+		if keys := like[look]; len(keys) > 0 {
+			take(from, keys[0])
+			like[look] = keys[1:]
+		}
+	}
+	type pair struct {
+		from, key Key
+		cost      int
+	}
+	var pairs []pair
+	for _, from := range there {
+		for _, key := range wanted {
+			if _, done := to[from]; done || taken[key] || len(pairs) == maxPairs {
+				continue
+			}
+			pairs = append(pairs, pair{from, key, f.cost(key, f.ref.Objects[key], objects[from])})
+		}
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return a.cost - b.cost })
+	for _, p := range pairs {
+		if _, done := to[p.from]; !done && !taken[p.key] {
+			take(p.from, p.key)
+		}
+	}
+	for _, from := range there {
+		if _, done := to[from]; !done && !taken[from] && f.ref.Objects[from] != nil {
+			take(from, from)
+		}
+	}
+	free := slices.DeleteFunc(slices.Clone(wanted), func(key Key) bool { return taken[key] })
+	for _, from := range there {
+		if _, done := to[from]; !done && len(free) > 0 {
+			take(from, free[0])
+			free = free[1:]
+		}
+	}
+	// The others get numbers that the baseline does not have.
+	beginning, _, _ := strings.Cut(string(there[0]), "#")
+	number := 0
+	for _, from := range there {
+		for _, done := to[from]; !done; _, done = to[from] {
+			number++
+			if key := Key(fmt.Sprintf("%s#%d", beginning, number)); !taken[key] && f.ref.Objects[key] == nil {
+				take(from, key)
+			}
+		}
+	}
+	return to
+}
+
+// same reports whether two objects do not differ in their end states.
+func (f *filter) same(key Key, want, got *Object) bool {
+	if want.End == nil || got.End == nil {
+		return want.End == nil && got.End == nil
+	}
+	return reflect.DeepEqual(f.counting(key, want), f.counting(key, got))
+}
+
+// look is equal for objects that are the same; other objects have another one, with very few exceptions.
+func (f *filter) look(key Key, o *Object) uint64 {
+	if o.End == nil {
+		return 0
+	}
+	var sum uint64 // the order of the values does not count
+	for where, v := range f.counting(key, o) {
+		text, ok := v.(string)
+		if !ok {
+			text = fmt.Sprintf("%T %v", v, v)
+		}
+		sum += maphash.Comparable(f.seed, [2]string{where, text})
+	}
+	return sum
+}
+
+// cost is by how much two objects differ.
+func (f *filter) cost(key Key, want, got *Object) int {
+	if (want.End == nil) != (got.End == nil) {
+		return 1 << 20
+	}
+	n := len(f.fields(key, want, got))
+	if got.Made < want.Made || got.Made > want.MostMade {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,243 @@
+package baseline
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Found is a field of an object that differed between runs without faults.
+type Found struct {
+	// Object is the object's group, see [Key.Group].
+	Object Key    `json:"object"`
+	Path   string `json:"path"` // as in a [Mask]; items of lists that have names are told apart: "[name=a]"
+	Reason string `json:"reason"`
+	// Value: only the value differed. Whether the field is there counts.
+	Value bool `json:"value,omitempty"`
+	// Compare: it counts all the same, because people want that.
+	Compare bool `json:"compare,omitempty"`
+}
+
+// Group is the key with "*" in place of the numbers in the name that tell equal objects apart: those of generated
+// names, and of a StatefulSet's pods and claims. What is random in one of them is random in all, and which of them is
+// the first, or the leader, may differ in each run.
+func (k Key) Group() Key { return k.withNumber("*") }
+
+// withNumber replaces the numbers in the name that tell equal objects apart.
+func (k Key) withNumber(with string) Key {
+	from := strings.LastIndexByte(string(k), '/') + 1
+	name := string(k)[from:]
+	var b strings.Builder
+	for i := 0; i < len(name); {
+		end := i
+		for end < len(name) && name[end] >= '0' && name[end] <= '9' {
+			end++
+		}
+		starts := i > 0 && (name[i-1] == '#' || name[i-1] == '-')
+		ends := end == len(name) || strings.IndexByte("-.#", name[end]) >= 0
+		switch {
+		case end > i && starts && ends:
+			b.WriteString(with)
+			i = end
+		case end > i:
+			b.WriteString(name[i:end])
+			i = end
+		default:
+			b.WriteByte(name[i])
+			i++
+		}
+	}
+	return k[:from] + Key(b.String())
+}
+
+// foundOn returns what was found for an object. Of an object that the runs without faults did not end with, nothing is
+// known; what was found for others of its type may be true of it, too.
+func (ref *Baseline) foundOn(key Key) []*Found {
+	if len(ref.Found) == 0 {
+		return nil
+	}
+	var own, like []*Found
+	group, typ := key.Group(), key.Type()
+	for i := range ref.Found {
+		switch m := &ref.Found[i]; {
+		case m.Object == group:
+			own = append(own, m)
+		case m.Object.Type() == typ:
+			like = append(like, m)
+		}
+	}
+	if len(like) == 0 || ref.ends(key) || ref.ends(key.withNumber("0")) || ref.ends(key.withNumber("1")) {
+		return own
+	}
+	return append(own, like...)
+}
+
+// ends reports whether the runs without faults end with the object.
+func (ref *Baseline) ends(key Key) bool {
+	o := ref.Objects[key]
+	return o != nil && o.End != nil
+}
+
+// counts says how a field counts.
+type counts int
+
+const (
+	fully      counts = iota
+	byPresence        // whether it is there
+	byLag             // observedGeneration: whether it has caught up
+	never
+)
+
+// countsAs says how a field counts. found is what foundOn returns for the object.
+func (ref *Baseline) countsAs(key Key, path []string, found []*Found) counts {
+	if (masks{ref.Compared}).on(key, path) != nil {
+		return fully
+	}
+	as := fully
+	for _, m := range found {
+		switch {
+		case !Covers(m.Path, path):
+		case m.Compare:
+			return fully
+		case m.Value && as != never:
+			as = byPresence
+		case !m.Value:
+			as = never
+		}
+	}
+	if as == never {
+		return never
+	}
+	typ, lag := key.Type(), false
+	for i := range ref.Masks {
+		m := &ref.Masks[i]
+		if (m.Type != "*" && m.Type != typ) || !Covers(m.Path, path) {
+			continue
+		}
+		if unlessWritten(m.Reason) && slices.Contains(ref.Written, key.Group()) {
+			continue
+		}
+		if m.Reason != upToDate || path[len(path)-1] != "observedGeneration" {
+			return never
+		}
+		lag = true
+	}
+	if lag && as == fully {
+		return byLag
+	}
+	return as
+}
+
+// unlessWritten reports whether a standard mask of that reason is only for what no controller under test writes.
+func unlessWritten(reason string) bool { return reason == followsPods || reason == isLock }
+
+// write notes which objects of the runs count because a controller under test has written them. Of locks these are only
+// those that it has written in each run: others may be named after its process.
+func (ref *Baseline) write(runs []*Follower) {
+	locks := map[Key]int{} // in how many runs
+	for _, run := range runs {
+		seen := map[Key]bool{}
+		for i := range run.changes {
+			c := &run.changes[i]
+			m := masks{standard}.on(c.Key, []string{"kind"})
+			if c.By == "" || m == nil || !unlessWritten(m.Reason) || seen[c.Key] || ref.elects(c.Key) {
+				continue
+			}
+			seen[c.Key] = true
+			locks[c.Key]++
+			group := c.Key.Group()
+			if (m.Reason == followsPods || locks[c.Key] == len(runs)) && !slices.Contains(ref.Written, group) {
+				ref.Written = append(ref.Written, group)
+			}
+		}
+	}
+}
+
+// elects reports whether a controller is elected leader by a lease.
+func (ref *Baseline) elects(key Key) bool {
+	for _, locks := range ref.Leases {
+		if slices.Contains(locks, key.Local()) {
+			return true
+		}
+	}
+	return false
+}
+
+// find notes that a field differs between runs without faults.
+func (ref *Baseline) find(m Found) {
+	at := slices.IndexFunc(ref.Found, func(old Found) bool { return old.Object == m.Object && old.Path == m.Path })
+	if at < 0 {
+		ref.Found = append(ref.Found, m)
+		slices.SortStableFunc(ref.Found, func(a, b Found) int {
+			return cmp.Or(strings.Compare(string(a.Object), string(b.Object)), strings.Compare(a.Path, b.Path))
+		})
+		return
+	}
+	old := &ref.Found[at]
+	old.Value = old.Value && m.Value
+	old.Compare = old.Compare || m.Compare
+}
+
+// Adopt adds what was found for another workload that does much the same, such as a longer one, and what is known to
+// tell of what has happened.
+func (ref *Baseline) Adopt(other *Baseline) {
+	ref.Kept = slices.Clone(ref.Kept)
+	for _, k := range other.Kept {
+		if !slices.Contains(ref.Kept, k) {
+			ref.Kept = append(ref.Kept, k)
+		}
+	}
+	ref.Found = slices.Clone(ref.Found)
+	for _, m := range other.Found {
+		ref.find(m)
+	}
+}
+
+// ByType returns the masks, with what was found for an object as masks of its type.
+func (ref *Baseline) ByType() []Mask {
+	var all []Mask
+	for _, f := range ref.Found {
+		m := Mask{Type: f.Object.Type(), Path: f.Path, Reason: f.Reason}
+		if !f.Compare && !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return append(all, ref.Masks...)
+}
+
+// foundPath is the path of a field that differs between two objects, as [Found] has it. The name of a list's item that
+// only one of them has says nothing.
+func (f *filter) foundPath(d Difference, want, got *Object) string {
+	if d.Field == "metadata."+beingDeleted {
+		return d.Field
+	}
+	var path []string
+	has := [2][]string{}
+	for i, o := range []*Object{want, got} {
+		f.visit(f.normal(d.Key, o), nil, "", func(named []string, where string, _ any) {
+			has[i] = append(has[i], where)
+			if where == d.Field {
+				path = slices.Clone(named)
+			}
+		})
+	}
+	pos := 0
+	for i, step := range path {
+		switch {
+		case step == Item:
+			pos += strings.Index(d.Field[pos:], "]") + 1
+		case isItem(step):
+			pos += len(step)
+			for _, all := range has {
+				if !slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, d.Field[:pos]) }) {
+					path[i] = Item
+				}
+			}
+		case pos > 0:
+			pos += 1 + len(step)
+		default:
+			pos += len(step)
+		}
+	}
+	return join(path)
+}

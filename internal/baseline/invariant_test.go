@@ -1,0 +1,154 @@
+package baseline
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/trommel-dev/trommel/internal/cel"
+)
+
+// An invariant that is derived from a difference does not hold in the run with the difference, and holds in the one
+// without.
+func TestInvariant(t *testing.T) {
+	const owned = `"ownerReferences": [{"controller": true, "uid": "u", "kind": "Database", "apiVersion": "e.com/v1"}]`
+	without := []string{
+		`created database/default/db {"metadata": {"uid": "u"}, "spec": {"size": 1}}`,
+		`db: created secret/default/db {"data": {"user": "u"}, "status": {` +
+			`"conditions": [{"type": "Ready", "status": "True"}], "names": ["a", "b"], "in": {"x.y/z": 2}}}`,
+		`db: created pod/default/old {}`, `db: deleted pod/default/old {}`,
+		`db: created set/default/db {"metadata": {` + owned + `}}`,
+	}
+	ref := learn(t, story(t, without...), story(t, without...))
+	change := func(i int, line ...string) []string { return slices.Concat(without[:i], line, without[i+1:]) }
+	secret := func(data, status string) []string {
+		return change(1, `created secret/default/db {"data": `+data+`, "status": `+status+`}`)
+	}
+	const status = `{"conditions": [{"type": "Ready", "status": "True"}], "names": ["a", "b"], "in": {"x.y/z": 2}}`
+	const is = `o.kind == "Secret" && o.metadata.namespace == "default" && o.metadata.name == "db"`
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"never created", change(1), `objects.exists(o, ` + is + `)`},
+		{"kept", change(3),
+			`!objects.exists(o, o.kind == "Pod" && o.metadata.namespace == "default" && o.metadata.name == "old")`},
+		{"another value", secret(`{"user": "x\"y"}`, status),
+			`objects.exists(o, ` + is + ` && has(o.data) && has(o.data.user) && o.data.user == "u")`},
+		{"a value is missing", secret(`{}`, status),
+			`objects.exists(o, ` + is + ` && has(o.data) && has(o.data.user) && o.data.user == "u")`},
+		{"a value too many", secret(`{"user": "u", "more": true}`, status),
+			`objects.exists(o, ` + is + ` && !(has(o.data) && has(o.data.more)))`},
+		{"a named item", secret(`{"user": "u"}`,
+			`{"conditions": [{"type": "Ready", "status": "False"}], "names": ["a", "b"], "in": {"x.y/z": 2}}`),
+			`objects.exists(o, ` + is + ` && has(o.status) && has(o.status.conditions) && ` +
+				`o.status.conditions.exists(x1, has(x1.type) && x1.type == "Ready" && ` +
+				`has(x1.status) && x1.status == "True"))`},
+		{"an item", secret(`{"user": "u"}`,
+			`{"conditions": [{"type": "Ready", "status": "True"}], "names": ["a"], "in": {"x.y/z": 2}}`),
+			`objects.exists(o, ` + is + ` && has(o.status) && has(o.status.names) && size(o.status.names) > 1 && ` +
+				`o.status.names[1] == "b")`},
+		{"a number, and names that CEL has no dots for", secret(`{"user": "u"}`,
+			`{"conditions": [{"type": "Ready", "status": "True"}], "names": ["a", "b"], "in": {"x.y/z": 3}}`),
+			`objects.exists(o, ` + is + ` && has(o.status) && "in" in o.status && "x.y/z" in o.status["in"] && ` +
+				`o.status["in"]["x.y/z"] == 2)`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := story(t, tt.lines...)
+			changes, err := Changes(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			differ := ref.Compare(Objects(changes))
+			if len(differ) == 0 {
+				t.Fatal("nothing differs")
+			}
+			i, recorded := ref.Invariant(differ[0], changes)
+			if i == nil {
+				t.Fatalf("none for %v", differ[0])
+			}
+			if i.Eventually != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", i.Eventually, tt.want)
+			}
+			if len(recorded) != 1 || recorded[0].Name != "*" {
+				t.Errorf("recorded: %v", recorded)
+			}
+			e, err := cel.Objects.Compile(i.Eventually)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, run := range []struct {
+				lines []string
+				want  bool
+			}{{tt.lines, false}, {without, true}} {
+				changes, err := Changes(story(t, run.lines...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var objects []any
+				for _, o := range Objects(changes) {
+					if o.End != nil {
+						objects = append(objects, o.End)
+					}
+				}
+				// Reading what is missing counts as false, as it does in a run.
+				if holds, _ := e.Holds(map[string]any{"objects": objects}); holds != run.want {
+					t.Errorf("holds: %t, want %t", holds, run.want)
+				}
+			}
+		})
+	}
+	// An object that is made again although its owner lives.
+	again := slices.Concat(without, []string{
+		`db: deleted set/default/db {"metadata": {` + owned + `}}`,
+		`db: created set/default/db {"metadata": {` + owned + `}}`,
+	})
+	changes, err := Changes(story(t, again...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	differ := ref.Compare(Objects(changes))
+	if len(differ) != 1 {
+		t.Fatalf("differences: %v", differ)
+	}
+	i, recorded := ref.Invariant(differ[0], changes)
+	if i == nil || i.On.String() != "set/default/db" || len(recorded) != 2 ||
+		recorded[1].String() != "database.e.com/*/*" {
+		t.Fatalf("%v, %v", i, recorded)
+	}
+	e, err := cel.History.Compile(i.Never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	less := Difference{Key: "set/default/db", Count: true, Want: Existence{Count: true, Made: 2, MostMade: 2},
+		Got: Existence{Count: true, Made: 1, MostMade: 1}}
+	if i, _ := ref.Invariant(less, changes); i != nil {
+		t.Errorf("an object that was created less often: %v", i)
+	}
+	less = Difference{Key: "set/default/db", Count: true, Want: Existence{Count: true, Made: 2, MostMade: 3},
+		Got: Existence{Count: true, Made: 1, MostMade: 1}}
+	if i, _ := ref.Invariant(less, changes); i != nil {
+		t.Errorf("an object that was created less often than ever: %v", i)
+	}
+	generated := Difference{Key: "pod/default/web-#1", Want: Existence{There: true, Made: 1, MostMade: 1},
+		Got: Existence{}}
+	if i, _ := ref.Invariant(generated, changes); i != nil {
+		t.Errorf("a generated name: %v", i)
+	}
+	deleted := changes[len(changes)-2]
+	for _, tt := range []struct {
+		owner map[string]any
+		want  bool
+	}{
+		{map[string]any{"metadata": map[string]any{"uid": "u"}}, true},
+		{map[string]any{"metadata": map[string]any{"uid": "u", "deletionTimestamp": "now"}}, false},
+		{map[string]any{"metadata": map[string]any{"uid": "another"}}, false},
+	} {
+		holds, err := e.Holds(map[string]any{
+			"object": deleted.Prev, "oldObject": nil, "event": "deleted", "objects": []any{tt.owner},
+		})
+		if err != nil || holds != tt.want {
+			t.Errorf("owner %v: %t, %v", tt.owner, holds, err)
+		}
+	}
+}

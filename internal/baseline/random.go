@@ -1,0 +1,377 @@
+package baseline
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+)
+
+// Random is how a client names objects that belong to the same one, or to none: a part of the name is random, or is
+// made from what differs in each run, such as a time or a UID. The API server knows nothing of that. Such objects are
+// numbered, as those with generated names are.
+type Random struct {
+	Owner     Key    `json:"owner,omitempty"` // its group, see [Key.Group]; empty: they have none
+	Type      string `json:"type"`            // after the cluster, if there are several, as in a [Key]
+	Namespace string `json:"namespace,omitempty"`
+	// Name has "*" in place of each random part, and "?" in place of a UID. The random parts have a length from Least
+	// to Most.
+	Name  string `json:"name"`
+	Least int    `json:"least,omitempty"`
+	Most  int    `json:"most,omitempty"`
+}
+
+var (
+	consonants  = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz]{5,}$`)
+	digits      = regexp.MustCompile(`^[0-9]{6,}$`)
+	hexadecimal = regexp.MustCompile(`^[0-9a-f]{6,}$`)
+	lowercase   = regexp.MustCompile(`^[0-9a-z]{5,}$`)
+	between     = regexp.MustCompile(`[0-9][a-z]|[a-z][0-9]`)
+	lastHash    = regexp.MustCompile(`^(.*[-.])([0-9a-f]{5,})$`)
+	part        = regexp.MustCompile(`[^-.]+`)
+)
+
+// isRandom reports whether a part of a name, between dashes, is certainly none that somebody has chosen: a long number,
+// a mixture of letters and digits, or letters that make no word.
+func isRandom(s string) bool {
+	if !lowercase.MatchString(s) {
+		return false
+	}
+	mixed := len(between.FindAllString(s, -1))
+	return digits.MatchString(s) || consonants.MatchString(s) || mixed > 1 || mixed > 0 && hexadecimal.MatchString(s) ||
+		len(s) == 5 && isGenerated(s)
+}
+
+// randomName is how objects are named of which this is one; not ok: it is not random.
+func randomName(name string) (r Random, ok bool) {
+	r.Name = anyUID.ReplaceAllString(name, "?")
+	ok = r.Name != name
+	r.Name = part.ReplaceAllStringFunc(r.Name, func(s string) string {
+		if !isRandom(s) {
+			return s
+		}
+		ok = true
+		slack := 0
+		if digits.MatchString(s) {
+			slack = 2 // numbers have different lengths
+		}
+		if r.Least == 0 || len(s)-slack < r.Least {
+			r.Least = len(s) - slack
+		}
+		r.Most = max(r.Most, len(s)+slack)
+		return "*"
+	})
+	return r, ok && r.Name != "*"
+}
+
+// likelyName is how objects are named of which this is one, if the last part of its name may be a short hash, in
+// hexadecimal digits. It may be chosen as well.
+func likelyName(name string) (r Random, ok bool) {
+	m := lastHash.FindStringSubmatch(name)
+	if m == nil {
+		return r, false
+	}
+	return Random{Name: m[1] + "*", Least: len(m[2]), Most: len(m[2])}, true
+}
+
+// matches reports whether an object of this type and owner is named so. What was random may look like a word by
+// chance, so only its length counts.
+func (r *Random) matches(key Key, owner Key) bool {
+	typ, namespace, name := split(key)
+	begins := r.Name[:strings.IndexAny(r.Name, "*?")]
+	if typ != r.Type || namespace != r.Namespace || !strings.HasPrefix(name, begins) || owner.Group() != r.Owner {
+		return false
+	}
+	text := regexp.QuoteMeta(r.Name)
+	text = strings.ReplaceAll(text, `\*`, fmt.Sprintf("[0-9a-z]{%d,%d}", r.Least, r.Most))
+	text = strings.ReplaceAll(text, `\?`, anyUID.String())
+	is, err := regexp.MatchString("^"+text+"$", name)
+	return err == nil && is
+}
+
+// beginning is what the keys of such objects begin with, before their numbers.
+func (r *Random) beginning(owner Key) string {
+	if strings.Contains(string(owner), "#") {
+		_, _, name := split(owner)
+		return fmt.Sprintf("%s/%s/%s-", r.Type, r.Namespace, name)
+	}
+	// "_" is in no name.
+	name := strings.TrimRight(strings.NewReplacer("*", "_", "?", "_").Replace(r.Name), "-._")
+	return fmt.Sprintf("%s/%s/%s-", r.Type, r.Namespace, name)
+}
+
+// split takes a key apart. If there are several clusters, the type begins with the object's, so that the parts can be
+// put together again.
+func split(key Key) (typ, namespace, name string) {
+	typ, rest, _ := strings.Cut(string(key), "/")
+	namespace, name, _ = strings.Cut(rest, "/")
+	return typ, namespace, name
+}
+
+// maxOwners is how far up owners are followed; they may form a circle.
+const maxOwners = 10
+
+// renames gives the objects of a run that are named at random, and those that belong to such objects and have generated
+// names, the keys that they have in the baseline: by their own keys. Which number each of them has says nothing.
+func (ref *Baseline) renames(objects map[Key]*Object) map[Key]Key {
+	if len(ref.Random) == 0 {
+		return nil
+	}
+	to := map[Key]Key{}
+	numbers := map[string]int{}
+	var rename func(key Key, depth int) Key
+	rename = func(key Key, depth int) Key {
+		o := objects[key]
+		if known, ok := to[key]; ok || o == nil || depth == 0 {
+			return cmp.Or(known, key)
+		}
+		owner := o.owner()
+		if owner == "" && o.owned() || owner == key {
+			return key
+		}
+		owner = rename(owner, depth-1)
+		beginning := ""
+		typ, namespace, name := split(key)
+		_, _, owners := split(owner)
+		switch generated := strings.Contains(name, "#"); {
+		case generated && strings.Contains(owners, "#") && !strings.HasPrefix(name, owners+"-"):
+			beginning = fmt.Sprintf("%s/%s/%s-", typ, namespace, owners)
+		case !generated && ref.Objects[key] == nil && !ref.chosen[key] && !o.unchanged:
+			if i := slices.IndexFunc(ref.Random, func(r Random) bool { return r.matches(key, owner) }); i >= 0 {
+				beginning = ref.Random[i].beginning(owner)
+			}
+		}
+		if beginning == "" {
+			return key
+		}
+		numbers[beginning]++
+		to[key] = Key(fmt.Sprintf("%s#%d", beginning, numbers[beginning]))
+		return to[key]
+	}
+	born := func(key Key) uint64 {
+		if s := objects[key].states; len(s) > 0 {
+			return s[0].version
+		}
+		return 0
+	}
+	keys := slices.SortedFunc(maps.Keys(objects), func(a, b Key) int {
+		return cmp.Or(cmp.Compare(born(a), born(b)), strings.Compare(string(a), string(b)))
+	})
+	for _, key := range keys {
+		rename(key, maxOwners)
+	}
+	return to
+}
+
+// owner is the key of the object that one belongs to, as far as the run has it; empty: none.
+func (o *Object) owner() Key {
+	all := metadata.Owners(o.Last())
+	if len(all) == 0 || o.names == nil {
+		return ""
+	}
+	return o.names.uids[metadata.Text(all[0], "uid")]
+}
+
+// owned reports whether the object belongs to another one, which the run need not have.
+func (o *Object) owned() bool { return len(metadata.Owners(o.Last())) > 0 }
+
+// renamed returns a run's objects with the keys that renames gives them, and their own keys by these. What values call
+// these objects is no longer compared by its text.
+func (f *filter) renamed(objects map[Key]*Object) (all map[Key]*Object, own map[Key]Key) {
+	to := f.ref.renames(objects)
+	if len(to) == 0 {
+		return objects, nil
+	}
+	all, own = maps.Clone(objects), map[Key]Key{}
+	for from := range to {
+		delete(all, from)
+	}
+	news := false
+	for from, key := range to {
+		o := objects[from]
+		all[key], own[key] = o, from
+		if o.names != nil && o.Last() != nil {
+			news = o.names.rename(key, o.Last()) || news
+		}
+	}
+	if news {
+		clear(f.seen)
+		clear(f.texts)
+	}
+	return all, own
+}
+
+// rename notes that an object is called otherwise. It reports whether that is news.
+func (n *names) rename(key Key, object map[string]any) bool {
+	before := n.version
+	uid := metadata.UID(object)
+	if uid != "" && n.uids[uid] != key {
+		delete(n.newest, n.uids[uid])
+	}
+	n.note(key, object)
+	return n.version != before
+}
+
+// name learns which objects are named at random: those that are not in all runs, that belong to the same one, and whose
+// names differ only in what nobody has chosen, or in what may be a short hash and is another one in each run. Each run
+// must have at least one of them. Of objects that belong to none,
+// the same controller under test must have created them, equally many in each run, and none twice with the same name.
+func (ref *Baseline) name(runs []map[Key]*Object) {
+	ref.chosen = map[Key]bool{}
+	for key := range runs[0] {
+		ref.chosen[key] = !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool { return objects[key] == nil })
+	}
+	for range maxOwners { // what belongs to them may be named after them
+		var own []map[Key]*Object
+		for _, objects := range runs {
+			all, _ := ref.filter().renamed(objects)
+			own = append(own, all)
+		}
+		found := ref.randomIn(own)
+		if len(found) == 0 {
+			return
+		}
+		ref.Random = append(ref.Random, found...)
+	}
+}
+
+func (ref *Baseline) randomIn(runs []map[Key]*Object) []Random {
+	everywhere := func(key Key) bool {
+		return !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool { return objects[key] == nil })
+	}
+	var odd []map[Key]Key       // of each run those that are not in all, with their owners
+	var makers []map[Key]string // of each run those of these that have none, with who has created them
+	var all []Random
+	for _, objects := range runs {
+		owners, made := map[Key]Key{}, map[Key]string{}
+		for _, key := range slices.Sorted(maps.Keys(objects)) {
+			o := objects[key]
+			owner := o.owner()
+			if owner == "" && (o.owned() || o.maker == "") || o.unchanged || strings.Contains(string(key), "#") ||
+				everywhere(key) || owner != "" && !everywhere(owner) && !strings.Contains(string(owner), "#") {
+				continue
+			}
+			owners[key] = owner
+			if owner == "" {
+				made[key] = o.maker
+			}
+			typ, namespace, name := split(key)
+			r, ok := randomName(name)
+			if !ok {
+				continue
+			}
+			r.Owner, r.Type, r.Namespace = owner.Group(), typ, namespace
+			at := slices.IndexFunc(all, func(old Random) bool {
+				return old.Owner == r.Owner && old.Type == r.Type && old.Namespace == r.Namespace && old.Name == r.Name
+			})
+			if at < 0 {
+				all = append(all, r)
+				continue
+			}
+			all[at].Least, all[at].Most = min(all[at].Least, r.Least), max(all[at].Most, r.Most)
+		}
+		odd, makers = append(odd, owners), append(makers, made)
+	}
+	all = append(all, likely(odd, all)...)
+	return slices.DeleteFunc(all, func(r Random) bool {
+		return r.Owner == "" && !r.madeAlike(makers) || slices.ContainsFunc(odd, func(owners map[Key]Key) bool {
+			for key, owner := range owners {
+				if r.matches(key, owner) {
+					return false
+				}
+			}
+			return true
+		})
+	})
+}
+
+// likely finds more of the objects that are named at random, among those of each run that are not in all, with their
+// owners: their names end in what may be a hash, of an owner there are equally many in each run, and no two runs have a
+// name in common. One of them must have a letter beside a digit.
+func likely(odd []map[Key]Key, known []Random) []Random {
+	type group struct {
+		names  map[Key]bool
+		counts []int // by run
+		mixed  bool
+	}
+	groups := map[Random]*group{}
+	for i, owners := range odd {
+		for key, owner := range owners {
+			if owner == "" || slices.ContainsFunc(known, func(r Random) bool { return r.matches(key, owner) }) {
+				continue
+			}
+			typ, namespace, name := split(key)
+			r, ok := likelyName(name)
+			if !ok {
+				continue
+			}
+			r.Owner, r.Type, r.Namespace = owner.Group(), typ, namespace
+			g := groups[r]
+			if g == nil {
+				g = &group{names: map[Key]bool{}, counts: make([]int, len(odd))}
+				groups[r] = g
+			}
+			g.names[key] = true
+			g.counts[i]++
+			g.mixed = g.mixed || between.MatchString(name[len(name)-r.Least:])
+		}
+	}
+	var all []Random
+	for r, g := range groups {
+		alike := !slices.ContainsFunc(g.counts, func(n int) bool { return n != g.counts[0] })
+		if alike && g.mixed && len(g.names) == g.counts[0]*len(odd) {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b Random) int {
+		return cmp.Or(strings.Compare(string(a.Owner), string(b.Owner)), strings.Compare(a.Type, b.Type),
+			strings.Compare(a.Name, b.Name), cmp.Compare(a.Least, b.Least))
+	})
+	return all
+}
+
+// madeAlike reports whether one controller has created the objects without an owner in all runs, equally many in each,
+// and each with a name of its own.
+func (r *Random) madeAlike(runs []map[Key]string) bool {
+	names, by, number := map[Key]bool{}, map[string]bool{}, map[int]bool{}
+	total := 0
+	for _, made := range runs {
+		n := 0
+		for key, maker := range made {
+			if r.matches(key, "") {
+				names[key], by[maker] = true, true
+				n++
+			}
+		}
+		number[n] = true
+		total += n
+	}
+	return len(by) == 1 && len(number) == 1 && len(names) == total
+}
+
+// numberedChanges returns the changes with the keys that their objects have in the baseline.
+func numberedChanges(changes []Change, to map[Key]Key) []Change {
+	if len(to) == 0 {
+		return changes
+	}
+	all := slices.Clone(changes)
+	for i := range all {
+		if key, ok := to[all[i].Key]; ok {
+			all[i].Key, all[i].Generated = key, true
+		}
+	}
+	return all
+}
+
+// HoldsRandom reports whether a part of what an object of that key holds is another value in each run without faults: a
+// key or a password that somebody has made up, for example. Such an object cannot be made again as it was.
+func (ref *Baseline) HoldsRandom(key Key) bool {
+	return slices.ContainsFunc(ref.foundOn(key), func(m *Found) bool {
+		return m.Object == key.Group() && !m.Compare &&
+			(strings.HasPrefix(m.Path, "data") || strings.HasPrefix(m.Path, "binaryData"))
+	})
+}

@@ -1,0 +1,445 @@
+package baseline
+
+import (
+	"crypto/md5"  //nolint:gosec // controllers use it, too
+	"crypto/sha1" //nolint:gosec // controllers use it, too
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Place is a field of an object, or of all objects of a group.
+type Place struct {
+	Object Key    `json:"object"` // or a group; see placeOfKey
+	Field  string `json:"field"`  // where it is; "data" is all data of a Secret or ConfigMap
+}
+
+func (p Place) String() string { return fmt.Sprintf("%s of %s", p.Field, p.Object) }
+
+// Relation says what the value of a field is, though it is another one in each run: a certain function of the value of
+// another field. What is said of a group is said of each of its objects: of the same object if the other field is in
+// the same group, and otherwise of any that has the other field.
+type Relation struct {
+	Field Place `json:"field"`
+	Is    Is    `json:"is"`
+	Of    Place `json:"of"`
+}
+
+// Is is what one value is of another.
+type Is string
+
+// The relations.
+const (
+	isEqual    Is = "equal to"
+	isBase64   Is = "the base64 encoding of"
+	isSHA256   Is = "the SHA-256 of"
+	isSHA1     Is = "the SHA-1 of"
+	isMD5      Is = "the MD5 of"
+	isSHA512   Is = "the SHA-512 of"
+	isContents Is = "a text that contains"
+	// isVersion: a resource version that the object has had with the contents that it has in the end.
+	isVersion Is = "the resource version of"
+	// isTogether: one is replaced whenever the other is, and after it. It does not hold if one was replaced less often,
+	// and the other was replaced last.
+	isTogether Is = "replaced after"
+)
+
+var hashes = map[Is]func(string) []byte{
+	isSHA256: func(s string) []byte { sum := sha256.Sum256([]byte(s)); return sum[:] },
+	isSHA1:   func(s string) []byte { sum := sha1.Sum([]byte(s)); return sum[:] }, //nolint:gosec // as above
+	isMD5:    func(s string) []byte { sum := md5.Sum([]byte(s)); return sum[:] },  //nolint:gosec // as above
+	isSHA512: func(s string) []byte { sum := sha512.Sum512([]byte(s)); return sum[:] },
+}
+
+// wholeData is the place of all data of a Secret or ConfigMap.
+const wholeData = "data"
+
+// minRandom is how many characters a value must have, so that no relation is an accident. Of these, minDifferent or
+// more must differ from run to run.
+const (
+	minRandom    = 8
+	minDifferent = 6
+)
+
+// maxRandom limits how many random values are compared with each other, and maxRelations what is learned.
+const (
+	maxRandom    = 300
+	maxRelations = 200
+)
+
+// text is a value that is a text.
+type text struct {
+	value string // decoded, if it is in a Secret
+	raw   string
+	as    counts
+}
+
+// texts are the values of an object that are texts, by where they are.
+func (f *filter) textsOf(key Key, o *Object) map[string]text {
+	if known, ok := f.texts[o]; ok {
+		return known
+	}
+	all := map[string]text{}
+	masked := false
+	f.visit(f.normal(key, o), nil, "", func(path []string, where string, v any) {
+		s, ok := v.(string)
+		if !ok {
+			return
+		}
+		as := f.countsAs(key, where, path)
+		all[where] = text{decoded(key, where, s), s, as}
+		masked = masked || as == byPresence && path[0] == "data"
+	})
+	if masked && hasData(key) {
+		all[wholeData] = text{as: byPresence}
+	}
+	f.texts[o] = all
+	return all
+}
+
+// hasData reports whether an object is a Secret or ConfigMap.
+func hasData(key Key) bool { return key.Type() == "secret" || key.Type() == "configmap" }
+
+// decoded is the value as those see it who use a Secret.
+func decoded(key Key, where, s string) string {
+	if key.Type() == "secret" && strings.HasPrefix(where, "data.") {
+		if plain, err := base64.StdEncoding.DecodeString(s); err == nil {
+			return string(plain)
+		}
+	}
+	return s
+}
+
+// forms are the texts that a hash of a place may be of.
+func (f *filter) forms(at Place, o *Object) []string {
+	t := f.textsOf(at.Object, o)[at.Field]
+	if at.Field != wholeData {
+		if t.raw == t.value {
+			return []string{t.value}
+		}
+		return []string{t.value, t.raw}
+	}
+	data, _ := o.End["data"].(map[string]any)
+	asJSON, err := json.Marshal(data)
+	if err != nil {
+		return nil
+	}
+	var values, pairs strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(data)) {
+		s, _ := data[k].(string)
+		s = decoded(at.Object, "data."+k, s)
+		values.WriteString(s)
+		pairs.WriteString(k + s)
+	}
+	return []string{string(asJSON), values.String(), pairs.String()}
+}
+
+// member is an object of a run.
+type member struct {
+	key    Key
+	object *Object
+}
+
+// population are a run's objects that are there in the end, by where they are in a Place.
+type population map[Key][]member
+
+// placeOfKey is how an object is called in a Place. Which of several objects with generated names has which number says
+// nothing, so they are known by their group.
+func placeOfKey(key Key) Key {
+	if strings.Contains(string(key), "#") {
+		return key.Group()
+	}
+	return key
+}
+
+func populationOf(objects map[Key]*Object) population {
+	p := population{}
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		if o := objects[key]; o != nil && o.End != nil {
+			p[placeOfKey(key)] = append(p[placeOfKey(key)], member{key, o})
+		}
+	}
+	return p
+}
+
+// wrong lists the objects of which a relation does not hold. Not known: it is not known of any object.
+func (f *filter) wrong(r *Relation, p population) (wrong []Key, known bool) {
+	for _, is := range p[r.Field.Object] {
+		ofs := p[r.Of.Object]
+		if r.Of.Object == r.Field.Object {
+			ofs = []member{is}
+		}
+		fails := false
+		for _, of := range ofs {
+			holds, knows := f.holds(r, is, of, p)
+			known = known || knows
+			if fails = knows && !holds; knows && holds {
+				break
+			}
+		}
+		if fails {
+			wrong = append(wrong, is.key)
+		}
+	}
+	return wrong, known
+}
+
+// holds reports whether a relation holds of two objects of a run. Not known: a field is missing, or must not count.
+func (f *filter) holds(r *Relation, isIn, ofIn member, p population) (holds, known bool) {
+	of, is := ofIn.object, isIn.object
+	a, okA := f.textsOf(ofIn.key, of)[r.Of.Field]
+	b, okB := f.textsOf(isIn.key, is)[r.Field.Field]
+	if r.Is == isVersion {
+		return slices.Contains(of.versionsOf(), b.value), okB && b.as != never
+	}
+	if !okA || !okB || a.as == never || b.as == never {
+		return false, false
+	}
+	switch r.Is {
+	case isEqual:
+		return a.value == b.value || f.stillHolds(r.Is, b.value, a.value, p), true
+	case isBase64:
+		return encodes(b.value, []byte(a.value)) || f.stillHolds(r.Is, b.value, a.value, p), true
+	case isTogether:
+		first, knownA := of.renewal(r.Of.Field, 0)
+		then, knownB := is.renewal(r.Field.Field, 0)
+		return then.Most >= first.Most || then.Last >= first.Last, knownA && knownB
+	case isContents:
+		return strings.Contains(b.value, a.value) || f.stillHolds(r.Is, b.value, a.value, p), true
+	}
+	hash := hashes[r.Is]
+	if hash == nil {
+		return false, false // of a newer version
+	}
+	return slices.ContainsFunc(f.forms(Place{ofIn.key, r.Of.Field}, of), func(s string) bool {
+		sum := hash(s)
+		_, short, ok := strings.Cut(b.value, ":") // "sha256:…"
+		if !ok {
+			short = b.value
+		}
+		return len(short) >= minRandom && strings.HasPrefix(hex.EncodeToString(sum), strings.ToLower(short)) ||
+			encodes(b.value, sum)
+	}), true
+}
+
+// encodes reports whether a text is the base64 encoding of data.
+func encodes(s string, data []byte) bool {
+	return s == base64.StdEncoding.EncodeToString(data) || s == base64.RawStdEncoding.EncodeToString(data) ||
+		s == base64.URLEncoding.EncodeToString(data) || s == base64.RawURLEncoding.EncodeToString(data)
+}
+
+// relate finds the relations that hold in all runs, given how each of them ended, and how often random values were
+// replaced until then.
+func (ref *Baseline) relate(ends []map[Key]*Object, until []time.Time) {
+	f := ref.filter()
+	f.exact = true
+	var runs []population
+	for _, objects := range ends {
+		runs = append(runs, populationOf(objects))
+	}
+	var places []Place   // with random values
+	var versions []Place // with values that may be versions
+	looked := map[Key]bool{}
+	for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
+		object := placeOfKey(key)
+		if ref.Objects[key].End == nil || looked[object] || len(ref.foundOn(key)) == 0 {
+			continue
+		}
+		looked[object] = true
+		all := f.textsOf(key, ref.Objects[key])
+		for _, where := range slices.Sorted(maps.Keys(all)) {
+			switch at := (Place{object, where}); {
+			case all[where].as != byPresence:
+			case where == wholeData || f.random(at, runs):
+				places = append(places, at)
+			case all[where].value != "" && strings.Trim(all[where].value, "0123456789") == "":
+				versions = append(versions, at)
+			}
+		}
+	}
+	places = places[:min(len(places), maxRandom)]
+	ref.renew(places, runs, until)
+	for i, field := range places {
+		for j, of := range places {
+			if field == of || field.Field == wholeData || field.Object == of.Object && !apart(field, of) {
+				continue
+			}
+			all := []Is{isBase64, isContents, isSHA256, isSHA1, isMD5, isSHA512}
+			switch {
+			case of.Field == wholeData:
+				all = all[2:]
+			case equalled(field, of, j < i):
+				all = append([]Is{isEqual}, all...)
+			}
+			if field.Object != of.Object && f.replacedTogether(field, of, runs) {
+				all = append(all, isTogether)
+			}
+			ref.firstThatHolds(f, field, of, all, runs)
+		}
+	}
+	for _, field := range versions[:min(len(versions), maxRandom)] {
+		for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
+			if hasData(key) && key != field.Object && !strings.Contains(string(key), "#") {
+				ref.firstThatHolds(f, field, Place{key, wholeData}, []Is{isVersion}, runs)
+			}
+		}
+	}
+	ref.Relations = slices.DeleteFunc(ref.Relations, func(r Relation) bool {
+		// What is equal contains each other, too.
+		return r.Is == isContents && slices.Contains(ref.Relations, Relation{r.Of, isEqual, r.Field})
+	})
+}
+
+// equalled reports whether of two fields the first one is said to be equal to the second one, and not the other way
+// round: each object of a group to what there is only one of.
+func equalled(field, of Place, later bool) bool {
+	isGroup, ofGroup := strings.Contains(string(field.Object), "#"), strings.Contains(string(of.Object), "#")
+	if isGroup != ofGroup {
+		return isGroup
+	}
+	return later
+}
+
+// apart reports whether two fields of one object may be written at different times, although nobody writes a part of
+// an object: the data of a Secret or ConfigMap, of which each may be renewed for itself.
+func apart(a, b Place) bool {
+	return hasData(a.Object) && strings.HasPrefix(a.Field, wholeData+".") && strings.HasPrefix(b.Field, wholeData+".")
+}
+
+// firstThatHolds adds the first relation of a field to another one that holds in all runs.
+func (ref *Baseline) firstThatHolds(f *filter, field, of Place, all []Is, runs []population) {
+	for _, is := range all {
+		r := Relation{field, is, of}
+		if f.alwaysHolds(&r, runs) && len(ref.Relations) < maxRelations {
+			ref.Relations = append(ref.Relations, r)
+			return
+		}
+	}
+}
+
+// replacedTogether reports whether in all runs a secret was replaced, and a random value as often, the last time after
+// it. Of groups it says no: their objects are mostly replaced as a whole.
+func (f *filter) replacedTogether(field, of Place, runs []population) bool {
+	if strings.Contains(string(field.Object+of.Object), "#") {
+		return false
+	}
+	return !slices.ContainsFunc(runs, func(p population) bool {
+		ofs, fields := p[of.Object], p[field.Object]
+		if len(ofs) == 0 || len(fields) == 0 {
+			return true
+		}
+		a, b := ofs[0].object, fields[0].object
+		if !isSecret(of, f.textsOf(of.Object, a)[of.Field].value) {
+			return true
+		}
+		first, knownA := a.renewal(of.Field, 0)
+		then, knownB := b.renewal(field.Field, 0)
+		return !knownA || !knownB || first.Most == 0 || then.Most != first.Most || then.Last < first.Last
+	})
+}
+
+func (f *filter) alwaysHolds(r *Relation, runs []population) bool {
+	return !slices.ContainsFunc(runs, func(p population) bool {
+		wrong, known := f.wrong(r, p)
+		return !known || len(wrong) > 0
+	})
+}
+
+// random reports whether a field has a random value in each run.
+func (f *filter) random(at Place, runs []population) bool {
+	var values []string // of the runs so far
+	for _, p := range runs {
+		if len(p[at.Object]) == 0 {
+			return false
+		}
+		var own []string
+		for _, m := range p[at.Object] {
+			v := f.textsOf(m.key, m.object)[at.Field].value
+			if !looksRandom(v) || slices.ContainsFunc(values, func(other string) bool {
+				return different(v, other) < minDifferent
+			}) {
+				return false
+			}
+			own = append(own, v)
+		}
+		values = append(values, own...)
+	}
+	return true
+}
+
+// different is how much is between the common beginning and the common end of two texts, in bytes of the shorter one.
+func different(a, b string) int {
+	n := min(len(a), len(b))
+	from := 0
+	for from < n && a[from] == b[from] {
+		from++
+	}
+	to := 0
+	for to < n-from && a[len(a)-1-to] == b[len(b)-1-to] {
+		to++
+	}
+	return n - from - to
+}
+
+var (
+	looksLikeTime = regexp.MustCompile(`\d{4}-\d{2}-\d{2}|\d{2}:\d{2}:\d{2}`)
+	armored       = regexp.MustCompile(`^\s*-----BEGIN `)
+)
+
+// looksRandom reports whether a text is no time, number, address, word or sentence. What is equal in two fields because
+// a controller was there at the same time, or in the same phase, need not be so after a fault.
+func looksRandom(s string) bool {
+	if len(s) < minRandom || looksLikeTime.MatchString(s) || address.MatchString(s) {
+		return false
+	}
+	if armored.MatchString(s) {
+		return true
+	}
+	digits, letters, turns := 0, 0, 0
+	wasUpper := false
+	for i, r := range s {
+		switch {
+		case unicode.IsSpace(r):
+			return false
+		case unicode.IsDigit(r):
+			digits++
+		case unicode.IsLetter(r):
+			letters++
+			if upper := unicode.IsUpper(r); i > 0 && upper != wasUpper {
+				turns++
+			}
+			wasUpper = unicode.IsUpper(r)
+		}
+	}
+	return letters > 0 && (digits > 0 || turns*3 > len(s))
+}
+
+// unrelated lists the relations that do not hold in a run. Of an object that the runs without faults do not end with,
+// it says nothing: that it is there is the difference. Nor of one of a group that has finished: what it was made from
+// may be another one since, and nobody makes it again for that.
+func (f *filter) unrelated(objects map[Key]*Object) []Difference {
+	if len(f.ref.Relations) == 0 {
+		return nil
+	}
+	var all []Difference
+	p := populationOf(objects)
+	for i := range f.ref.Relations {
+		r := &f.ref.Relations[i]
+		wrong, _ := f.wrong(r, p)
+		for _, key := range wrong {
+			if f.ref.ends(key) && (placeOfKey(key) == key || !Finished(objects[key].End)) {
+				all = append(all, Difference{Key: key, Field: r.Field.Field, Relation: r})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,638 @@
+package campaign
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// manyRuns is how often a plan is run that has shown something that nobody accepts once in a hundred times, if it does
+// not come every time.
+const manyRuns = 10
+
+// twice is how often a rare finding must have come to be sure of it, before that many runs.
+const twice = 2
+
+// confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
+// believed. What does great harm is also believed if it comes now and then, and never without the actions in as many
+// runs. A finding that another plan has, too, is believed at once: most plans find one of a few bugs, and each
+// further run takes long, since it waits in vain for the end that it should have. So a plan is put off while another
+// one is being confirmed that has found the same, or if confirming has its share of the budget. The error is
+// errPutOff, that of ctx, or of a record that cannot be read.
+func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
+	o.Status, o.Reason, o.Came, o.Of, o.Pending = Unconfirmed, "", 1, 1, false
+	err := c.believe(ctx, t, o, first)
+	if errors.Is(err, errBudget) {
+		o.Status, o.Reason, o.Pending = Unconfirmed, "the budget ended before it was confirmed", true
+		return nil
+	}
+	return err
+}
+
+// believe is confirm of an outcome that says nothing yet. The error is also errBudget.
+func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
+	slices.SortStableFunc(o.Findings, record.ByHarm)
+	if idle(t, first) {
+		o.Status, o.Reason = OfWorkload, first.NotHappened()
+		r, err := record.Open(o.Record)
+		if err == nil {
+			c.quiet(t, r)
+		}
+		return err
+	}
+	if explained, err := c.explained(t, o); err != nil || explained {
+		return err
+	}
+	if t.without != nil {
+		// What a former build has left for good comes with each of its plans.
+		err := c.without(ctx, t, o, 1)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errBudget):
+			return err
+		}
+		if explained, err := c.explained(t, o); err != nil || explained {
+			return err
+		}
+	}
+	if c.wait(t, o, first) {
+		return errPutOff
+	}
+	if c.takenFor(o) {
+		return nil
+	}
+	if tells, err := c.tells(ctx, t, o); err != nil || tells {
+		return err
+	}
+	paces, err := c.paces(t, o)
+	if err != nil {
+		return err
+	}
+	for _, how := range paces {
+		if err := c.slowly(ctx, t, how); err != nil {
+			return err
+		}
+		if explained, err := c.explained(t, o); err != nil || explained {
+			return err
+		}
+	}
+	if passed, err := c.unhurried(ctx, t, o, first); err != nil || passed {
+		return err
+	}
+	if explained, err := c.explained(t, o); err != nil || explained {
+		return err
+	}
+	if due, err := c.dueTo(ctx, t, o, answered(t.plan), 1); err != nil || !due {
+		return err
+	}
+	restarted, err := c.past(ctx, t, o)
+	if err != nil {
+		return err
+	}
+	c.label(t, o, restarted)
+	if c.takenFor(o) {
+		return nil
+	}
+	rare, err := c.repeat(ctx, t, o)
+	if err != nil || o.Reason != "" || o.Findings == nil {
+		return err
+	}
+	if o.Came < o.Of && !rare {
+		return nil
+	}
+	quiet := 1
+	switch {
+	case rare:
+		quiet = o.Of - c.learnedRuns(t)
+	case c.doubtful(o) || jumps(c.stepsOf(t)):
+		quiet = c.Repeat
+	}
+	if err := c.without(ctx, t, o, max(1, quiet)); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, errBudget) {
+			return err
+		}
+		o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
+		return nil
+	}
+	if explained, err := c.explained(t, o); err != nil || explained {
+		return err
+	}
+	if due, err := c.dueTo(ctx, t, o, killed(t.plan), 1); err != nil || !due {
+		return err
+	}
+	// Once was before; who is faster may decide what another client leads to.
+	times := c.Repeat - 1
+	if rare {
+		times = max(1, quiet)
+	}
+	if due, err := c.dueTo(ctx, t, o, answered(t.plan), times); err != nil || !due {
+		return err
+	}
+	o.Status = Bug
+	c.label(t, o, restarted)
+	var why []string
+	if o.Cause != findings.CauseOf(t.plan.Actions) {
+		why = append(why, fmt.Sprintf("%s (%s)", onlyRestarted, o.Restarted))
+	}
+	if rare {
+		why = append(why, fmt.Sprintf("it does not come every time, but never came in %s without the plan's actions",
+			wording.Count(max(1, quiet)+c.learnedRuns(t), "run")))
+	}
+	o.Reason = strings.Join(why, "; ")
+	return nil
+}
+
+// repeat runs a plan again and sees what comes again. The outcome's findings are then those that came every time; if
+// something worse came now and then, rare, it comes first, and the outcome says how often it came. If nothing came
+// every time, the findings are those that came most often. A reason says why that is not known.
+func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, err error) {
+	came := make([]int, len(o.Findings))
+	for i := range came {
+		came[i] = 1
+	}
+	// worth lists the findings of great harm that do not come every time, unless something as bad does.
+	worth := func() (found []int) {
+		sure := slices.IndexFunc(came, func(n int) bool { return n == o.Of })
+		for i, f := range o.Findings {
+			if came[i] < o.Of && f.Does().Strong() && (sure < 0 || f.Does().Rank() < o.Findings[sure].Does().Rank()) {
+				found = append(found, i)
+			}
+		}
+		return found
+	}
+	incomplete := ""
+	for tries := 0; tries < 2*max(c.Repeat, manyRuns); tries++ {
+		seldom := worth()
+		once := func(i int) bool { return came[i] < twice }
+		if o.Of >= c.Repeat && (!slices.ContainsFunc(seldom, once) || o.Of >= manyRuns) ||
+			o.Of < c.Repeat && tries >= 2*c.Repeat {
+			break
+		}
+		of := c.Repeat
+		if o.Of >= of {
+			of = manyRuns
+		}
+		c.showConfirming(t.plan, o, tries+1, fmt.Sprintf("run %d of %d", o.Of+1, of), of-o.Of+1)
+		r, meta, err := c.again(ctx, t, t.plan, c.options(t))
+		o.took(meta)
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if errors.Is(err, errBudget) {
+			o.Came = came[0]
+			return false, err
+		}
+		if err != nil {
+			o.Reason = fmt.Sprintf("it could not be run again: %v", err)
+			return false, nil
+		}
+		if idle(t, meta) {
+			c.quiet(t, r)
+		}
+		if meta.Verdict == record.Inconclusive || idle(t, meta) {
+			incomplete = cmp.Or(meta.Reason, meta.NotHappened())
+			continue // it says nothing about what the plan finds
+		}
+		o.Of++
+		found := bugs(r.Findings)
+		for i, f := range o.Findings {
+			if slices.ContainsFunc(found, f.Same) {
+				came[i]++
+			}
+		}
+	}
+	seldom, most := worth(), 0
+	for i := range o.Findings {
+		most = max(most, came[i])
+	}
+	var kept []record.Finding
+	for i, f := range o.Findings {
+		if came[i] == most || slices.Contains(seldom, i) {
+			kept = append(kept, f)
+		}
+	}
+	o.Came = most
+	if len(seldom) > 0 {
+		o.Came = came[seldom[0]]
+	}
+	o.Findings = kept
+	if o.Of < c.Repeat {
+		o.Reason = fmt.Sprintf("only %d of %d runs could be completed; the last other one: %s", o.Of, c.Repeat,
+			incomplete)
+	}
+	return len(seldom) > 0, nil
+}
+
+// learnedRuns is how many runs without faults the workload's baseline is made of. None of them has found anything.
+func (c *campaign) learnedRuns(t *task) int {
+	if t.learned.Baseline == nil {
+		return 0
+	}
+	return t.learned.Baseline.Runs
+}
+
+// doubtful reports whether another plan of the workload has found the same, but not every time: it may come by itself
+// now and then, so that one run without a plan's actions does not show much.
+func (c *campaign) doubtful(o *Outcome) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, known := range c.done {
+		if known.Status == Unconfirmed && !known.Pending && known.Workload == o.Workload &&
+			slices.ContainsFunc(known.Findings, func(f record.Finding) bool {
+				return slices.ContainsFunc(o.Findings, f.Same)
+			}) {
+			return true
+		}
+	}
+	return false
+}
+
+// jumps reports whether a workload lets the clock jump. That is hard on all processes: requests expire, and everything
+// that is put off comes at once.
+func jumps(steps []plan.Step) bool {
+	return slices.ContainsFunc(steps, func(s plan.Step) bool { return s.AdvanceTime > 0 })
+}
+
+// explainedBy reports whether runs without a plan's actions explain all its findings.
+func (c *campaign) explainedBy(t *task, o *Outcome) (bool, error) {
+	planOnly, err := c.planOnly(t, o)
+	return len(planOnly) == 0, err
+}
+
+// explained takes away the findings that runs without a plan's actions explain, and reports whether these are all.
+func (c *campaign) explained(t *task, o *Outcome) (bool, error) {
+	planOnly, err := c.planOnly(t, o)
+	if err != nil {
+		return false, err
+	}
+	if len(planOnly) == 0 {
+		o.Status = OfWorkload
+		o.Reason, err = c.excuse(t, o)
+		return true, err
+	}
+	o.Findings = planOnly
+	return false, nil
+}
+
+// excuse says why what a plan has found does not count: which other run has ended like that. Empty: runs without the
+// plan's actions have found the same.
+func (c *campaign) excuse(t *task, o *Outcome) (string, error) {
+	ref := c.options(t).Baseline
+	if ref == nil {
+		return "", nil
+	}
+	run, err := followed(o)
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for _, f := range better(ref, t.plan, run) {
+		all = append(all, f.Title)
+	}
+	for _, x := range ref.Excuses(run.Objects()) {
+		if line := fmt.Sprintf("%s ends like that %s", x.Differences[0].Key, x.How); !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	return strings.Join(all, "; "), nil
+}
+
+// takenFor reports whether an outcome is a bug because a confirmed one has the same findings. It says so there.
+func (c *campaign) takenFor(o *Outcome) bool {
+	like := c.like(o)
+	if like != "" {
+		o.Status, o.Like, o.Reason = Bug, like, "the same findings as those of "+like
+	}
+	return like != ""
+}
+
+// like returns the plan of the outcome of this campaign that is confirmed and has all the same findings, of the same
+// cause; empty: there is none.
+func (c *campaign) like(o *Outcome) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.knownAs(o)
+}
+
+// known reports whether a confirmed outcome has all the same findings. The caller holds the lock.
+func (c *campaign) known(o *Outcome) bool { return c.knownAs(o) != "" }
+
+func (c *campaign) knownAs(o *Outcome) string {
+	for _, name := range slices.Sorted(maps.Keys(c.done)) {
+		known := c.done[name]
+		if known.Status == Bug && known.Of >= c.Repeat && known.Cause == o.Cause && within(o.Findings, known.Findings) {
+			return name
+		}
+	}
+	return ""
+}
+
+// wait reports whether the plan waits before it is confirmed: while another one is being confirmed that has found the
+// same, and if confirming has had its share of the budget and there are plans to begin. It is put off then.
+func (c *campaign) wait(t *task, o *Outcome, first *record.Meta) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	begins := len(c.tasks[c.next:]) > 0 && c.stopped == ""
+	if !c.inWork(o) && (!begins || !c.overdrawn(o) || c.known(o)) {
+		c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings), Took: o.Took}
+		return false
+	}
+	c.putOffUntil(t, o, first)
+	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
+	return true
+}
+
+// putOffUntil lets a plan wait until it can be confirmed, that with the greatest harm first. The caller holds the lock.
+func (c *campaign) putOffUntil(t *task, o *Outcome, first *record.Meta) {
+	t.known, t.first = o, first
+	c.putOff = append(c.putOff, t)
+	slices.SortStableFunc(c.putOff, func(a, b *task) int {
+		return record.ByHarm(a.known.Findings[0], b.known.Findings[0])
+	})
+}
+
+// confirmShare is the part of the budget that confirming may take.
+const confirmShare = 3
+
+// overdrawn reports whether confirming would take more than its share of the budget if an outcome was confirmed, too.
+// The first one is confirmed in any case. The caller holds the lock.
+func (c *campaign) overdrawn(o *Outcome) bool {
+	if c.Budget == 0 {
+		return false
+	}
+	took := c.confirmed
+	for _, other := range c.confirming {
+		took += c.toConfirm(&other)
+	}
+	share := c.given() / confirmShare * time.Duration(max(1, len(c.Runners)))
+	return took > 0 && took+c.toConfirm(o) > share
+}
+
+// toConfirm estimates how long it takes to confirm what a plan's first run has found: as many runs as must show it, of
+// which the last one is without the plan's actions, and one with a restart only if it shows the past.
+func (c *campaign) toConfirm(o *Outcome) time.Duration {
+	runs := c.Repeat
+	if o.Cause == findings.Stale && o.Restarted == "" {
+		runs++
+	}
+	return time.Duration(runs) * o.Took
+}
+
+// again runs a plan to confirm what the task's has found. The error is errBudget if the run is not expected to end
+// within the budget.
+func (c *campaign) again(
+	ctx context.Context, t *task, p *plan.Plan, o run.RunOptions,
+) (*record.Run, *record.Meta, error) {
+	c.mu.Lock()
+	begins := c.inTime(c.expected(t, p))
+	c.mu.Unlock()
+	if !begins {
+		return nil, nil, errBudget
+	}
+	if len(p.Actions) == 0 && p != t.plan {
+		c.mu.Lock()
+		o.Shift = shift(c.Learn + 1 + c.numbers[p.TestName]) // learning has the first ones
+		c.mu.Unlock()
+	}
+	r, meta, err := c.once(ctx, p, o)
+	if meta != nil {
+		c.mu.Lock()
+		c.confirmed += meta.Took()
+		c.mu.Unlock()
+	}
+	return r, meta, err
+}
+
+// inWork reports whether a plan is being confirmed that has all the same findings. The caller holds the lock.
+func (c *campaign) inWork(o *Outcome) bool {
+	for _, other := range c.confirming {
+		if other.Cause == o.Cause && within(o.Findings, other.Findings) {
+			return true
+		}
+	}
+	return false
+}
+
+// within reports whether others have all of some findings, each at least as bad. If an object is replaced after one
+// plan, that does not confirm that it is missing after another one.
+func within(findings, others []record.Finding) bool {
+	return !slices.ContainsFunc(findings, func(f record.Finding) bool {
+		return !slices.ContainsFunc(others, func(other record.Finding) bool {
+			return f.Same(other) && f.Does().Rank() >= other.Does().Rank()
+		})
+	})
+}
+
+// without runs the workload without a plan's actions, until that was done the given number of times. All plans that
+// have it share these runs.
+func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) error {
+	if len(t.plan.Actions) == 0 {
+		return nil // what it finds is what it is for
+	}
+	p := t.undisturbed()
+	content, err := plan.Marshal(&p)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if c.still == nil {
+		c.still = map[string]*still{}
+	}
+	s := c.still[string(content)]
+	if s == nil {
+		s = &still{name: t.learned.id() + "-without-actions"}
+		for n := 2; slices.ContainsFunc(slices.Collect(maps.Values(c.still)), func(o *still) bool {
+			return o.name == s.name
+		}); n++ {
+			s.name = fmt.Sprintf("%s-without-actions-%d", t.learned.id(), n)
+		}
+		c.still[string(content)] = s
+	}
+	c.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.TestName = s.name
+	p.Complete(c.Suite)
+	for s.runs < times {
+		c.showConfirming(&p, o, max(1, o.Of), fmt.Sprintf("without the plan's actions, run %d of %d", s.runs+1, times),
+			times-s.runs)
+		r, meta, err := c.again(ctx, t, &p, c.options(t))
+		o.took(meta)
+		if err != nil {
+			return err
+		}
+		s.runs++
+		c.quiet(t, r)
+		if explained, err := c.explainedBy(t, o); err != nil || explained {
+			return err
+		}
+	}
+	return nil
+}
+
+// undisturbed is what is left of a task's plan without its actions, without a name. A plan that upgrades is compared
+// with what its last build does alone.
+func (t *task) undisturbed() plan.Plan {
+	if t.without != nil {
+		p := *t.without
+		p.TestName, p.Description, p.File, p.Pace = "", "", "", t.plan.Pace
+		return p
+	}
+	p := *t.plan
+	p.Build = t.plan.LastBuild()
+	p.TestName, p.Description, p.File, p.Actions = "", "", "", nil
+	return p
+}
+
+// still are the runs of a workload without actions.
+type still struct {
+	name string
+	mu   sync.Mutex // held while one goes on
+	runs int
+}
+
+// quiet takes in a run with a plan's workload in which no action of a plan was carried out: what it has found is not a
+// plan's, and where it ended differently from the baseline, other runs may end like it.
+func (c *campaign) quiet(t *task, r *record.Run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := t.learned.id()
+	c.quietly[w] = append(c.quietly[w], bugs(r.Findings)...)
+	allow := (*baseline.Baseline).Allow
+	if t.without != nil && t.without.Upgrades() {
+		allow = (*baseline.Baseline).AllowUpgraded
+	}
+	c.widen(t, r, allow)
+	c.count(t, r)
+}
+
+// widen adds what a run shows to the baseline that the next runs are compared with. c.mu is held.
+func (c *campaign) widen(t *task, r *record.Run, allow func(*baseline.Baseline, *record.Run) error) {
+	c.change(t, func(ref *baseline.Baseline) error {
+		if err := allow(ref, r); err != nil {
+			return fmt.Errorf("%s: %w", r.Dir, err)
+		}
+		return nil
+	})
+}
+
+// change changes the baseline that the next runs are compared with, and keeps what is new for others. c.mu is held.
+func (c *campaign) change(t *task, what func(*baseline.Baseline) error) {
+	ref := c.widened[t.learned]
+	if ref == nil {
+		ref = t.learned.Baseline
+	}
+	if ref == nil {
+		return
+	}
+	wider := *ref // runs that are going on read it
+	wider.Alternatives = slices.Clone(ref.Alternatives)
+	if err := what(&wider); err != nil {
+		c.say("%v", err)
+		return
+	}
+	wider.Later(len(ref.Alternatives))
+	c.widened[t.learned] = &wider
+	if len(wider.Alternatives) == len(ref.Alternatives) && len(wider.Kept) == len(ref.Kept) &&
+		len(wider.Tried) == len(ref.Tried) {
+		return
+	}
+	if err := wider.WriteAllowed(t.learned.Allowed); err != nil {
+		c.say("%v", err)
+	}
+}
+
+// options are those of the next run of a plan.
+func (c *campaign) options(t *task) run.RunOptions {
+	o := t.learned.Options()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if wider := c.widened[t.learned]; wider != nil {
+		o.Baseline = wider
+	}
+	return o
+}
+
+// planOnly returns the findings of an outcome that no run without a plan's actions explains. A run explains a finding
+// if it ends like the plan's, or if it has a finding that the plan's joins.
+func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
+	var before, after []record.Finding // how its first run differs
+	var nearer []record.Finding        // what is wrong without any fault
+	if ref := t.learned.Baseline; ref != nil {
+		followed, err := followed(o)
+		if err != nil {
+			return nil, err
+		}
+		before, nearer = differing(ref, t.plan, followed), better(ref, t.plan, followed)
+		after = differing(c.options(t).Baseline, t.plan, followed)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	quietly := c.quietly[t.learned.id()]
+	return slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
+		same := func(d record.Finding) bool { return d.Subject == f.Subject && (f.Harm == "" || d.Same(f)) }
+		if f.Judge == record.JudgeBaseline && slices.ContainsFunc(nearer, f.Same) {
+			return true
+		}
+		if f.Judge == record.JudgeBaseline && slices.ContainsFunc(before, same) && !slices.ContainsFunc(after, same) {
+			return true
+		}
+		return slices.ContainsFunc(quietly, func(q record.Finding) bool { return findings.Joins(f, q) })
+	}), nil
+}
+
+// followed is what happened in the first run of an outcome's plan.
+func followed(o *Outcome) (*baseline.Follower, error) {
+	r, err := record.Open(o.Record)
+	if err != nil {
+		return nil, err
+	}
+	return baseline.Follow(r)
+}
+
+// differing are the findings that a run of a plan differs from a baseline, and better those of them by which it is
+// nearer to what an object's status promises.
+func differing(ref *baseline.Baseline, p *plan.Plan, f *baseline.Follower) []record.Finding {
+	return toldOf(ref, p, f, func(t findings.Told) bool { return !t.Nearer })
+}
+
+func better(ref *baseline.Baseline, p *plan.Plan, f *baseline.Follower) []record.Finding {
+	return toldOf(ref, p, f, func(t findings.Told) bool { return t.Nearer })
+}
+
+func toldOf(
+	ref *baseline.Baseline, p *plan.Plan, f *baseline.Follower, which func(findings.Told) bool,
+) (all []record.Finding) {
+	for _, told := range judge.Tell(ref, p, f, nil) {
+		if which(told) {
+			all = append(all, told.Finding)
+		}
+	}
+	return all
+}
+
+// idle reports whether a run carried out none of its plan's actions: what it has found is not the plan's.
+func idle(t *task, m *record.Meta) bool { return len(t.plan.Actions) > 0 && m.ActionsFired == 0 }
+
+// bugs are the findings about the controllers.
+func bugs(all []record.Finding) []record.Finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f record.Finding) bool { return !f.IsBug() })
+}

@@ -1,0 +1,160 @@
+package campaign
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Faultless counts the runs of a workload in which no action of a plan was carried out. The runs that the workload was
+// learned from are not counted: all of them have passed.
+type Faultless struct {
+	Runs   int `json:"runs"`
+	Failed int `json:"failed"` // a step of the workload failed in that many of them
+	// Step and Record are of the first of these: the finding's title, and the run's record.
+	Step   string `json:"step,omitempty"`
+	Record string `json:"record,omitempty"`
+	Source string `json:"source"` // hash of what the workload's baseline is made from
+
+	learned *Learned
+	dropped int // plans that are not run for this reason
+}
+
+// faultlessOf returns the counts of a workload. Those of an earlier campaign count if nothing has changed since. The
+// caller holds the lock.
+func (c *campaign) faultlessOf(l *Learned) *Faultless {
+	source := ""
+	if data, err := json.Marshal(l.source); err == nil { // it consists of texts and numbers
+		hash := sha256.Sum256(data)
+		source = sum(hash[:])
+	}
+	counts := c.faultless[l.id()]
+	if counts == nil || counts.Source != source {
+		counts = &Faultless{Source: source}
+		c.faultless[l.id()] = counts
+	}
+	counts.learned = l
+	return counts
+}
+
+// count takes in a run in which no action of a plan was carried out. If a step of the workload fails in it, no further
+// plan with the workload is begun: what such a plan finds may come without its actions, too. Runs count that are like
+// those that the workload was learned from. The caller holds the lock.
+func (c *campaign) count(t *task, r *record.Run) {
+	ref := t.learned.Baseline
+	if ref == nil || t.without != nil || t.plan.Pace != ref.Pace || r.Meta.Verdict == record.Inconclusive {
+		return
+	}
+	counts := c.faultlessOf(t.learned)
+	counts.Runs++
+	i := slices.IndexFunc(r.Findings, func(f record.Finding) bool {
+		return f.IsBug() && f.Judge == record.JudgeWorkload
+	})
+	if i < 0 {
+		return
+	}
+	if counts.Failed++; counts.Failed == 1 {
+		counts.Step, counts.Record = r.Findings[i].Title, r.Dir
+		c.say("%s", counts)
+	}
+	c.drop(counts)
+}
+
+// drop takes away the plans of a workload that fails without faults and that have not begun. Plans that the user has
+// chosen stay. The caller holds the lock.
+func (c *campaign) drop(counts *Faultless) {
+	if c.Plans != nil || counts.Failed == 0 {
+		return
+	}
+	var left []*task
+	for _, t := range c.tasks[c.next:] {
+		if t.learned.id() == counts.learned.id() && c.outcome(t) == nil && t.known == nil {
+			counts.dropped++
+			continue
+		}
+		left = append(left, t)
+	}
+	c.tasks = slices.Concat(c.tasks[:c.next], left)
+}
+
+// dropAgain drops the plans that an earlier campaign has dropped.
+func (c *campaign) dropAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := map[string]*Learned{}
+	for _, t := range c.tasks {
+		if known[t.learned.id()] == nil && c.faultless[t.learned.id()] != nil {
+			known[t.learned.id()] = t.learned
+			c.drop(c.faultlessOf(t.learned))
+		}
+	}
+}
+
+// String says how often the workload fails without faults.
+func (f *Faultless) String() string {
+	text := fmt.Sprintf("workload %q fails in %d of %s without faults, and is not used for more plans until that is "+
+		"mended: %s (%s)", f.learned.id(), f.Failed, wording.Count(f.learned.Baseline.Runs+f.Runs, "run"), f.Step,
+		f.Record)
+	if f.dropped > 0 {
+		text += fmt.Sprintf("\n%s not run", wording.Count(f.dropped, "plan"))
+	}
+	return text
+}
+
+// join takes away, from what plans have found, what runs without a plan's actions have shown since. So it does not
+// matter which of them came first. A plan that was taken to have found the same as another one joins with it.
+func (c *campaign) join() error {
+	var joined []*Outcome
+	for _, t := range c.tasks {
+		o := c.done[t.plan.TestName]
+		if o == nil || o.Status != Bug && (o.Status != Unconfirmed || o.Pending) || len(o.Findings) == 0 ||
+			len(t.plan.Actions) == 0 {
+			continue
+		}
+		before := *o
+		if explained, err := c.explained(t, o); err != nil {
+			c.say("%s: whether it is found without the plan's actions too is not known: %v", o.Plan, err)
+			*o = before
+		} else if explained {
+			o.Like, joined = "", append(joined, o)
+		} else if len(o.Findings) < len(before.Findings) {
+			joined = append(joined, o)
+		}
+	}
+	for _, t := range c.tasks {
+		o := c.done[t.plan.TestName]
+		if o == nil || o.Like == "" || c.done[o.Like] == nil {
+			continue
+		}
+		// A finding is confirmed by the other plan only as long as that plan still has it.
+		like := c.done[o.Like]
+		left := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
+			return like.Status != Bug || !slices.ContainsFunc(like.Findings, f.Same)
+		})
+		switch {
+		case len(left) == len(o.Findings):
+			continue
+		case len(left) == 0:
+			o.Status, o.Like = OfWorkload, ""
+			o.Reason = "runs without the plan's actions show the same as those of " + like.Plan
+		default:
+			o.Findings = left
+		}
+		joined = append(joined, o)
+	}
+	if joined == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range joined {
+		if o.Status == OfWorkload {
+			c.say("%s: no bug of the plan: %s", o.Plan, o.without())
+		}
+	}
+	return c.keep()
+}

@@ -1,0 +1,205 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// timePattern is the pattern that asks what comes due later.
+const timePattern = "time"
+
+const (
+	// noticeable is the shortest time after which a controller looks again that is a reason to let more time pass:
+	// shorter ones are repetitions of what has failed.
+	noticeable = 5 * time.Second
+	// aDay is the least that passes at once to see what comes much later.
+	aDay = 25 * time.Hour
+	// severalTimes is how much further much later is than the next look.
+	severalTimes = 5
+	// laterRuns is how many runs what comes later is learned from, at most.
+	laterRuns = 3
+	// laterShare is the part of the budget after which nothing of that is learned any more.
+	laterShare = 3
+	// breath is how long nothing is to happen before the clock jumps, and after it.
+	breath = 10 * time.Second
+)
+
+// later is a workload that goes on after one that was learned: time passes.
+type later struct {
+	workload
+	by time.Duration // what passes first
+}
+
+// laterOf lists the workloads in which time passes after the learned one. A controller that has work put off looks
+// again then. Time passes twice: so what a controller does that counts the time anew after a restart comes, too. The
+// clock must not jump while something is under way, so the workload must be one that waits for rest.
+func (c *campaign) laterOf(l *Learned) []later {
+	ref := l.Baseline
+	steps := c.Suite.Workloads[l.Workload].Steps
+	if ref == nil || l.build != "" {
+		return nil
+	}
+	if !ref.Virtual || ref.Pace != plan.PaceRest || slices.ContainsFunc(steps, func(s plan.Step) bool {
+		return s.Go != "" || s.AdvanceTime > 0 // no file can have the first, and the second lets time pass already
+	}) {
+		return nil
+	}
+	var longest time.Duration
+	for _, p := range ref.Polls {
+		longest = max(longest, p.Delay)
+	}
+	if longest < noticeable {
+		return nil
+	}
+	next := (longest + longest/20).Truncate(time.Minute) + time.Minute
+	first := []time.Duration{max(severalTimes*next, aDay)}
+	if longest > c.Suite.Timeouts.Rest {
+		first = slices.Insert(first, 0, next) // otherwise that much has passed already
+	}
+	var all []later
+	for _, by := range first {
+		name := laterName(l.Workload, by)
+		if _, taken := c.Suite.Workloads[name]; taken || slices.Contains(ref.Uneventful, by) {
+			continue
+		}
+		all = append(all, later{workload{name: name, steps: slices.Concat(steps, []plan.Step{
+			{Sleep: breath}, {AdvanceTime: by}, {Sleep: breath}, {AdvanceTime: next},
+		})}, by})
+	}
+	return all
+}
+
+func laterName(workload string, by time.Duration) string {
+	return workload + "-then-" + plan.FormatDuration(by)
+}
+
+// ofLater finds the name of the workload in that of a plan in which time passes.
+var ofLater = regexp.MustCompile(`^(.+-then-[0-9a-z.]+)-` + timePattern + `-[0-9]+$`)
+
+// WorkloadOf names what a plan exercises, as baselines are named: its workload; that of a generated plan in which time
+// passes after a workload; or "plan-<testName>" if it has other steps of its own.
+func WorkloadOf(p *plan.Plan) string {
+	if len(p.Steps) == 0 {
+		return p.Workload
+	}
+	if found := ofLater.FindStringSubmatch(p.TestName); found != nil {
+		return found[1]
+	}
+	return "plan-" + p.TestName
+}
+
+// learnLater returns what is known of the workloads in which time passes after those that were learned. If the
+// controllers change nothing then, there are none. The error is that of ctx.
+func (c *campaign) learnLater(ctx context.Context, learned []Learned) ([]Learned, error) {
+	if c.Plans != nil || !slices.ContainsFunc(pattern.Patterns(), func(p pattern.Pattern) bool {
+		return p.Name == timePattern && p.In(c.Patterns)
+	}) {
+		return nil, nil
+	}
+	found := make([][]Learned, len(learned))
+	var group errgroup.Group
+	group.SetLimit(max(1, len(c.Runners)))
+	for i := range learned {
+		group.Go(func() error {
+			for _, w := range c.laterOf(&learned[i]) {
+				if c.Budget > 0 && c.elapsed() > c.Budget/laterShare {
+					c.say("%s: too little of the budget is left to learn what comes when time has passed",
+						learned[i].Workload)
+					return nil
+				}
+				l, err := c.learnOneLater(ctx, &learned[i], w)
+				switch {
+				case ctx.Err() != nil:
+					return context.Cause(ctx)
+				case err != nil:
+					c.say("%s: no plans: %v", w.name, err)
+				case l != nil:
+					found[i] = append(found[i], *l)
+				}
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	return slices.Concat(found...), err
+}
+
+// learnOneLater takes or learns the baseline of a workload in which time passes. It is nil if the controllers change
+// nothing then; the baseline of the workload before remembers that.
+func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) (*Learned, error) {
+	l := &Learned{
+		Workload: w.name, File: BaselineFile(c.Baselines, w.name), Masks: MaskFile(c.Baselines, w.name),
+		Allowed: AllowedFile(c.Baselines, w.name), steps: w.steps,
+	}
+	var err error
+	if l.source, err = c.source(w.workload); err != nil {
+		return nil, err
+	}
+	if l.Baseline, _, err = c.load(l.File, l.source); err != nil {
+		return nil, err
+	}
+	if l.Baseline == nil {
+		c.show(progress.Event{Type: progress.Status, Text: fmt.Sprintf(
+			"%s: what comes when %s have passed?", before.Workload, plan.FormatDuration(w.by))})
+		quiet, err := c.withoutFaults(w.workload)
+		if err != nil {
+			return nil, err
+		}
+		first, err := c.fine(ctx, quiet, run.RunOptions{Trace: true, FindTypes: true})
+		if err != nil {
+			return nil, err
+		}
+		changes, err := baseline.Changes(first)
+		if err != nil {
+			return nil, err
+		}
+		if !eventful(changes, first.Meta.Steps, w.steps) {
+			before.Baseline.Uneventful = append(before.Baseline.Uneventful, w.by)
+			return nil, before.Baseline.Write(before.File)
+		}
+		c.say("%s: the controllers change something when %s have passed: learning what", before.Workload,
+			plan.FormatDuration(w.by))
+		l.Anew = true
+		l.Baseline, err = c.compareRuns(ctx, w.workload, quiet, first, min(c.Learn, laterRuns), false)
+		if err != nil {
+			return nil, err
+		}
+		l.Baseline.Source = l.source
+		if err := l.Baseline.Write(l.File); err != nil {
+			return nil, err
+		}
+		if err := errors.Join(l.Baseline.WriteMasks(l.Masks), forget(l.Allowed)); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.Baseline.ReadAllowed(l.Allowed); err != nil {
+		return nil, err
+	}
+	edited, err := baseline.ReadMasks(l.Masks)
+	if err != nil {
+		return nil, err
+	}
+	l.Baseline.Override(edited)
+	return l, nil
+}
+
+// eventful reports whether a controller under test has changed something after the clock has jumped for the first time.
+func eventful(changes []baseline.Change, began []record.Step, steps []plan.Step) bool {
+	k := slices.IndexFunc(steps, func(s plan.Step) bool { return s.AdvanceTime > 0 })
+	return k >= 0 && k < len(began) && slices.ContainsFunc(changes, func(c baseline.Change) bool {
+		return c.By != "" && !c.Time.Before(began[k].Started)
+	})
+}

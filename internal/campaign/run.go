@@ -1,0 +1,503 @@
+package campaign
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// task is a plan to run.
+type task struct {
+	plan    *plan.Plan
+	file    string
+	learned *Learned
+	key     string     // see Outcome
+	without *plan.Plan // see pattern.Candidate
+	// Of a generated plan.
+	pattern, why string
+	// Of one that was put off: what is known so far, and what its first run says.
+	known *Outcome
+	first *record.Meta
+	// Of one that a campaign before has left to be confirmed: what became of it then. It counts until there is more.
+	before *Outcome
+}
+
+// prepare learns the workloads and generates their plans. It returns those that were learned.
+func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
+	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
+		return nil, err
+	}
+	learned, err := c.learn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	later, err := c.learnLater(ctx, learned)
+	if err != nil {
+		return nil, err
+	}
+	if c.Plans == nil {
+		for i, s := range c.Suite.Generate.Skip {
+			c.result.Skipped = append(c.result.Skipped, Skipped{At: c.Suite.SkipAt(i), What: s.String()})
+		}
+	}
+	var all []Learned
+	between, err := c.between(learned)
+	if err != nil {
+		return nil, err
+	}
+	for i := range learned {
+		for _, advice := range learned[i].advice() {
+			c.say("%s: %s", learned[i].id(), advice)
+		}
+	}
+	for _, l := range slices.Concat(learned, later, between) {
+		if l.Baseline != nil && len(l.Baseline.Unlisted) > 0 {
+			if c.result.Unrecorded == nil {
+				c.result.Unrecorded = map[string][]string{}
+			}
+			c.result.Unrecorded[l.Workload] = l.Baseline.Unlisted
+		}
+		if l.Err != nil {
+			c.result.Unlearned = append(c.result.Unlearned, Unlearned{l.Workload, l.Err.Error()})
+		} else if c.Plans == nil && (l.build == "" || l.scope != "") {
+			patterns := c.Patterns
+			if l.steps != nil {
+				patterns = []string{timePattern} // what the others strike at, they do in the workload before
+			}
+			if l.candidates == nil {
+				l.candidates = pattern.GenerateFor(c.Suite, l.steps, l.Baseline, patterns...)
+			}
+			for i := range l.candidates {
+				if p := l.candidates[i].Plan; p != nil && p.Pace == "" {
+					p.Pace = l.Baseline.Pace
+					if c.Pace != "" && l.steps == nil { // the clock must not jump before rest
+						p.Pace = c.Pace
+					}
+				}
+			}
+			plans := 0
+			for _, candidate := range l.candidates {
+				switch {
+				case candidate.Skipped > 0:
+					c.result.Skipped[candidate.Skipped-1].Plans++
+				case candidate.Plan == nil:
+					c.result.Dropped[candidate.Dropped]++
+				default:
+					plans++
+				}
+			}
+			if l.scope != "" || !c.onlyUpgrades() {
+				c.say("%s: %s", l.id(), wording.Count(plans, "plan"))
+			}
+		}
+		if l.build == "" || l.scope != "" || c.Plans != nil { // the others only say what upgrades begin with
+			all = append(all, l)
+		}
+	}
+	c.result.Unreached, c.result.Suggested = c.unreached(all), c.suggest(all)
+	return all, nil
+}
+
+// run runs the campaign.
+func (c *campaign) run(ctx context.Context) error {
+	if err := c.resume(); err != nil {
+		return err
+	}
+	all, err := c.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Plans != nil {
+		err = c.planTasks(all)
+	} else {
+		err = c.generatedTasks(all)
+	}
+	if err != nil {
+		return err
+	}
+	c.forgetOthers()
+	c.takeUp()
+	c.dropAgain()
+	c.foresee()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var workers errgroup.Group
+	for range max(1, len(c.Runners)) {
+		workers.Go(func() error {
+			err := c.work(ctx)
+			if err != nil {
+				cancel(err)
+			}
+			return err
+		})
+	}
+	if err := workers.Wait(); err != nil {
+		return err
+	}
+	if err := c.join(); err != nil {
+		return err
+	}
+	return c.shrinkAll(ctx)
+}
+
+// generatedTasks makes tasks of the generated plans, the most valuable ones first: see pattern.Order.
+func (c *campaign) generatedTasks(all []Learned) error {
+	used := map[string]bool{}
+	for _, place := range inOrder(all) {
+		l := &all[place.Workload]
+		candidate := &l.candidates[place.Index]
+		used[candidate.Pattern] = true
+		if err := c.add(&task{
+			plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why,
+			without: candidate.Without,
+		}); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(all, func(l Learned) bool { return l.Baseline != nil }) {
+		return nil // no pattern could have a plan
+	}
+	for _, p := range pattern.Patterns() {
+		if !used[p.Name] && p.In(c.Patterns) && (p.Fits(c.Suite) || slices.Contains(c.Patterns, p.Name)) {
+			c.result.Empty = append(c.result.Empty, p.Name)
+		}
+	}
+	return nil
+}
+
+// inOrder is the order in which the workloads' plans are run.
+func inOrder(all []Learned) []pattern.Place {
+	lists := make([][]pattern.Candidate, len(all))
+	for i := range all {
+		lists[i] = all[i].candidates
+	}
+	return pattern.Order(lists...)
+}
+
+// planTasks makes tasks of the campaign's own plans.
+func (c *campaign) planTasks(all []Learned) error {
+	for _, p := range c.Plans {
+		l := &all[slices.IndexFunc(all, func(l Learned) bool { return l.Workload == workloadOf(p).id() })]
+		if err := c.add(&task{plan: p, file: p.File, learned: l, why: p.Description}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a task, unless its plan is in another shard. It writes the plan's file if there is none.
+func (c *campaign) add(t *task) error {
+	nameless := *t.plan
+	nameless.TestName, nameless.Description = "", ""
+	content, err := plan.Marshal(&nameless)
+	if err != nil {
+		return err
+	}
+	if !c.Shard.has(content) {
+		c.result.Elsewhere++
+		return nil
+	}
+	judged := struct {
+		Source baseline.Source
+		Masks  []baseline.MaskEntry
+	}{Source: t.learned.source}
+	if ref := t.learned.Baseline; ref != nil {
+		judged.Masks = ref.MaskEntries()
+	}
+	by, err := json.Marshal(judged)
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	hash.Write(content)
+	hash.Write(by)
+	t.key = sum(hash.Sum(nil))
+	if t.file == "" {
+		if t.file, err = c.write(t.plan); err != nil {
+			return err
+		}
+	}
+	c.tasks = append(c.tasks, t)
+	return nil
+}
+
+// work runs plans until there are no more to begin. The error is that of ctx, or says that a campaign makes no sense.
+func (c *campaign) work(ctx context.Context) error {
+	defer context.AfterFunc(ctx, c.wake)()
+	for {
+		t := c.begin(ctx)
+		if t == nil {
+			return context.Cause(ctx)
+		}
+		o, err := c.try(ctx, t)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, errPutOff) {
+			continue
+		}
+		if errors.Is(err, errBudget) {
+			c.leave(t)
+			continue
+		}
+		if err != nil {
+			o.Status, o.Reason = Failed, err.Error()
+		}
+		if err := c.end(t, o); err != nil {
+			return err
+		}
+	}
+}
+
+// wake wakes those that wait for plans that were put off.
+func (c *campaign) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed.Broadcast()
+}
+
+// begin returns the next plan to run; nil if there is none. Plans that were put off come first, as soon as they can go
+// on. They have begun: they also go on if no new plan is begun. It waits for them if there is nothing else to do.
+func (c *campaign) begin(ctx context.Context) *task {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if ctx.Err() != nil {
+			return nil
+		}
+		t := c.goOn(false)
+		if t == nil {
+			t = c.fresh()
+		}
+		if t == nil {
+			t = c.goOn(true)
+		}
+		if t != nil {
+			c.running = append(c.running, t.plan.TestName)
+			c.showStatus()
+			return t
+		}
+		if len(c.putOff) == 0 {
+			return nil
+		}
+		c.changed.Wait()
+	}
+}
+
+// fresh returns the next plan that has not begun; nil if there is none, or none is to be begun. The caller holds the
+// lock.
+func (c *campaign) fresh() *task {
+	tooLong := false
+	for ; c.next < len(c.tasks) && c.stopped == ""; c.next++ {
+		t := c.tasks[c.next]
+		switch {
+		case c.done[t.plan.TestName] != nil || t.known != nil:
+		case !c.room(t):
+			tooLong = true // others may take less
+		default:
+			c.next++
+			c.forecast.begun++
+			return t
+		}
+	}
+	if tooLong {
+		c.stopped = c.usedUp()
+	}
+	return nil
+}
+
+// goOn returns a plan that was put off and can go on, that with the greatest harm first; nil if there is none. Anyway:
+// also if confirming has had its share of the budget. The caller holds the lock.
+func (c *campaign) goOn(anyway bool) *task {
+	i := slices.IndexFunc(c.putOff, func(t *task) bool {
+		return !c.inWork(t.known) && (anyway || !c.overdrawn(t.known) || c.known(t.known))
+	})
+	if i < 0 {
+		return nil
+	}
+	t := c.putOff[i]
+	c.putOff = slices.Delete(c.putOff, i, i+1)
+	return t
+}
+
+// errPutOff says that a plan waits for another one.
+var errPutOff = errors.New("another plan with the same findings is being confirmed")
+
+// manyFailures in a row say that something else than the plans is wrong.
+const manyFailures = 5
+
+// end takes what became of a plan, and keeps it.
+func (c *campaign) end(t *task, o *Outcome) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
+	delete(c.confirming, o.Plan)
+	c.changed.Broadcast()
+	c.done[o.Plan] = o
+	if err := c.keepOutcome(o); err != nil {
+		return err
+	}
+	c.measure(t)
+	c.showOutcome(o)
+	if o.Status == Bug && c.FailFast && c.stopped == "" {
+		c.stopped = "the campaign stops at the first bug"
+	}
+	if o.Status != Failed {
+		c.failures = 0
+		return nil
+	}
+	if c.failures++; c.failures == manyFailures {
+		c.stopped = fmt.Sprintf("%d plans in a row could not be run", c.failures)
+		return errors.New(c.stopped + ", the last one because: " + o.Reason)
+	}
+	return nil
+}
+
+// leave gives up a plan of which nothing can be said within the budget, as if it had not begun.
+func (c *campaign) leave(t *task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == t.plan.TestName })
+	c.stopped = cmp.Or(c.stopped, c.usedUp())
+	c.changed.Broadcast()
+}
+
+// elapsed is how long the campaign has taken, also before it was resumed.
+func (c *campaign) elapsed() time.Duration { return c.spent + time.Since(c.began) }
+
+// try runs a plan, and again if it finds something. The outcome is never nil. The error says that the plan could not be
+// run, is errPutOff or errBudget, or that of ctx.
+func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
+	if t.known != nil {
+		return t.known, c.confirm(ctx, t, t.known, t.first)
+	}
+	c.uptodate(t)
+	o := &Outcome{
+		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why, Key: t.key,
+		Judged: t.learned.Baseline != nil,
+	}
+	o.Actions, o.Triggers = size(t.plan)
+	o.Cause, o.Struck = findings.CauseOf(t.plan.Actions), findings.StruckBy(t.plan.Actions)
+	c.mu.Lock()
+	c.numbers[o.Plan] = 0
+	c.mu.Unlock()
+	if err := os.RemoveAll(filepath.Join(c.Dir, "runs", o.Plan)); err != nil { // of a campaign that was interrupted
+		return o, err
+	}
+	brief := c.options(t)
+	brief.Brief = true
+	r, meta, err := c.once(ctx, t.plan, brief)
+	o.took(meta)
+	if err == nil && meta.Verdict == record.Inconclusive && meta.ActionsFired < meta.ActionsTotal {
+		r, meta, err = c.once(ctx, t.plan, c.options(t)) // what it waits for may have been a matter of luck
+		o.took(meta)
+	}
+	if err != nil {
+		return o, err
+	}
+	again, err := c.learnMore(ctx, t, meta)
+	if err == nil && again {
+		r, meta, err = c.once(ctx, t.plan, c.options(t))
+		o.took(meta)
+	}
+	if err != nil {
+		return o, err
+	}
+	o.Record = r.Dir
+	for _, f := range r.Findings {
+		if f.Judge == record.JudgeUpgrade {
+			c.say("%s: %s", o.Plan, f.Title)
+		}
+	}
+	switch meta.Verdict {
+	case record.Pass:
+		o.Status, o.Reason = Passed, judge.Excused(r.Findings)
+	case record.Bug:
+		o.Findings = bugs(r.Findings)
+		return o, c.confirm(ctx, t, o, meta)
+	default:
+		o.Status, o.Reason = Inconclusive, meta.Reason
+		o.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool {
+			return f.Severity == record.SeverityNote
+		})
+	}
+	return o, nil
+}
+
+// took adds a run to what the plan's runs took, by the machine's clock. It does not count that they waited for a
+// runner. meta may be nil.
+func (o *Outcome) took(meta *record.Meta) {
+	if meta != nil {
+		o.Took += meta.Took()
+	}
+}
+
+// write writes a generated plan, so that it can be run by itself.
+func (c *campaign) write(p *plan.Plan) (file string, err error) {
+	file = filepath.Join(c.Dir, "plans", p.TestName+".yaml")
+	own := *p
+	own.Variant = c.Variant
+	if own.Suite, err = relative(filepath.Dir(file), c.SuiteFile); err != nil {
+		return "", err
+	}
+	data, err := plan.Marshal(&own)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), record.DirMode); err != nil {
+		return "", err
+	}
+	return file, os.WriteFile(file, append([]byte(plan.EditorLine("TestPlan", c.Version)), data...), record.FileMode)
+}
+
+// relative is a path from a directory, as it is written in files that people read.
+func relative(dir, file string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		return "", err
+	}
+	path, err := filepath.Rel(dir, file)
+	return filepath.ToSlash(path), err
+}
+
+// unreached lists the points that each controller has and that none of the workloads reaches.
+func (c *campaign) unreached(all []Learned) map[string][]string {
+	missing := map[string][]string{}
+	for i, b := range c.Binaries {
+		if b.Manifest == nil {
+			continue
+		}
+		name := c.Suite.Controllers[i].Name
+		for _, point := range points(b.Manifest) {
+			known := false
+			reached := slices.ContainsFunc(all, func(l Learned) bool {
+				known = known || l.Baseline != nil
+				return l.Baseline != nil && slices.Contains(l.Baseline.Reached[name], point)
+			})
+			if known && !reached {
+				missing[name] = append(missing[name], point)
+			}
+		}
+	}
+	return missing
+}

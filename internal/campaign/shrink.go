@@ -1,0 +1,79 @@
+package campaign
+
+import (
+	"context"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Shrinking is a confirmed finding whose plan may be larger than it must be.
+type Shrinking struct {
+	Plan    *plan.Plan
+	Learned *Learned
+	Options run.RunOptions // of the plan's runs; they know what the campaign has learned on its way
+	Finding record.Finding // that the smaller plan must have
+	Dir     string         // for run records; created
+	// File is where the smaller plan is written to, so that it can be run by itself. If there is none, nothing is
+	// written.
+	File string
+}
+
+// shrinkAll looks for a smaller plan for each group of bugs. If that fails, the plan stays as it is. The error is that
+// of ctx.
+func (c *campaign) shrinkAll(ctx context.Context) error {
+	if c.Shrink == nil {
+		return nil
+	}
+	var bugs []Outcome
+	tasks := map[string]*task{}
+	for _, t := range c.tasks {
+		tasks[t.plan.TestName] = t
+		if o := c.done[t.plan.TestName]; o != nil && o.Status == Bug {
+			bugs = append(bugs, *o)
+		}
+	}
+	var group errgroup.Group
+	for _, g := range Groups(bugs) {
+		t, o := tasks[g.Plans[0].Plan], c.done[g.Plans[0].Plan]
+		if o.Smaller != "" {
+			continue // before the campaign was resumed
+		}
+		if o.Like == "" && o.Came < o.Of {
+			c.say("%s: no smaller plan is looked for, because the finding does not come every time", o.Plan)
+			continue
+		}
+		group.Go(func() error { return c.shrinkOne(ctx, t, o, g.Finding) })
+	}
+	return group.Wait()
+}
+
+func (c *campaign) shrinkOne(ctx context.Context, t *task, o *Outcome, f record.Finding) error {
+	runner, err := c.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.release(runner)
+	c.say("%s: looking for a smaller plan with the same finding", o.Plan)
+	s := Shrinking{
+		Plan: t.plan, Learned: t.learned, Options: c.options(t), Finding: f,
+		Dir:  filepath.Join(c.Dir, "smaller", "runs", o.Plan),
+		File: filepath.Join(c.Dir, "smaller", o.Plan+".yaml"),
+	}
+	alone, err := c.Shrink(ctx, runner, s)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.say("%s: no smaller plan: %v", o.Plan, err)
+		return nil
+	}
+	o.Smaller, o.Alone = s.File, alone
+	return c.keep()
+}

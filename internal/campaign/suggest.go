@@ -1,0 +1,137 @@
+package campaign
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign/propose"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Suggestion says which workload would let a pattern have plans that it has not.
+type Suggestion struct {
+	Pattern string `json:"pattern"`
+	Lacks   string `json:"lacks"` // what no workload does, and what a plan would show then
+	// Workloads are those of the suite that were not chosen; one of them may do it. Otherwise Command writes some that
+	// do; empty: the suite has no sample for that.
+	Workloads []string `json:"workloads,omitempty"`
+	Command   string   `json:"command,omitempty"`
+}
+
+func (s Suggestion) String() string {
+	switch {
+	case len(s.Workloads) > 0:
+		return fmt.Sprintf("%s; one of those that were not chosen may: %s", s.Lacks, strings.Join(s.Workloads, ", "))
+	case s.Command != "":
+		return s.Lacks + "; this adds workloads that do: " + s.Command
+	}
+	return s.Lacks
+}
+
+// suggest says what workloads would add, if a pattern has no plans because no workload does what it is about. It says
+// nothing if a workload could not be learned, which may do it.
+func (c *campaign) suggest(all []Learned) []Suggestion {
+	if c.Plans != nil || slices.ContainsFunc(all, func(l Learned) bool { return l.Baseline == nil }) {
+		return []Suggestion{}
+	}
+	var types []string // of the custom resources that workloads create
+	recreates, returns := false, false
+	var plans []pattern.Candidate
+	for i := range all {
+		u := usersOf(all[i].Baseline)
+		for _, typ := range u.types {
+			if !slices.Contains(types, typ) {
+				types = append(types, typ)
+			}
+		}
+		recreates, returns = recreates || u.recreates, returns || u.returns
+		for _, candidate := range all[i].candidates {
+			if candidate.Plan != nil {
+				plans = append(plans, candidate)
+			}
+		}
+	}
+	if len(types) == 0 {
+		return []Suggestion{} // propose makes workloads of custom resources
+	}
+	what := strings.Join(types, " or ")
+	found := []Suggestion{}
+	if !recreates && c.chosen("stale") && len(c.Suite.APIServerNames()) > 1 &&
+		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "stale" && p.OfDeletion() }) {
+		found = append(found, Suggestion{Pattern: "stale", Lacks: fmt.Sprintf("no plan of stale shows the controllers "+
+			"a deletion that is past, because no workload deletes a %s and creates it again", what)})
+	}
+	if !returns && c.chosen("unobserved") &&
+		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "unobserved" }) {
+		found = append(found, Suggestion{Pattern: "unobserved", Lacks: fmt.Sprintf("there is no plan of unobserved, "+
+			"because no workload changes a %s and changes it back", what)})
+	}
+	var others []string
+	for _, name := range slices.Sorted(maps.Keys(c.Suite.Workloads)) {
+		if len(c.Workloads) > 0 && !slices.Contains(c.Workloads, name) {
+			others = append(others, name)
+		}
+	}
+	words := []string{"trommel", "propose", "-c", filepath.Dir(c.SuiteFile)}
+	if filepath.Base(c.SuiteFile) != plan.SuiteFile {
+		words[len(words)-1] = c.SuiteFile
+	}
+	if c.Variant != "" {
+		words = append(words, "--variant", c.Variant)
+	}
+	for i := range found {
+		if found[i].Workloads = others; len(others) == 0 && propose.Check(c.Suite, "", "") == nil {
+			found[i].Command = quoted(append(words, "--write"))
+		}
+	}
+	return found
+}
+
+// chosen reports whether plans of a pattern are made.
+func (c *campaign) chosen(name string) bool {
+	return slices.ContainsFunc(pattern.Patterns(), func(p pattern.Pattern) bool {
+		return p.Name == name && p.In(c.Patterns)
+	})
+}
+
+// users is what others than the controllers do to custom resources in a workload.
+type users struct {
+	types     []string // of those that they create
+	recreates bool     // they delete one and create it again
+	returns   bool     // they change a field and change it back
+}
+
+func usersOf(ref *baseline.Baseline) users {
+	var u users
+	deleted := map[baseline.Key]bool{}
+	updates := map[baseline.Key][][]baseline.Field{} // by others
+	for i := range ref.Changes {
+		change := &ref.Changes[i]
+		if !baseline.IsCustom(change.Key.Type()) {
+			continue
+		}
+		switch {
+		case change.Marked() || change.Event == record.Deleted:
+			deleted[change.Key] = true
+		case change.By != "":
+		case change.Event == record.Created:
+			u.recreates = u.recreates || deleted[change.Key]
+			if typ := change.Key.Type(); !slices.Contains(u.types, typ) {
+				u.types = append(u.types, typ)
+			}
+		case change.Event == record.Updated:
+			fields := ref.Changed(change)
+			u.returns = u.returns || slices.ContainsFunc(updates[change.Key], func(before []baseline.Field) bool {
+				return baseline.Reverses(before, fields)
+			})
+			updates[change.Key] = append(updates[change.Key], fields)
+		}
+	}
+	return u
+}

@@ -1,0 +1,128 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// newest is what is known of a workload since more was learned, see learnMore.
+type newest struct {
+	mu      sync.Mutex // held while more is learned
+	learned *Learned   // nil: nothing was
+}
+
+// newestOf returns the newest of what is learned of a workload; see Learned.id.
+func (c *campaign) newestOf(workload string) *newest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.newest[workload]
+	if n == nil {
+		n = &newest{}
+		if c.newest == nil {
+			c.newest = map[string]*newest{}
+		}
+		c.newest[workload] = n
+	}
+	return n
+}
+
+// uptodate lets a task use what was learned for others.
+func (c *campaign) uptodate(t *task) {
+	n := c.newestOf(t.learned.id())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.learned != nil {
+		t.learned = n.learned
+	}
+}
+
+// learnMore learns a task's workload again if the controllers have written objects in a run of its plan of types that
+// they do not touch without faults: their states were not recorded, and nobody knows what becomes of them usually. From
+// then on all runs of the workload record these types. It reports whether the plan must run again. That the workload
+// cannot be learned again is said; the error is that of ctx.
+func (c *campaign) learnMore(ctx context.Context, t *task, run *record.Meta) (again bool, err error) {
+	if t.learned.Baseline == nil || len(run.Unrecorded) == 0 {
+		return false, nil
+	}
+	n := c.newestOf(t.learned.id())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := t.learned
+	if n.learned != nil {
+		l = n.learned
+	}
+	var more []plan.ResourceKey
+	for _, name := range run.Unrecorded {
+		key, err := plan.ParseResourceKey(name)
+		if err == nil && !slices.Contains(l.Baseline.Types, key) {
+			more = append(more, key)
+		}
+	}
+	if len(more) > 0 {
+		c.mu.Lock()
+		begins := c.inTime(c.expected(t, &plan.Plan{}) * time.Duration(c.Learn+1)) // and the plan once more
+		c.mu.Unlock()
+		if !begins {
+			return false, errBudget
+		}
+		c.say("%s: learning it again: in a run of %s, a controller wrote what it does not touch without faults: %s",
+			l.Workload, t.plan.TestName, strings.Join(run.Unrecorded, ", "))
+		wider, err := c.studyMore(ctx, l, more)
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if err != nil {
+			c.say("%s: it could not be learned again: %v", l.Workload, err)
+			return false, nil
+		}
+		n.learned = wider
+	}
+	if n.learned == nil || t.learned == n.learned {
+		return false, nil // the run was to record them
+	}
+	t.learned = n.learned
+	return true, nil
+}
+
+// studyMore learns a workload again, with further types.
+func (c *campaign) studyMore(ctx context.Context, l *Learned, types []plan.ResourceKey) (*Learned, error) {
+	w := workload{
+		name: l.Baseline.Workload, build: l.build, types: slices.Concat(l.Baseline.Types, types), steps: l.steps,
+	}
+	if w.steps == nil && c.Plans != nil {
+		i := slices.IndexFunc(c.Plans, func(p *plan.Plan) bool { return workloadOf(p).id() == l.Workload })
+		w.steps = workloadOf(c.Plans[i]).steps
+	}
+	all := c.Learn
+	if l.steps == nil {
+		all++
+	}
+	ended := c.learning(w, 1, all)
+	quiet, first, err := c.firstLook(ctx, w)
+	ended(first, err)
+	if err != nil {
+		return nil, err
+	}
+	wider := *l
+	wider.Baseline, err = c.compareRuns(ctx, w, quiet, first, c.Learn, l.steps == nil)
+	if err != nil {
+		return nil, err
+	}
+	wider.Anew = true
+	ref := wider.Baseline
+	ref.Source, ref.Uneventful = l.source, l.Baseline.Uneventful
+	if err := errors.Join(ref.Write(l.File), ref.WriteMasks(l.Masks), ref.ReadAllowed(l.Allowed)); err != nil {
+		return nil, err
+	}
+	edited, err := baseline.ReadMasks(l.Masks)
+	ref.Override(edited)
+	return &wider, err
+}

@@ -1,0 +1,78 @@
+package campaign
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// A type that controllers touch only under a fault is recorded as soon as a run has shown it: the workload is learned
+// again, once, and the plans whose runs have not recorded it are run again.
+func TestTypesThatOnlyAFaultShows(t *testing.T) {
+	claims := plan.ResourceKey{Type: "persistentvolumeclaim", Namespace: "*", Name: "*"}
+	f := &fake{}
+	var plans, blind int
+	f.answer = func(p *plan.Plan, _ int, meta *record.Meta, findings *[]record.Finding, _ *[]string) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(p.Actions) == 0 {
+			return nil
+		}
+		plans++
+		if slices.Contains(f.recorded, claims) {
+			if f.baseline != nil && !slices.Contains(f.baseline.Types, claims) {
+				t.Errorf("%s is compared with a baseline that does not know %s", p.TestName, claims)
+			}
+			return nil
+		}
+		blind++
+		meta.Unrecorded = []string{claims.String()}
+		return nil
+	}
+	c := config(t, f, "w")
+	c.Patterns = []string{"lost-answer", "intermediate"}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if blind != 1 || plans != len(r.Outcomes)+1 || len(r.Outcomes) < 2 || len(r.With(Passed)) != len(r.Outcomes) {
+		t.Errorf("%d runs of %d plans, %d of them without claims", plans, len(r.Outcomes), blind)
+	}
+	// Three runs, and one with the other pace, each time.
+	if n := f.runs["w-without-faults"]; n != 8 {
+		t.Errorf("%d runs without faults, want 8", n)
+	}
+	said := c.Progress.(*heard).String()
+	if strings.Count(said, "learning it again") != 1 || !strings.Contains(said, claims.String()) {
+		t.Errorf("said:\n%s", said)
+	}
+	// The next campaign knows it.
+	ref, err := baseline.Read(BaselineFile(c.Baselines, "w"))
+	if err != nil || !slices.Contains(ref.Types, claims) {
+		t.Errorf("the baseline has the types %v (%v)", ref.Types, err)
+	}
+}
+
+// What nobody can list, nobody can record, and the summary says so.
+func TestTypesThatCannotBeListed(t *testing.T) {
+	f := &fake{answer: func(p *plan.Plan, _ int, meta *record.Meta, _ *[]record.Finding, _ *[]string) error {
+		if len(p.Actions) == 0 {
+			meta.Unlisted = []string{"podmetrics.metrics.k8s.io/*/*"}
+		}
+		return nil
+	}}
+	c := config(t, f, "w")
+	c.Patterns = []string{"intermediate"}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "w: what becomes of these types, which could not be listed: podmetrics.metrics.k8s.io/*/*"
+	if lines := r.notTested(); !slices.Contains(lines, want) {
+		t.Errorf("not tested: %q", lines)
+	}
+}
