@@ -21,6 +21,11 @@ comma := ,
 GOLANGCI_LINT_VERSION := v2.15.0
 GOLANGCI_LINT := $(CURDIR)/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
+VALE_VERSION := v3.22.0
+VALE := $(CURDIR)/bin/vale-$(VALE_VERSION)
+# The files whose words are checked.
+WORDS_IN := '*.md'
+
 # The packages that programs outside of this repository may use; docs/api.md says what for.
 API := plan plan/build trommeltest record expr instrumentation/wire chaos/api/v1alpha1 nodes/api/v1alpha1 \
 	nodes/provider nodes/provider/providertest
@@ -174,6 +179,15 @@ lint: $(GOLANGCI_LINT) ## golangci-lint, whose govet has all checks of go vet
 		(cd $$m && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...); \
 	done
 
+.PHONY: words
+words: ## vale: forbidden words and forms in Markdown and in comments, see .vale; needs a C compiler
+	@if ! [ -x $(VALE) ] && ! command -v "$$(go env CC)" > /dev/null; then \
+		echo "== vale: skipped, because building it needs a C compiler ($$(go env CC))"; \
+		exit; \
+	fi; \
+	set -e; $(MAKE) --no-print-directory $(VALE); echo "== vale"; \
+	git ls-files -co --exclude-standard $(WORDS_IN) | grep -v -e '/testdata/' -e '^CHANGELOG.md' | xargs $(VALE) --output=line
+
 .PHONY: vet
 vet: ## go vet alone, without building the linter
 	@set -e; for m in $(CHECKED); do echo "== go vet in module $$m"; (cd $$m && go vet ./...); done
@@ -183,6 +197,12 @@ $(GOLANGCI_LINT):
 	@mkdir -p bin
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	mv bin/golangci-lint $@
+
+# Built from source too. Three minutes without caches, because of its parsers in C.
+$(VALE):
+	@mkdir -p bin
+	CGO_ENABLED=1 GOBIN=$(CURDIR)/bin go install github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION)
+	mv bin/vale $@
 
 .PHONY: api
 api: ## compare the packages that are an API with the last release, or with BASE=REF
