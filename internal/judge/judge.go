@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/plan"
@@ -198,88 +197,4 @@ func hear(ctx context.Context, e Evidence, j Judge) (findings []record.Finding, 
 		}
 	}()
 	return j.Judge(ctx, e)
-}
-
-// Trouble returns a finding about a failure of Trommel itself that happened when there was already something to judge.
-// The first line of the text is its title; at is the run's time. It makes the run inconclusive unless there is a bug.
-func Trouble(text string, at time.Time) record.Finding {
-	title, detail, _ := strings.Cut(text, "\n")
-	return record.Finding{
-		Severity: record.SeverityInconclusive, Judge: record.JudgeRun, Title: title, Detail: detail, Time: at,
-	}
-}
-
-// ClockSet returns the finding about a run in which this machine's clock was set, or stood still because the machine
-// slept; by is negative if it was set back. Tokens and certificates are then refused, and what controllers wait for
-// comes at another time.
-func ClockSet(by time.Duration, at time.Time) record.Finding {
-	title := "this machine's clock was set back by " + by.Abs().Round(time.Second).String() + " during the run"
-	if by > 0 {
-		title = "this machine slept, or its clock was set forward, for " + by.Round(time.Second).String() +
-			" during the run"
-	}
-	return record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeClock, Title: title, Time: at}
-}
-
-// Doubt makes bugs inconclusive, because of what has happened to the whole run.
-func Doubt(findings []record.Finding, why string) {
-	for i := range findings {
-		if f := &findings[i]; f.IsBug() {
-			f.Severity = record.SeverityInconclusive
-			f.Detail = strings.TrimLeft(f.Detail+"\nit is not called a bug, because the run was not whole: "+why, "\n")
-		}
-	}
-}
-
-// Verdict returns the verdict on a run that could be carried out. Complete says that every action of the plan was
-// carried out. A bug counts even if the plan was not complete; anything else that went wrong makes the run
-// inconclusive. The reason is one line, that of the greatest harm; empty for a pass.
-func Verdict(findings []record.Finding, complete bool) (record.Verdict, string) {
-	var bug, other []string
-	for _, f := range slices.SortedStableFunc(slices.Values(findings), record.ByHarm) {
-		switch f.Severity {
-		case record.SeverityBug:
-			bug = append(bug, f.Title)
-		case record.SeverityNote:
-		default:
-			other = append(other, f.Title)
-		}
-	}
-	switch {
-	case len(bug) > 0:
-		return record.Bug, first(bug)
-	case !complete:
-		return record.Inconclusive, "not every action of the plan was carried out"
-	case len(other) > 0:
-		return record.Inconclusive, first(other)
-	}
-	return record.Pass, ""
-}
-
-func first(titles []string) string {
-	if len(titles) == 1 {
-		return titles[0]
-	}
-	return fmt.Sprintf("%s (and %d more)", titles[0], len(titles)-1)
-}
-
-// NoneStale returns the finding about a run that could not test what its plan is about: an API server was paused, but
-// no controller was shown stale state. The causes must not be empty.
-func NoneStale(causes []string) record.Finding {
-	return record.Finding{
-		Severity: record.SeverityInconclusive, Judge: record.JudgeStaleness,
-		Title: "no controller was shown stale state: " + causes[0], Detail: strings.Join(causes[1:], "\n"),
-	}
-}
-
-// NoneFailed returns the findings about actions that should have made calls fail and made none fail: the run has not
-// tested what they are for.
-func NoneFailed(causes []string) []record.Finding {
-	var findings []record.Finding
-	for _, cause := range causes {
-		findings = append(findings, record.Finding{
-			Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Title: cause,
-		})
-	}
-	return findings
 }

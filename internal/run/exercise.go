@@ -81,7 +81,8 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		if err != nil {
 			return err
 		}
-		r.journal.add(ofWorkload(withCauses(findings, r.causes(ctx, p)), r.plan, status)...)
+		findings = withCauses(findings, r.causes(ctx, p))
+		r.journal.add(judge.Untested(findings, r.plan, courseOf(status, ""))...)
 	}
 	if err != nil && timedOut {
 		title := "the workload did not finish: " + err.Error()

@@ -101,10 +101,10 @@ func (j *journal) trouble(err error) { j.add(judge.Trouble(err.Error(), j.now())
 func (j *journal) judged() bool { return j.meta.Verdict != "" }
 
 // conclude records the verdict.
-func (j *journal) conclude(d decision) {
-	j.add(d.further...)
-	j.meta.Verdict, j.meta.Reason, j.meta.Unfinished = d.verdict, d.reason, d.unfinished
-	if text := j.meta.NotHappened(); d.unfinished != "" && text != "" {
+func (j *journal) conclude(d judge.Decision) {
+	j.add(d.Further...)
+	j.meta.Verdict, j.meta.Reason, j.meta.Unfinished = d.Verdict, d.Reason, d.Unfinished
+	if text := j.meta.NotHappened(); d.Unfinished != "" && text != "" {
 		j.console.Info(text)
 	}
 }

@@ -126,7 +126,7 @@ func (r *runner) judge(
 		status.Stuck = p.course.why
 	}
 	meta.StaleReads = status.StaleReads
-	r.journal.conclude(decide(r.journal.findings, status, stuck))
+	r.journal.conclude(judge.Decide(r.journal.findings, courseOf(status, stuck)))
 	return nil
 }
 

@@ -83,17 +83,17 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 	j.console.started(t.plan, t.session.Variant)
 	err = r.run(ctx)
 	if err != nil {
-		j.meta.Verdict = record.Error
-		j.meta.Reason = err.Error()
+		reason := err.Error()
 		if ctx.Err() != nil {
 			err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
-			j.meta.Reason = "interrupted"
+			reason = "interrupted"
 		}
+		j.conclude(judge.Failed(reason))
 	}
 	j.end()
 	if closeErr := j.close(writer); err == nil && closeErr != nil {
 		err = closeErr
-		j.meta.Verdict = record.Error
+		j.conclude(judge.Failed(j.meta.Reason))
 	}
 	j.console.ended(&j.meta, t.recordDir)
 	return &j.meta, err
@@ -158,8 +158,8 @@ func (r *runner) end(ctx context.Context, err error) error {
 			err = errors.Join(err, e)
 		}
 	})
-	if meta := &r.journal.meta; meta.Verdict == record.Pass {
-		meta.Verdict, meta.Reason = judge.Verdict(r.journal.findings, true)
+	if r.journal.meta.Verdict == record.Pass { // the teardown may have added findings
+		r.journal.conclude(judge.Decide(r.journal.findings, judge.Course{}))
 	}
 	r.journal.enter("")
 	return err

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -20,6 +21,9 @@ func TestConclude(t *testing.T) {
 		{Type: plan.FailCall, Target: "db"}, {Type: plan.RestoreCalls, Target: "db"},
 	}}
 	noneFailed := coordinator.Status{Fired: 2, Completed: 2, Total: 2, NoneFailed: []string{"action 1 failed no call"}}
+	untested := func(f record.Finding, p *plan.Plan, s coordinator.Status) []record.Finding {
+		return judge.Untested([]record.Finding{f}, p, courseOf(s, ""))
+	}
 	waiting := []string{`action 1 (killController db): trigger "a" still waits for x`}
 	for _, test := range []struct {
 		name       string
@@ -45,7 +49,7 @@ func TestConclude(t *testing.T) {
 			told:       "the plan was not carried out: 0 of 1 actions fired: the workload failed\n" + waiting[0],
 		},
 		{
-			name: "workload failed before the plan", findings: ofWorkload([]record.Finding{bug},
+			name: "workload failed before the plan", findings: untested(bug,
 				denied, coordinator.Status{Total: 1}),
 			status: coordinator.Status{Total: 1}, stuck: "the workload failed",
 			verdict: record.Inconclusive, reason: "step 2 failed\n0 of 1 actions fired: the workload failed",
@@ -53,23 +57,23 @@ func TestConclude(t *testing.T) {
 		},
 		{
 			name:     "workload failed without a plan",
-			findings: ofWorkload([]record.Finding{bug}, &plan.Plan{}, coordinator.Status{}),
+			findings: untested(bug, &plan.Plan{}, coordinator.Status{}),
 			verdict:  record.Bug, reason: "step 2 failed",
 		},
 		{
 			name:     "workload failed, and the plan made no call fail",
-			findings: ofWorkload([]record.Finding{bug}, denied, noneFailed),
+			findings: untested(bug, denied, noneFailed),
 			status:   noneFailed,
 			verdict:  record.Inconclusive, reason: "step 2 failed",
 		},
 		{
-			name: "workload failed, and the plan made a call fail", findings: ofWorkload([]record.Finding{bug}, denied,
+			name: "workload failed, and the plan made a call fail", findings: untested(bug, denied,
 				coordinator.Status{Fired: 2, Completed: 2, Total: 2}),
 			status:  coordinator.Status{Fired: 2, Completed: 2, Total: 2},
 			verdict: record.Bug, reason: "step 2 failed",
 		},
 		{
-			name: "workload failed, and the plan did something else", findings: ofWorkload([]record.Finding{bug},
+			name: "workload failed, and the plan did something else", findings: untested(bug,
 				&plan.Plan{Actions: []plan.Action{denied.Actions[0], {Type: plan.RestartController}}},
 				noneFailed),
 			status:  coordinator.Status{Fired: 2, Completed: 2, Total: 2},
@@ -77,7 +81,7 @@ func TestConclude(t *testing.T) {
 		},
 		{
 			name:     "crash before the plan",
-			findings: ofWorkload([]record.Finding{crash}, denied, coordinator.Status{Total: 1}),
+			findings: untested(crash, denied, coordinator.Status{Total: 1}),
 			status:   coordinator.Status{Total: 1}, stuck: "the workload failed",
 			verdict: record.Bug, reason: "db crashed", unfinished: "0 of 1 actions fired: the workload failed",
 			told: "the plan was not carried out: 0 of 1 actions fired: the workload failed",
@@ -111,7 +115,7 @@ func TestConclude(t *testing.T) {
 				findings: test.findings,
 				meta:     record.Meta{ActionsFired: test.status.Fired, ActionsTotal: test.status.Total},
 			}
-			j.conclude(decide(j.findings, test.status, test.stuck))
+			j.conclude(judge.Decide(j.findings, courseOf(test.status, test.stuck)))
 			if m := &j.meta; m.Verdict != test.verdict || m.Reason != test.reason || m.Unfinished != test.unfinished {
 				t.Errorf("verdict %s, reason %q, unfinished %q", m.Verdict, m.Reason, m.Unfinished)
 			}

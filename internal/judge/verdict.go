@@ -1,0 +1,170 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Course is how far a run's plan came.
+type Course struct {
+	Fired, Completed, Total int // numbers of actions
+	// Unfinished says how far the plan came and what it still waits for. It is used only if the plan is not complete.
+	Unfinished string
+	// NoneStale says why no controller was shown stale state although the plan paused an API server. NoneFailed names
+	// the actions that should have made calls fail and made none fail.
+	NoneStale, NoneFailed []string
+}
+
+func (c Course) complete() bool { return c.Fired == c.Total && c.Completed == c.Total }
+
+// Decision is how a run ended; see [record.Meta].
+type Decision struct {
+	Verdict    record.Verdict
+	Reason     string
+	Unfinished string           // empty: the plan is complete
+	Further    []record.Finding // why a run without other findings does not pass
+}
+
+// Decide gives the verdict on a run that could be carried out.
+func Decide(findings []record.Finding, c Course) (d Decision) {
+	complete := c.complete()
+	d.Verdict, d.Reason = Verdict(findings, complete)
+	further := func(more ...record.Finding) {
+		if d.Verdict == record.Pass && len(more) > 0 {
+			d.Further = more
+			d.Verdict, d.Reason = Verdict(slices.Concat(findings, more), complete)
+		}
+	}
+	if len(c.NoneStale) > 0 {
+		further(noneStale(c.NoneStale))
+	}
+	further(noneFailed(c.NoneFailed)...)
+	if complete {
+		return d
+	}
+	d.Unfinished = c.Unfinished
+	if d.Verdict == record.Inconclusive {
+		d.Reason = d.Unfinished
+		i := slices.IndexFunc(findings, func(f record.Finding) bool { return f.Judge == record.JudgeWorkload })
+		if c.Fired == 0 && i >= 0 {
+			d.Reason = findings[i].Title + "\n" + d.Unfinished
+		}
+	}
+	return d
+}
+
+// Failed is the decision on a run that could not be carried out.
+func Failed(reason string) Decision { return Decision{Verdict: record.Error, Reason: reason} }
+
+// Untested makes findings about a failed workload inconclusive if nothing was done to the controllers: none of the
+// plan's actions has fired, or all that have fired were to make calls fail and made none fail. The findings then say
+// nothing about the plan.
+func Untested(findings []record.Finding, p *plan.Plan, c Course) []record.Finding {
+	failing := 0
+	for i := range min(c.Fired, len(p.Actions)) {
+		switch e := p.Actions[i].Effects(); {
+		case e.Fails != nil:
+			failing++
+		case e.Restores == nil:
+			return findings
+		}
+	}
+	if c.Total == 0 || failing > len(c.NoneFailed) {
+		return findings
+	}
+	for i := range findings {
+		if findings[i].Judge == record.JudgeWorkload && findings[i].IsBug() {
+			findings[i].Severity = record.SeverityInconclusive
+		}
+	}
+	return findings
+}
+
+// Trouble returns a finding about a failure of Trommel itself that happened when there was already something to judge.
+// The first line of the text is its title; at is the run's time. It makes the run inconclusive unless there is a bug.
+func Trouble(text string, at time.Time) record.Finding {
+	title, detail, _ := strings.Cut(text, "\n")
+	return record.Finding{
+		Severity: record.SeverityInconclusive, Judge: record.JudgeRun, Title: title, Detail: detail, Time: at,
+	}
+}
+
+// ClockSet returns the finding about a run in which this machine's clock was set, or stood still because the machine
+// slept; by is negative if it was set back. Tokens and certificates are then refused, and what controllers wait for
+// comes at another time.
+func ClockSet(by time.Duration, at time.Time) record.Finding {
+	title := "this machine's clock was set back by " + by.Abs().Round(time.Second).String() + " during the run"
+	if by > 0 {
+		title = "this machine slept, or its clock was set forward, for " + by.Round(time.Second).String() +
+			" during the run"
+	}
+	return record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeClock, Title: title, Time: at}
+}
+
+// Doubt makes bugs inconclusive, because of what has happened to the whole run.
+func Doubt(findings []record.Finding, why string) {
+	for i := range findings {
+		if f := &findings[i]; f.IsBug() {
+			f.Severity = record.SeverityInconclusive
+			f.Detail = strings.TrimLeft(f.Detail+"\nit is not called a bug, because the run was not whole: "+why, "\n")
+		}
+	}
+}
+
+// Verdict returns the verdict on a run that could be carried out. Complete says that every action of the plan was
+// carried out. A bug counts even if the plan was not complete; anything else that went wrong makes the run
+// inconclusive. The reason is one line, that of the greatest harm; empty for a pass.
+func Verdict(findings []record.Finding, complete bool) (record.Verdict, string) {
+	var bug, other []string
+	for _, f := range slices.SortedStableFunc(slices.Values(findings), record.ByHarm) {
+		switch f.Severity {
+		case record.SeverityBug:
+			bug = append(bug, f.Title)
+		case record.SeverityNote:
+		default:
+			other = append(other, f.Title)
+		}
+	}
+	switch {
+	case len(bug) > 0:
+		return record.Bug, first(bug)
+	case !complete:
+		return record.Inconclusive, "not every action of the plan was carried out"
+	case len(other) > 0:
+		return record.Inconclusive, first(other)
+	}
+	return record.Pass, ""
+}
+
+func first(titles []string) string {
+	if len(titles) == 1 {
+		return titles[0]
+	}
+	return fmt.Sprintf("%s (and %d more)", titles[0], len(titles)-1)
+}
+
+// noneStale returns the finding about a run that could not test what its plan is about: an API server was paused, but
+// no controller was shown stale state. The causes must not be empty.
+func noneStale(causes []string) record.Finding {
+	return record.Finding{
+		Severity: record.SeverityInconclusive, Judge: record.JudgeStaleness,
+		Title: "no controller was shown stale state: " + causes[0], Detail: strings.Join(causes[1:], "\n"),
+	}
+}
+
+// noneFailed returns the findings about actions that should have made calls fail and made none fail: the run has not
+// tested what they are for.
+func noneFailed(causes []string) []record.Finding {
+	var findings []record.Finding
+	for _, cause := range causes {
+		findings = append(findings, record.Finding{
+			Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Title: cause,
+		})
+	}
+	return findings
+}
