@@ -1,5 +1,5 @@
-// Package coordinator runs a plan: it takes the observations that the monitor collects, feeds them to the pure state
-// [Machine] one by one, and carries out what the machine decides.
+// Package coordinator runs a plan: it takes the observations that the monitor collects, feeds them to the state machine
+// one by one, and carries out what the machine decides.
 //
 // Order: one goroutine owns the machine. It numbers events in the order of their arrival and records them before it
 // acts on them; that order is the order of the run. An observation is released after every synchronous action that it
@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
-	"github.com/trommel-dev/trommel/internal/effect"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -86,27 +86,10 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-// Lookup asks the cluster about the write of a controller. Its methods block until the API server has answered and may
-// be called concurrently.
-type Lookup interface {
-	// Foresee returns what a write would do. It leaves out unknown parts, and the error says why.
-	Foresee(ctx context.Context, controller string, o *wire.Observation) (Foresight, error)
-	// State reads the object after a write, as JSON; nil if it does not exist.
-	State(ctx context.Context, controller string, o *wire.Observation) ([]byte, error)
-}
-
-// Foresight is what a write would do to its object or to the objects of a collection, in JSON.
-type Foresight struct {
-	Absent  bool     // the object does not exist
-	Old     []byte   // the current state; nil: absent or unknown
-	New     []byte   // the state after the write; nil: none or unknown
-	Objects [][]byte // the objects that the deletion of a collection would delete
-}
-
 // Coordinator carries out one plan.
 type Coordinator struct {
 	config   Config
-	machine  *Machine
+	machine  *machine.Machine
 	actions  []actions.Action
 	findings []record.Finding
 
@@ -123,7 +106,7 @@ type Coordinator struct {
 	seq       int
 	began     bool // the plan has begun: events are judged and recorded
 	early     bool // the plan has begun before its workload: its timeouts do not run yet
-	waiting   []StartTimer
+	waiting   []machine.StartTimer
 	holds     map[int]*held
 	switching map[int]chan struct{}      // by action: closed when its pause or resume is in force
 	before    map[call]Foresight         // of the writes in progress
@@ -161,7 +144,7 @@ type arrival struct {
 
 // New returns a coordinator; Run starts it.
 func New(config Config) (*Coordinator, error) {
-	machine, err := NewMachine(config.Plan, config.Controllers)
+	m, err := machine.New(config.Plan, config.Controllers)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +159,7 @@ func New(config Config) (*Coordinator, error) {
 	}
 	c := &Coordinator{
 		config:    config,
-		machine:   machine,
+		machine:   m,
 		commands:  make(chan func(context.Context)),
 		stopped:   make(chan struct{}),
 		enriched:  make(chan arrival),
@@ -315,14 +298,14 @@ func (c *Coordinator) BeginEarly(ctx context.Context) (workload func(ctx context
 // Status is the progress of a plan.
 type Status struct {
 	Fired, Completed, Total int
-	Waiting                 []string  // see Machine.Waiting
-	OnItsWay                bool      // without any observation; see Machine.WaitsForTimer
+	Waiting                 []string  // see machine.Machine.Waiting
+	OnItsWay                bool      // without any observation; see machine.Machine.WaitsForTimer
 	LastEvent, Now          time.Time // time of the newest event that the plan looks at; that of this status
 	Findings                []record.Finding
 	StaleReads              []record.StaleRead
-	NoneStale               []string // see Machine.NoneStale
-	NoneFailed              []string // see Machine.NoneFailed
-	Stuck                   string   // see Machine.Stuck
+	NoneStale               []string // see machine.Machine.NoneStale
+	NoneFailed              []string // see machine.Machine.NoneFailed
+	Stuck                   string   // see machine.Machine.Stuck
 	Down                    []string // controllers and API servers that the plan has killed and not started again
 	Electing                []string // sentences: controllers that were leader before and wait to be elected again
 	Lasting                 []string // sentences: actions whose effect still lasts, and its status
@@ -439,22 +422,6 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 	}
 }
 
-// enrich looks up what an observation lacks. It does not delay other observations: this one arrives when the lookup is
-// done.
-func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
-	// The process that is looked up for waits for this one, not for time to pass.
-	release := c.clock.Hold()
-	c.running.Go(func() {
-		defer release()
-		a := lookup()
-		select {
-		case c.enriched <- a:
-		case <-ctx.Done():
-			a.event.Release()
-		}
-	})
-}
-
 // troubled adds a finding about a hook that has failed, one for each kind of failure in each process.
 func (c *Coordinator) troubled(e monitor.Event) {
 	f := record.Finding{
@@ -487,7 +454,7 @@ func (c *Coordinator) drop(s *monitor.Session) {
 	if !c.began || c.machine.Down(s.Identity) {
 		return
 	}
-	what := describeHeld(c.observation(s, o))
+	what := machine.DescribeHeld(c.observation(s, o))
 	if more := len(dropped) - 1; more > 0 {
 		what += fmt.Sprintf(" (and %d more)", more)
 	}
@@ -517,7 +484,7 @@ func (c *Coordinator) unobserved(e monitor.Event) {
 		detail = "The hook let the process go on, so that a hung coordinator does not block it."
 	case e.Abandoned != nil && e.Abandoned.LetGo:
 		title = fmt.Sprintf("%s was released by its hook: %s", name, e.Abandoned.Error)
-		detail = "It was held at " + describe(c.observation(e.Session, e.Observation)) + "."
+		detail = "It was held at " + machine.Describe(c.observation(e.Session, e.Observation)) + "."
 	default:
 		return
 	}
@@ -541,7 +508,8 @@ func (c *Coordinator) abandoned(ctx context.Context, e monitor.Event) {
 		if e.Abandoned.LetGo {
 			who = "its hook released it"
 		}
-		c.config.Watcher.Info(fmt.Sprintf("%s is no longer held: %s (%s)", describeHeld(o), who, e.Abandoned.Error))
+		c.config.Watcher.Info(fmt.Sprintf("%s is no longer held: %s (%s)", machine.DescribeHeld(o), who,
+			e.Abandoned.Error))
 		c.step(ctx, record.Event{Abandoned: &seq})
 		return
 	}
@@ -582,49 +550,6 @@ func (c *Coordinator) arrived(ctx context.Context, a arrival) {
 	if abandoned && c.holds[seq] != nil {
 		c.step(ctx, record.Event{Abandoned: &seq})
 	}
-}
-
-// fillIn adds to the observation of a write the results of lookups, now or before the write. It keeps those of before
-// the write for the observation after it, if the process is still connected.
-func (c *Coordinator) fillIn(a arrival, live bool) {
-	o := a.event.Observation
-	id := call{a.event.Session.ID, o.Call}
-	if o.Phase == wire.Before {
-		if a.foreseen == nil {
-			return
-		}
-		if live {
-			c.before[id] = *a.foreseen
-		}
-		if o.PatchType != "" || a.foreseen.New != nil {
-			o.Object = a.foreseen.New
-		}
-		o.OldObject, o.Objects = a.foreseen.old(), a.foreseen.Objects
-	} else {
-		foreseen := c.before[id]
-		delete(c.before, id)
-		if len(o.OldObject) == 0 {
-			o.OldObject = foreseen.old()
-		}
-		o.Objects = foreseen.Objects
-		if a.state != nil {
-			o.Object = a.state
-		}
-	}
-	if kind, ok := requested(o); ok && kind == plan.Deleted {
-		// The request contains options, and the answer may be only a Status: the deleted object is the old one.
-		o.Object = nil
-		if !effect.Absent(o.OldObject) {
-			o.Object = o.OldObject
-		}
-	}
-}
-
-func (f Foresight) old() []byte {
-	if f.Absent {
-		return effect.Nothing
-	}
-	return f.Old
 }
 
 // observation is recordObservation, with the cluster.
@@ -685,7 +610,7 @@ func (c *Coordinator) step(ctx context.Context, e record.Event) {
 func cause(e record.Event) string {
 	switch {
 	case e.Observation != nil:
-		return describe(e.Observation)
+		return machine.Describe(e.Observation)
 	case e.Timeout != nil:
 		return "a timeout"
 	case e.Began != nil:
@@ -706,12 +631,12 @@ func (c *Coordinator) note(action int, text string) {
 	r.Note = text
 }
 
-func (c *Coordinator) startTimer(ctx context.Context, t StartTimer) {
+func (c *Coordinator) startTimer(ctx context.Context, t machine.StartTimer) {
 	if c.early {
 		c.waiting = append(c.waiting, t)
 		return
 	}
-	condition := &c.machine.watches[t.Action][t.Node].definition.Condition
+	condition := c.machine.Condition(t.Action, t.Node)
 	c.clock.AfterFunc(condition.Timeout, func() {
 		c.awaitIdle(ctx, condition.Extend)
 		select {
@@ -722,14 +647,14 @@ func (c *Coordinator) startTimer(ctx context.Context, t StartTimer) {
 }
 
 // carryOut carries effects out; cause tells the user what led to them.
-func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause string) {
+func (c *Coordinator) carryOut(ctx context.Context, effects []machine.Effect, cause string) {
 	for _, effect := range effects {
 		switch effect := effect.(type) {
-		case StartTimer:
+		case machine.StartTimer:
 			c.startTimer(ctx, effect)
-		case Fire:
+		case machine.Fire:
 			c.fire(ctx, effect, cause)
-		case Release:
+		case machine.Release:
 			if h := c.holds[effect.Seq]; h != nil {
 				h.timer.Stop()
 				if effect.Fail == nil {
@@ -737,20 +662,20 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []Effect, cause stri
 				} else {
 					h.event.ReleaseToFail(failure(effect.Fail, h.event.Observation))
 					c.config.Watcher.Info(fmt.Sprintf("%s is made to fail: %s",
-						describe(c.observation(h.event.Session, h.event.Observation)), effect.Fail))
+						machine.Describe(c.observation(h.event.Session, h.event.Observation)), effect.Fail))
 				}
 				c.forget(effect.Seq)
 			}
-		case Hold:
+		case machine.Hold:
 			if h := c.holds[effect.Seq]; h != nil {
 				h.told = true
 				c.config.Watcher.Held(effect.Seq, c.observation(h.event.Session, h.event.Observation), effect.Why)
 			}
-		case Stale:
+		case machine.Stale:
 			c.config.Watcher.Info("stale read: " + effect.Read.String())
-		case Note:
+		case machine.Note:
 			c.note(effect.Action, effect.Text)
-		case Pausing:
+		case machine.Pausing:
 			// Synchronous, in the owner's goroutine: no event is judged before the new rules are in force.
 			c.push(ctx)
 			if ready := c.switching[effect.Action]; ready != nil {
@@ -774,7 +699,7 @@ func (c *Coordinator) expire(ctx context.Context, seq int) {
 	}
 	c.findings = append(c.findings, record.Finding{
 		Severity: record.SeverityInconclusive, Judge: record.JudgeHold, Subject: h.by, Time: c.clock.Now(),
-		Title: fmt.Sprintf("%s was held for %s and then released: %s", h.by, c.config.Hold, describe(o)),
+		Title: fmt.Sprintf("%s was held for %s and then released: %s", h.by, c.config.Hold, machine.Describe(o)),
 		Detail: stuck +
 			"A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is " +
 			"not what the plan describes.",
@@ -801,7 +726,7 @@ func (c *Coordinator) forget(seq int) {
 
 // showNext tells the Watcher what the plan waits for, if that has changed.
 func (c *Coordinator) showNext() {
-	if n := c.machine.wants; n != c.shown {
+	if n := c.machine.Wants(); n != c.shown {
 		c.shown = n
 		c.config.Watcher.Next(c.machine.Next())
 	}

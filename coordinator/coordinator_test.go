@@ -16,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/coordinator/machine"
+	"github.com/trommel-dev/trommel/coordinator/machine/plantest"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/coordinator/monitor/monitortest"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -191,10 +193,10 @@ func (r *rig) observe(t testing.TB, o wire.Observation) {
 }
 
 func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a")), {
+	p := &plan.Plan{Actions: []plan.Action{plantest.Restart(plantest.Trigger(t, "a", "a")), {
 		Type: plan.ReconnectController, Target: "db",
 		Reconnecting: plan.Reconnecting{ReconnectAPIServer: "apiserver-2", ReconnectBy: plan.ReconnectCut},
-		Trigger:      trigger(t, "b", "b"),
+		Trigger:      plantest.Trigger(t, "b", "b"),
 	}}}
 	r := newRig(t, p, time.Minute)
 	ctx := context.Background()
@@ -221,11 +223,11 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	fires, _, err := Replay(p, nil, r.journal.events)
+	fires, _, err := machine.Replay(p, nil, r.journal.events)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := CompareReplay(fires, r.journal.actions); err != nil || len(fires) != 2 {
+	if err := machine.CompareReplay(fires, r.journal.actions); err != nil || len(fires) != 2 {
 		t.Errorf("replay: %v, %d actions", err, len(fires))
 	}
 	// The record survives encoding and decoding.
@@ -237,7 +239,7 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	if err := json.Unmarshal(data, &back); err != nil {
 		t.Fatal(err)
 	}
-	if fires, _, err = Replay(p, nil, back); err != nil || CompareReplay(fires, r.journal.actions) != nil {
+	if fires, _, err = machine.Replay(p, nil, back); err != nil || machine.CompareReplay(fires, r.journal.actions) != nil {
 		t.Errorf("replay of the written record: %v, %v", fires, err)
 	}
 }
@@ -245,9 +247,9 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 func TestPausePutsRulesIntoForceBeforeItCompletes(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
 		{Type: plan.PauseAPIServer, Target: "apiserver-1",
-			Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: trigger(t, "a", "a")},
+			Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: plantest.Trigger(t, "a", "a")},
 		{Type: plan.ResumeAPIServer, Target: "apiserver-1",
-			Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: trigger(t, "b", "b")},
+			Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: plantest.Trigger(t, "b", "b")},
 	}}
 	r := newRig(t, p, time.Minute)
 	ctx := context.Background()
@@ -280,7 +282,7 @@ func TestPausePutsRulesIntoForceBeforeItCompletes(t *testing.T) {
 
 func TestAHoldEndsWithItsCallersContext(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
-		Trigger: trigger(t, "now", "now@none")}}}
+		Trigger: plantest.Trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	ctx := context.Background()
 	if err := r.Begin(ctx); err != nil {
@@ -315,8 +317,8 @@ func TestAHoldEndsWithItsCallersContext(t *testing.T) {
 // processes that do not answer.
 func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
-		{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")},
-		{Type: plan.ResumeAPIServer, Target: "apiserver-1", Trigger: trigger(t, "a", "a")},
+		{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: plantest.Trigger(t, "now", "now@none")},
+		{Type: plan.ResumeAPIServer, Target: "apiserver-1", Trigger: plantest.Trigger(t, "a", "a")},
 	}}
 	x := pod("x")
 	x.Phase = wire.Before
@@ -381,7 +383,7 @@ func TestARunThatWasNotObservedThroughoutIsInconclusive(t *testing.T) {
 
 func TestHoldEndsAtItsDeadlineWithAFinding(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
-		Trigger: trigger(t, "now", "now@none")}}}
+		Trigger: plantest.Trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, 100*time.Millisecond)
 	ctx := context.Background()
 	if err := r.Begin(ctx); err != nil {
@@ -406,10 +408,10 @@ func TestHoldEndsAtItsDeadlineWithAFinding(t *testing.T) {
 // The timeouts of a plan that begins before its workload count from the workload's beginning. Its other triggers do not
 // wait.
 func TestPlanThatBeginsBeforeItsWorkload(t *testing.T) {
-	soon := trigger(t, "soon", "soon@timeout")
+	soon := plantest.Trigger(t, "soon", "soon@timeout")
 	soon.Definitions[0].Condition.Timeout = time.Millisecond
 	r := newRig(t, &plan.Plan{Actions: []plan.Action{
-		{Type: plan.KillController, Target: "db", Trigger: trigger(t, "now", "now@none")},
+		{Type: plan.KillController, Target: "db", Trigger: plantest.Trigger(t, "now", "now@none")},
 		{Type: plan.StartController, Target: "db", Trigger: soon},
 	}}, time.Minute)
 	begins, err := r.BeginEarly(t.Context())
@@ -433,8 +435,8 @@ func TestPlanThatBeginsBeforeItsWorkload(t *testing.T) {
 
 func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
-		{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")},
-		{Type: plan.ResumeAPIServer, Target: "apiserver-1", Trigger: trigger(t, "a", "a")},
+		{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: plantest.Trigger(t, "now", "now@none")},
+		{Type: plan.ResumeAPIServer, Target: "apiserver-1", Trigger: plantest.Trigger(t, "a", "a")},
 	}}
 	r := newRig(t, p, 2*time.Second) // the watchdog is half of that
 	if err := r.Begin(context.Background()); err != nil {
@@ -465,7 +467,7 @@ func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 // An observation that only a side rule asks for is not progress, and nothing is looked up for it.
 func TestObservationsBesideThePlan(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
-		Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: trigger(t, "a", "a")}}}
+		Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: plantest.Trigger(t, "a", "a")}}}
 	r := newRig(t, p, time.Minute)
 	api := r.process
 	db := r.connect(t, "db")
@@ -511,7 +513,7 @@ func TestObservationsBesideThePlan(t *testing.T) {
 
 func TestCoordinatorThatStopsHoldsNothing(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
-		Trigger: trigger(t, "now", "now@none")}}}
+		Trigger: plantest.Trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(context.Background()); err != nil {
 		t.Fatal(err)
@@ -534,7 +536,7 @@ func TestCoordinatorThatStopsHoldsNothing(t *testing.T) {
 }
 
 func TestFailedActionIsAFindingAndIsUndone(t *testing.T) {
-	r := newRig(t, &plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}}, time.Minute)
+	r := newRig(t, &plan.Plan{Actions: []plan.Action{plantest.Restart(plantest.Trigger(t, "a", "a"))}}, time.Minute)
 	r.fail = errors.New("no such process")
 	ctx := context.Background()
 	if err := r.Begin(ctx); err != nil {
@@ -558,14 +560,14 @@ func TestFailedActionIsAFindingAndIsUndone(t *testing.T) {
 }
 
 func TestStateBeforeAWriteIsLookedUp(t *testing.T) {
-	tr := trigger(t, "a", "a")
+	tr := plantest.Trigger(t, "a", "a")
 	tr.Definitions[0].Condition = plan.Condition{
 		Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "statefulset", Namespace: "default", Name: "a"},
 		Repeat: 1, PrevState: map[string]any{"spec": map[string]any{"replicas": 1}},
 		CurState: map[string]any{"spec": map[string]any{"replicas": 2}},
 	}
 	tr.Definitions[0].Observe = plan.ObservationPoint{Timing: plan.AfterControllerWrite, ObserveBy: "db"}
-	r := newRig(t, &plan.Plan{Actions: []plan.Action{restart(tr)}}, time.Minute)
+	r := newRig(t, &plan.Plan{Actions: []plan.Action{plantest.Restart(tr)}}, time.Minute)
 	r.process = r.connect(t, "db")
 	if err := r.Begin(context.Background()); err != nil {
 		t.Fatal(err)
@@ -586,13 +588,13 @@ func TestStateBeforeAWriteIsLookedUp(t *testing.T) {
 // BenchmarkObserveRelease measures the round trip of an observation of a 4 KB object that a trigger examines: over a
 // unix socket, through monitor and state machine, and back.
 func BenchmarkObserveRelease(b *testing.B) {
-	tr := plan.Trigger{Expression: "a", Graph: mustGraph(b, "a"),
+	tr := plan.Trigger{Expression: "a", Graph: plantest.Graph(b, "a"),
 		Definitions: []plan.Definition{{Name: "a", Condition: plan.Condition{
 			Type: plan.OnObjectUpdate, ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"},
 			Repeat:   1,
 			CurState: map[string]any{"spec": map[string]any{"nodeName": "elsewhere"}},
 		}, Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"}}}}
-	r := newRig(b, &plan.Plan{Actions: []plan.Action{restart(tr)}}, time.Minute)
+	r := newRig(b, &plan.Plan{Actions: []plan.Action{plantest.Restart(tr)}}, time.Minute)
 	if err := r.Begin(context.Background()); err != nil {
 		b.Fatal(err)
 	}
@@ -623,10 +625,10 @@ func BenchmarkObserveRelease(b *testing.B) {
 // Regression: the cause of an action with trigger type none was always "the start of the plan", even after another
 // action.
 func TestCauses(t *testing.T) {
-	now := func() plan.Trigger { return trigger(t, "now", "now@none") }
+	now := func() plan.Trigger { return plantest.Trigger(t, "now", "now@none") }
 	p := &plan.Plan{Actions: []plan.Action{
-		restart(now()), restart(now()), restart(trigger(t, "a", "a")), restart(now()),
-		restart(trigger(t, "soon", "soon@timeout")),
+		plantest.Restart(now()), plantest.Restart(now()), plantest.Restart(plantest.Trigger(t, "a", "a")), plantest.Restart(now()),
+		plantest.Restart(plantest.Trigger(t, "soon", "soon@timeout")),
 	}}
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
@@ -677,7 +679,7 @@ func (r *rig) complete(t *testing.T, count int) {
 
 // Regression: a kill that found nothing to kill was not mentioned.
 func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db", Trigger: trigger(t, "a", "a")}}}
+	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db", Trigger: plantest.Trigger(t, "a", "a")}}}
 	r := newRig(t, p, time.Minute)
 	r.down = true
 	if err := r.Begin(t.Context()); err != nil {
@@ -703,7 +705,7 @@ func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
 func TestFindingNamesTheObjectOfTheAction(t *testing.T) {
 	key := plan.ResourceKey{Type: "pod", Namespace: "default", Name: "x"}
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.DeleteObject,
-		Writing: plan.Writing{ResourceKey: key}, Trigger: trigger(t, "a", "a")}}}
+		Writing: plan.Writing{ResourceKey: key}, Trigger: plantest.Trigger(t, "a", "a")}}}
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)

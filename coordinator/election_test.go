@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/coordinator/machine/plantest"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -60,7 +61,7 @@ func TestLocksOfAControllerAreKnown(t *testing.T) {
 // A read of an annotated lock is recognized only by an earlier write: before it returns, it does not show the
 // annotation.
 func TestPauseOfEverythingLeavesKnownLocks(t *testing.T) {
-	now := plan.Trigger{Expression: "now", Graph: mustGraph(t, "now"),
+	now := plan.Trigger{Expression: "now", Graph: plantest.Graph(t, "now"),
 		Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
 	r := newRig(t, &plan.Plan{Actions: []plan.Action{
 		{Type: plan.PauseController, Target: "db",

@@ -2,15 +2,13 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
-	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/record"
 )
 
 // freezer knows the processes that the plan has frozen, by their sessions. Nobody waits for an answer of theirs. The
@@ -83,7 +81,7 @@ func (c *Coordinator) aimedAt(i int) *monitor.Session {
 }
 
 // asks keeps whose observation has fired an action that freezes a process of the same controller.
-func (c *Coordinator) asks(f Fire) {
+func (c *Coordinator) asks(f machine.Fire) {
 	name := c.config.Plan.Actions[f.Action].Effects().Freezes
 	if h := c.holds[f.FiredBy]; name != "" && h != nil && h.event.Session.Identity == name {
 		c.freezer.asked[f.Action] = h.event.Session
@@ -140,40 +138,4 @@ func (c *Coordinator) takingOver(now time.Time) bool {
 		}
 	}
 	return false
-}
-
-// freezing takes in that an action has begun.
-func (m *Machine) freezing(i int, e plan.Effects) {
-	if e.Freezes != "" {
-		m.frozen = append(m.frozen, pause{action: i, by: e.Freezes})
-	}
-	if e.Thaws != "" {
-		m.frozen = slices.DeleteFunc(m.frozen, func(f pause) bool { return f.by == e.Thaws })
-	}
-}
-
-// unfrozen takes in that a frozen process has ended.
-func (m *Machine) unfrozen(e record.Event) {
-	m.frozen = slices.DeleteFunc(m.frozen, func(f pause) bool { return f.action == *e.Lapsed })
-}
-
-// onIce describes the frozen processes, in one clause for each.
-func (m *Machine) onIce(now time.Time) []string {
-	return m.clauses(m.frozen, "a process of %s has been frozen%s by %s, %s", now, m.thaws)
-}
-
-// clauses describes what lasts: of whom, for how long, by which action, and what ends it.
-func (m *Machine) clauses(list []pause, format string, now time.Time, ends func(i int, p pause) bool) []string {
-	var clauses []string
-	for _, p := range list {
-		clauses = append(clauses, fmt.Sprintf(format, p.by, lasting(" for %s", now, m.since[p.action]),
-			m.name(p.action), m.endOf(p, ends)))
-	}
-	return clauses
-}
-
-// thaws reports whether an action thaws a frozen process or kills it.
-func (m *Machine) thaws(i int, f pause) bool {
-	e := m.plan.Actions[i].Effects()
-	return e.Thaws == f.by || e.StopsIt(f.by) && i > f.action
 }

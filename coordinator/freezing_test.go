@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/trommel-dev/trommel/coordinator/machine/plantest"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
@@ -18,10 +19,10 @@ import (
 
 // zombies is a plan that freezes a process of db before it creates pod a, and thaws it when pod b was created.
 func zombies(t *testing.T) *plan.Plan {
-	after := creates(t, "b")
+	after := plantest.Creates(t, "b")
 	after.Definitions[0].Observe.Timing = plan.AfterControllerWrite
 	return &plan.Plan{Actions: []plan.Action{
-		{Type: plan.FreezeController, Target: "db", Trigger: creates(t, "a")},
+		{Type: plan.FreezeController, Target: "db", Trigger: plantest.Creates(t, "a")},
 		{Type: plan.ThawController, Target: "db", Trigger: after},
 	}}
 }
@@ -148,7 +149,7 @@ func TestWhichProcessIsFrozen(t *testing.T) {
 			p := func(t *testing.T) *plan.Plan {
 				p := zombies(t)
 				if tt.by < 0 {
-					p.Actions[0].Trigger = trigger(t, "a", "a")
+					p.Actions[0].Trigger = plantest.Trigger(t, "a", "a")
 				}
 				return p
 			}

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -153,36 +152,4 @@ func (s *settling) note(identity string, election bool, now time.Time) {
 	if s.on && !election {
 		s.active[identity] = now
 	}
-}
-
-// Holding reports whether anything is held or paused.
-func (m *Machine) Holding() bool { return len(m.held)+len(m.pauses) > 0 }
-
-// AllDown lists the controllers and API servers that the plan has killed and not started again.
-func (m *Machine) AllDown() []string {
-	var all []string
-	for i := range m.plan.Actions {
-		stopped := m.plan.Actions[i].Effects().Stops
-		if stopped != "" && !slices.Contains(all, stopped) && m.Down(stopped) {
-			all = append(all, stopped)
-		}
-	}
-	return all
-}
-
-// Down reports whether the plan has killed the controller, or the API server, and not started it again.
-func (m *Machine) Down(identity string) bool {
-	down := false
-	for i := range m.plan.Actions {
-		if !m.finished[i] || m.ended {
-			continue
-		}
-		switch e := m.plan.Actions[i].Effects(); {
-		case e.StartsIt(identity):
-			down = false
-		case e.StopsIt(identity):
-			down = true
-		}
-	}
-	return down
 }

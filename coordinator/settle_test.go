@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/coordinator/machine/plantest"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -131,7 +132,7 @@ func TestSettleSaysWhoIsRestless(t *testing.T) {
 
 func TestSettleDoesNotWaitForWhatThePlanHasKilled(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db",
-		Trigger: trigger(t, "now", "now@none")}}}
+		Trigger: plantest.Trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	if err := r.Begin(t.Context()); err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func TestSettleDoesNotWaitForWhatThePlanHasKilled(t *testing.T) {
 // Calls that the end of the plan releases take effect only then: the quiet time starts again.
 func TestSettleBeginsAnewWhenTheEndLetsSomethingGo(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
-		Trigger: trigger(t, "now", "now@none")}}}
+		Trigger: plantest.Trigger(t, "now", "now@none")}}}
 	r := newRig(t, p, time.Minute)
 	r.process = r.connect(t, "db")
 	if err := r.Begin(t.Context()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/coordinator/machine/plantest"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
@@ -104,7 +105,7 @@ func status(t *testing.T, r *bubble) Status {
 func TestATimeoutCountsFromItsTriggersEnabling(t *testing.T) {
 	p := func(t *testing.T) *plan.Plan {
 		return &plan.Plan{Actions: []plan.Action{
-			restart(trigger(t, "soon", "soon@timeout")), restart(trigger(t, "soon", "soon@timeout")),
+			plantest.Restart(plantest.Trigger(t, "soon", "soon@timeout")), plantest.Restart(plantest.Trigger(t, "soon", "soon@timeout")),
 		}}
 	}
 	inBubble(t, p, time.Minute, func(t *testing.T, r *bubble) {
@@ -134,9 +135,9 @@ func TestATimeoutWaitsForIdleControllers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := func(t *testing.T) *plan.Plan {
-				soon := trigger(t, "soon", "soon@timeout")
+				soon := plantest.Trigger(t, "soon", "soon@timeout")
 				soon.Definitions[0].Condition.Extend = tt.extend
-				return &plan.Plan{Actions: []plan.Action{restart(soon)}}
+				return &plan.Plan{Actions: []plan.Action{plantest.Restart(soon)}}
 			}
 			inBubble(t, p, time.Minute, func(t *testing.T, r *bubble) {
 				r.busy.Store(tt.idleAt > 0)
@@ -162,7 +163,7 @@ func TestATimeoutWaitsForIdleControllers(t *testing.T) {
 
 func TestWaitsOfAnActionAreAsLongAsThePlanSays(t *testing.T) {
 	p := func(t *testing.T) *plan.Plan {
-		a := restart(trigger(t, "now", "now@none"))
+		a := plantest.Restart(plantest.Trigger(t, "now", "now@none"))
 		a.WaitBefore, a.WaitAfter = 3*time.Second, 2*time.Second
 		return &plan.Plan{Actions: []plan.Action{a}}
 	}
@@ -189,7 +190,7 @@ func TestWaitsOfAnActionAreAsLongAsThePlanSays(t *testing.T) {
 func TestAHoldLastsAsLongAsItMay(t *testing.T) {
 	p := func(t *testing.T) *plan.Plan {
 		return &plan.Plan{Actions: []plan.Action{{
-			Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none"),
+			Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: plantest.Trigger(t, "now", "now@none"),
 		}}}
 	}
 	inBubble(t, p, 30*time.Second, func(t *testing.T, r *bubble) {
@@ -217,11 +218,11 @@ func TestAHoldLastsAsLongAsItMay(t *testing.T) {
 // The run's clock may move ahead of the machine's; then times pass that the plan waits for.
 func TestTimesOfAPlanAreTheClocks(t *testing.T) {
 	p := func(t *testing.T) *plan.Plan {
-		late := async(restart(trigger(t, "now", "now@none")))
+		late := plantest.Async(plantest.Restart(plantest.Trigger(t, "now", "now@none")))
 		late.WaitBefore = time.Hour
 		return &plan.Plan{Actions: []plan.Action{
-			{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: trigger(t, "now", "now@none")},
-			restart(trigger(t, "soon", "soon@timeout")), late,
+			{Type: plan.PauseAPIServer, Target: "apiserver-1", Trigger: plantest.Trigger(t, "now", "now@none")},
+			plantest.Restart(plantest.Trigger(t, "soon", "soon@timeout")), late,
 		}}
 	}
 	inBubble(t, p, 30*time.Minute, func(t *testing.T, r *bubble) {
@@ -296,7 +297,7 @@ func TestAnActionHoldsTheClock(t *testing.T) {
 
 func TestEndDoesNotWaitForATime(t *testing.T) {
 	p := func(t *testing.T) *plan.Plan {
-		before := async(restart(trigger(t, "now", "now@none")))
+		before := plantest.Async(plantest.Restart(plantest.Trigger(t, "now", "now@none")))
 		before.WaitBefore = time.Hour
 		return &plan.Plan{Actions: []plan.Action{before}}
 	}
@@ -338,9 +339,9 @@ func TestSettlingTakesTheTimeOfQuiet(t *testing.T) {
 func TestResumeOneByOneWaitsForTheControllers(t *testing.T) {
 	p := func(t *testing.T) *plan.Plan {
 		return &plan.Plan{Actions: []plan.Action{
-			pauseServer(trigger(t, "now", "now@none"), ""),
-			resumeOneByOne(trigger(t, "soon", "soon@timeout"), ""),
-			restart(trigger(t, "now", "now@none")),
+			plantest.PauseServer(plantest.Trigger(t, "now", "now@none"), ""),
+			plantest.ResumeOneByOne(plantest.Trigger(t, "soon", "soon@timeout"), ""),
+			plantest.Restart(plantest.Trigger(t, "now", "now@none")),
 		}}
 	}
 	event := func(name string) wire.Observation {

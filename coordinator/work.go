@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -40,7 +41,7 @@ type completion struct {
 var errEnded = errors.New("the plan has ended")
 
 // fire carries an action out in its own goroutine.
-func (c *Coordinator) fire(ctx context.Context, f Fire, cause string) {
+func (c *Coordinator) fire(ctx context.Context, f machine.Fire, cause string) {
 	a := &c.config.Plan.Actions[f.Action]
 	c.fires[f.Action] = &record.Action{
 		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause,
@@ -241,7 +242,7 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 
 // lapse handles that an action's lasting effect has ended before it was undone.
 func (c *Coordinator) lapse(ctx context.Context, i int) {
-	c.config.Watcher.Info(fmt.Sprintf("%s: its effect has ended", c.machine.name(i)))
+	c.config.Watcher.Info(fmt.Sprintf("%s: its effect has ended", c.machine.Name(i)))
 	c.step(ctx, record.Event{Lapsed: &i})
 	c.changed()
 }
@@ -257,7 +258,7 @@ func (c *Coordinator) lasting() []string {
 		select {
 		case <-lasting.Ended():
 		default:
-			all = append(all, c.machine.name(i)+": "+lasting.Status())
+			all = append(all, c.machine.Name(i)+": "+lasting.Status())
 		}
 	}
 	return all

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/coordinator/machine/plantest"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -49,7 +50,7 @@ func init() {
 func scriptedPlan(t *testing.T, a *scripted, change func(*plan.Action)) *plan.Plan {
 	prepare := func() actions.Action { return a }
 	prepareScripted.Store(&prepare)
-	action := plan.Action{Type: scriptedType, Own: &scriptedFields{}, Trigger: trigger(t, "now", "now@none"),
+	action := plan.Action{Type: scriptedType, Own: &scriptedFields{}, Trigger: plantest.Trigger(t, "now", "now@none"),
 		Async: true}
 	if change != nil {
 		change(&action)
@@ -278,7 +279,7 @@ func (c *slowCluster) Foresee(ctx context.Context, controller string, o *wire.Ob
 func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{
 		Type: plan.PauseController, Target: "db", Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite},
-		Trigger: trigger(t, "now", "now@none"),
+		Trigger: plantest.Trigger(t, "now", "now@none"),
 	}}}
 	slow := &slowCluster{asked: make(chan struct{}), answer: make(chan struct{})}
 	r := newRig(t, p, time.Minute)
@@ -306,7 +307,7 @@ func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		if there {
-			if holds > 0 || before > 0 || r.machine.Holding() && len(r.machine.held) > 0 {
+			if holds > 0 || before > 0 || r.machine.Held() > 0 {
 				t.Errorf("%d are held, %d kept for the time after", holds, before)
 			}
 			return

@@ -38,8 +38,8 @@ const (
 	controllerCPU   = 3 * time.Minute
 )
 
-// machine is what a check finds out; tests fill it in.
-type machine struct {
+// computer is what a check finds out; tests fill it in.
+type computer struct {
 	goVersion  string // such as go1.26.8; empty: there is none
 	goError    string
 	needsGo    string // of the controller's go.mod; empty: there is no controller
@@ -102,7 +102,7 @@ func printRows(out io.Writer, rows []row) error {
 	return w.Flush()
 }
 
-func (m *machine) rows() []row {
+func (m *computer) rows() []row {
 	all := []row{m.goRow()}
 	if m.git != "" {
 		all = append(all, row{"git", wording.FirstLine(m.git),
@@ -154,7 +154,7 @@ func (m *machine) rows() []row {
 	return all
 }
 
-func (m *machine) goRow() row {
+func (m *computer) goRow() row {
 	r := row{what: "go", here: m.goVersion}
 	version := "v" + strings.TrimPrefix(m.goVersion, "go")
 	switch {
@@ -170,7 +170,7 @@ func (m *machine) goRow() row {
 	return r
 }
 
-func (m *machine) memoryRow() row {
+func (m *computer) memoryRow() row {
 	if m.memory == 0 {
 		return row{what: "memory", here: "unknown"}
 	}
@@ -184,7 +184,7 @@ func (m *machine) memoryRow() row {
 }
 
 // estimate says how long it takes until a first plan starts.
-func (m *machine) estimate() string {
+func (m *computer) estimate() string {
 	cpu, of := controllerCPU, "the controller"
 	if !m.built && !m.prebuilt {
 		cpu, of = cpu+controlPlaneCPU, "control plane and controller"
@@ -199,8 +199,8 @@ func (m *machine) estimate() string {
 }
 
 // look finds out what is here.
-func look(ctx context.Context, dir string) (*machine, error) {
-	m := &machine{cores: runtime.GOMAXPROCS(0), load: loadAverage(), memory: campaign.AvailableMemory(),
+func look(ctx context.Context, dir string) (*computer, error) {
+	m := &computer{cores: runtime.GOMAXPROCS(0), load: loadAverage(), memory: campaign.AvailableMemory(),
 		kubernetes: instrumentation.KubernetesVersion, instances: number("/proc/sys/fs/inotify/max_user_instances")}
 	env, err := goEnv(ctx, dir)
 	if err != nil {

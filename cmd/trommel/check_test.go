@@ -8,35 +8,35 @@ import (
 )
 
 func TestCheckRows(t *testing.T) {
-	good := machine{goVersion: "go1.26.8", needsGo: "1.25.0", cores: 4, memory: 8e9,
+	good := computer{goVersion: "go1.26.8", needsGo: "1.25.0", cores: 4, memory: 8e9,
 		caches: []space{{"Trommel's cache", "/c", 20e9}}, files: 4096, instances: 128, kubernetes: "v1.36.3"}
 	for _, tt := range []struct {
 		name   string
-		change func(m *machine)
+		change func(m *computer)
 		bad    bool
 		want   []string // parts of the table
 	}{
-		{"all is there", func(*machine) {}, false, []string{"go1.26.8", "20.00 GB free in /c", "not built yet",
+		{"all is there", func(*computer) {}, false, []string{"go1.26.8", "20.00 GB free in /c", "not built yet",
 			"about 5 min (control plane and controller: 17 CPU minutes)"}},
-		{"warm", func(m *machine) { m.built = true }, false, []string{"about 1 min (the controller: 3 CPU minutes)"}},
-		{"no go", func(m *machine) { m.goVersion = "" }, true,
+		{"warm", func(m *computer) { m.built = true }, false, []string{"about 1 min (the controller: 3 CPU minutes)"}},
+		{"no go", func(m *computer) { m.goVersion = "" }, true,
 			[]string{"missing: controllers are built from their source: install Go"}},
-		{"an old go", func(m *machine) { m.goVersion, m.needsGo = "go1.24.1", "1.22" }, false,
+		{"an old go", func(m *computer) { m.goVersion, m.needsGo = "go1.24.1", "1.22" }, false,
 			[]string{"runs are in real time; from go 1.26.0 on"}},
-		{"go.mod wants more", func(m *machine) { m.needsGo = "1.27.0" }, false,
+		{"go.mod wants more", func(m *computer) { m.needsGo = "1.27.0" }, false,
 			[]string{"the controller's go.mod wants go 1.27.0"}},
-		{"a development version", func(m *machine) { m.goVersion = "devel +abc" }, false, []string{"devel +abc"}},
-		{"a full disk", func(m *machine) { m.caches[0].free = 3e9 }, true, []string{"missing: 6.00 GB are needed"}},
-		{"a disk without any space", func(m *machine) { m.caches[0].free = 0 }, true,
+		{"a development version", func(m *computer) { m.goVersion = "devel +abc" }, false, []string{"devel +abc"}},
+		{"a full disk", func(m *computer) { m.caches[0].free = 3e9 }, true, []string{"missing: 6.00 GB are needed"}},
+		{"a disk without any space", func(m *computer) { m.caches[0].free = 0 }, true,
 			[]string{"missing: 6.00 GB are needed"}},
-		{"an unknown disk", func(m *machine) { m.caches[0].free = -1 }, false, []string{"unknown, in /c"}},
-		{"less is needed warm", func(m *machine) { m.caches[0].free, m.built = 3e9, true }, false, nil},
-		{"little memory", func(m *machine) { m.memory = 1e9 }, false,
+		{"an unknown disk", func(m *computer) { m.caches[0].free = -1 }, false, []string{"unknown, in /c"}},
+		{"less is needed warm", func(m *computer) { m.caches[0].free, m.built = 3e9, true }, false, nil},
+		{"little memory", func(m *computer) { m.memory = 1e9 }, false,
 			[]string{"little: a cluster needs about 1.60 GB"}},
-		{"limits", func(m *machine) { m.files, m.instances = 256, 16 }, false,
+		{"limits", func(m *computer) { m.files, m.instances = 256, 16 }, false,
 			[]string{"few: ulimit -n 1024", "few: sysctl fs.inotify.max_user_instances=128"}},
-		{"a busy machine", func(m *machine) { m.load = 12 }, false, []string{"busy (load 12)", "about 20 min"}},
-		{"git refuses", func(m *machine) { m.git = "fatal: detected dubious ownership in repository at '/r'\nTo add" },
+		{"a busy machine", func(m *computer) { m.load = 12 }, false, []string{"busy (load 12)", "about 20 min"}},
+		{"git refuses", func(m *computer) { m.git = "fatal: detected dubious ownership in repository at '/r'\nTo add" },
 			false, []string{"fatal: detected dubious ownership in repository at '/r'", "-buildvcs=false"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

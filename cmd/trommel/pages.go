@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -24,11 +24,11 @@ func writePage(w io.Writer, r *record.Run) error {
 	if err != nil {
 		return report.HTML(w, r, nil, nil)
 	}
-	fires, _, err := coordinator.Replay(p, r.Meta.Controllers, r.Events)
-	if err != nil || coordinator.CompareReplay(fires, r.Actions) != nil {
+	fires, _, err := machine.Replay(p, r.Meta.Controllers, r.Events)
+	if err != nil || machine.CompareReplay(fires, r.Actions) != nil {
 		return report.HTML(w, r, p, nil)
 	}
-	account, err := coordinator.Account(p, r.Meta.Controllers, r.Events)
+	account, err := machine.Account(p, r.Meta.Controllers, r.Events)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -28,11 +28,11 @@ resulting actions with those that the run carried out. Exit code 1: they differ.
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			fires, _, err := coordinator.Replay(p, r.Meta.Controllers, r.Events)
+			fires, _, err := machine.Replay(p, r.Meta.Controllers, r.Events)
 			if err != nil {
 				return &exitError{exitCannotRun, err}
 			}
-			if err := coordinator.CompareReplay(fires, r.Actions); err != nil {
+			if err := machine.CompareReplay(fires, r.Actions); err != nil {
 				return &exitError{exitBug, fmt.Errorf("replay of %s: %w", args[0], err)}
 			}
 			fmt.Fprintf(s.out, "%s: %d events lead to the same %d actions\n", args[0], len(r.Events), len(fires))

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
@@ -276,7 +276,7 @@ func checkPoints(p *plan.Plan, suite *plan.Suite, binaries []Binary) error {
 	var errs []error
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]
-		for _, need := range coordinator.Needs(p, c.Name) {
+		for _, need := range machine.Needs(p, c.Name) {
 			// Validation has already refused controllers without hooks.
 			if binaries[i].Manifest == nil || !need.In(*binaries[i].Manifest) {
 				if need.Fails {

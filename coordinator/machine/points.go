@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"cmp"
@@ -59,8 +59,8 @@ func requestMatches(key plan.ResourceKey, o *record.Observation) bool {
 	return (key.Namespace != "" || namespace == "") && key.Matches(key.Type, key.Group, false, namespace, name)
 }
 
-// describe describes an observation for the user.
-func describe(o *record.Observation) string {
+// Describe describes an observation for the user.
+func Describe(o *record.Observation) string {
 	verb := string(o.Op)
 	if o.Subresource != "" {
 		verb += " " + o.Subresource

@@ -1,4 +1,9 @@
-package coordinator
+// Package machine decides what happens in a run of a plan: from events it makes effects, which the coordinator carries
+// out.
+//
+// It promises that the same plan and the same events always give the same effects, so that a recorded run is replayed
+// offline. It has no goroutine, clock or I/O.
+package machine
 
 import (
 	"fmt"
@@ -11,10 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Machine is the state machine of one plan. It only decides: it has no goroutine, clock or I/O, so that the events of a
-// recorded run lead to the same effects again.
-//
-// One goroutine owns a Machine.
+// Machine is the state machine of one plan. One goroutine owns it.
 type Machine struct {
 	plan     *plan.Plan
 	watches  [][]watch // by action and graph node
@@ -118,9 +120,9 @@ func (Pausing) effect()    {}
 func (Stale) effect()      {}
 func (Note) effect()       {}
 
-// NewMachine prepares a complete, valid plan for the controllers under test. It returns an error if a trigger has no
+// New prepares a complete, valid plan for the controllers under test. It returns an error if a trigger has no
 // graph (see [plan.Plan.Complete]) or a condition does not compile.
-func NewMachine(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
+func New(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
 	m := &Machine{
 		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
 		failed:      make([]int, len(p.Actions)),
@@ -358,9 +360,9 @@ func (m *Machine) blocking() int {
 
 func (m *Machine) why(h heldObservation) string {
 	if h.action >= 0 {
-		return fmt.Sprintf("until %s is complete", m.name(h.action))
+		return fmt.Sprintf("until %s is complete", m.Name(h.action))
 	}
-	return "paused by " + m.name(h.pause)
+	return "paused by " + m.Name(h.pause)
 }
 
 // matches reports whether an observation matches a node of the awaited trigger, and keeps the nearest miss.
@@ -372,7 +374,7 @@ func (m *Machine) matches(node int, l *look) bool {
 	}
 	if r := w.definition.Observe.Reconciler; r != "" && !reconcilerMatches(r, o) {
 		m.missed(node, miss{rank: missType,
-			text: fmt.Sprintf("%s came from reconciler %q (%s), not %q", describe(o), o.Reconciler, o.ReconcilerType,
+			text: fmt.Sprintf("%s came from reconciler %q (%s), not %q", Describe(o), o.Reconciler, o.ReconcilerType,
 				r)})
 		return false
 	}
@@ -384,13 +386,13 @@ func (m *Machine) matches(node int, l *look) bool {
 	case w.point == wire.Reconcile:
 		ok = requestMatches(w.definition.Condition.ResourceKey, o)
 		if !ok {
-			why = miss{rank: missType, text: describe(o) + " is another object"}
+			why = miss{rank: missType, text: Describe(o) + " is another object"}
 		}
 	default:
 		ok, why = w.judgeObject(l)
 	}
 	if repeat := w.definition.Condition.Repeat; ok && m.counts[node]+1 < repeat {
-		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", describe(o), m.counts[node]+1,
+		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", Describe(o), m.counts[node]+1,
 			repeat)}
 	}
 	m.missed(node, why)
@@ -449,7 +451,7 @@ func (m *Machine) Next() (index int, text string) {
 	case m.ended || m.next >= len(m.plan.Actions):
 		return -1, ""
 	case m.blocked >= 0:
-		return m.next, "after " + m.name(m.blocked)
+		return m.next, "after " + m.Name(m.blocked)
 	case m.trigger == nil:
 		return m.next, ""
 	}
@@ -858,3 +860,11 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 	}
 	return rules
 }
+
+// Condition returns what a node of an action's trigger waits for.
+func (m *Machine) Condition(action, node int) *plan.Condition {
+	return &m.watches[action][node].definition.Condition
+}
+
+// Wants returns a number that changes whenever what the plan waits for does.
+func (m *Machine) Wants() int { return m.wants }

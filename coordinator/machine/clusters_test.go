@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ func TestObservationsOfSeveralClusters(t *testing.T) {
 	}}}
 	pause := plan.Action{Type: plan.PauseController, Target: "copier", Cluster: "west", Async: true,
 		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: "configmap/default/a"}, Trigger: written}
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pause}}, nil)
+	m, err := New(&plan.Plan{Actions: []plan.Action{pause}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestStalenessOfAnotherCluster(t *testing.T) {
 			move := plan.Action{Type: plan.ReconnectController, Target: "copier", Trigger: pauseAPI.Trigger,
 				Reconnecting: plan.Reconnecting{ReconnectAPIServer: tt.moved,
 					ReconnectBy: plan.ReconnectCut}}
-			m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseAPI, move}}, []record.Controller{c})
+			m, err := New(&plan.Plan{Actions: []plan.Action{pauseAPI, move}}, []record.Controller{c})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"fmt"
@@ -59,7 +59,7 @@ func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
 	clauses := append(m.holds(now), last...)
 	if len(clauses) == 0 {
 		for _, p := range m.pauses {
-			clauses = append(clauses, fmt.Sprintf("%s has nothing to hold yet, %s", m.name(p.action),
+			clauses = append(clauses, fmt.Sprintf("%s has nothing to hold yet, %s", m.Name(p.action),
 				m.endOf(p, m.ends)))
 		}
 	}
@@ -80,8 +80,8 @@ func lasting(format string, now, since time.Time) string {
 	return fmt.Sprintf(format, now.Sub(since).Round(time.Second))
 }
 
-// name returns an action's name for messages.
-func (m *Machine) name(i int) string {
+// Name returns an action's name for messages.
+func (m *Machine) Name(i int) string {
 	a := &m.plan.Actions[i]
 	what := a.String()
 	if a.PauseAt != "" {
@@ -106,17 +106,17 @@ func (m *Machine) holds(now time.Time) []string {
 				more++
 			}
 		}
-		what := describeHeld(h.origin)
+		what := DescribeHeld(h.origin)
 		if more > 0 {
 			what += fmt.Sprintf(" (and %d more)", more)
 		}
 		what += " has been held" + lasting(" for %s", now, h.since)
 		if h.action >= 0 {
 			clauses = append(clauses, fmt.Sprintf("%s until %s is complete, which is running", what,
-				m.name(h.action)))
+				m.Name(h.action)))
 			continue
 		}
-		what += " by " + m.name(h.pause)
+		what += " by " + m.Name(h.pause)
 		for _, p := range m.pauses {
 			if p.action == h.pause {
 				what += ", " + m.endOf(p, m.ends)
@@ -135,13 +135,13 @@ func (m *Machine) endOf(p pause, ends func(i int, p pause) bool) string {
 		}
 		switch {
 		case i < m.next:
-			return fmt.Sprintf("which %s ends, which is running", m.name(i))
+			return fmt.Sprintf("which %s ends, which is running", m.Name(i))
 		case i == m.next && m.trigger != nil:
-			return fmt.Sprintf("which %s ends when: %s", m.name(i), m.awaited())
+			return fmt.Sprintf("which %s ends when: %s", m.Name(i), m.awaited())
 		case m.trigger == nil:
-			return fmt.Sprintf("which %s ends, after %s, which is running", m.name(i), m.name(m.blocked))
+			return fmt.Sprintf("which %s ends, after %s, which is running", m.Name(i), m.Name(m.blocked))
 		}
-		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.name(i), m.name(m.next), m.awaited())
+		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.Name(i), m.Name(m.next), m.awaited())
 	}
 	if e := m.plan.Actions[p.action].Effects(); e.Fails != nil || e.Freezes != "" || e.Skews != nil ||
 		e.Disconnects != nil {
@@ -305,8 +305,8 @@ func (m *Machine) deadlock() string {
 	return s
 }
 
-// describeHeld says which call of which process is held.
-func describeHeld(o *record.Observation) string {
+// DescribeHeld says which call of which process is held.
+func DescribeHeld(o *record.Observation) string {
 	switch o.Point {
 	case wire.ControllerRecv:
 		return fmt.Sprintf("%s's delivery of the %s", o.By, objectEvent(o))

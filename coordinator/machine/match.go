@@ -1,45 +1,13 @@
-package coordinator
+package machine
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/effect"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
-
-// requested returns what a write does, as far as its request alone tells.
-func requested(o *wire.Observation) (plan.EventKind, bool) {
-	return effect.Of(&record.Observation{Point: wire.ControllerWrite, Phase: o.Phase, Op: o.Operation,
-		Subresource: o.Subresource})
-}
-
-// needsForesight reports whether the coordinator must look up what a write would do before the machine can judge it.
-func needsForesight(o *wire.Observation) bool {
-	if o.Point != wire.ControllerWrite || o.Phase != wire.Before {
-		return false
-	}
-	kind, ok := requested(o)
-	return ok && kind != plan.Created && (o.Name != "" || o.Operation == wire.DeleteCollection)
-}
-
-// needsState reports whether the answer to a write lacks the object's new state: the answer to a scale update is a
-// Scale, to a binding a Status, and a metadata client asks only for metadata.
-func needsState(o *wire.Observation) bool {
-	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Name == "" ||
-		!(&record.Observation{Error: o.Error, Failed: o.Failed, Code: o.Code}).Done() {
-		return false
-	}
-	kind, ok := requested(o)
-	if !ok || kind == plan.Deleted {
-		return false
-	}
-	var about struct{ Kind string }
-	return json.Unmarshal(o.Object, &about) != nil ||
-		about.Kind != "" && o.Kind != "" && !strings.EqualFold(about.Kind, o.Kind)
-}
 
 // nameIn returns the namespace and name of an object in JSON.
 func nameIn(object []byte) (namespace, name string) {
@@ -101,7 +69,7 @@ func (w *watch) judgeObject(l *look) (bool, miss) {
 		return false, w.elsewhere(o)
 	}
 	far := func(text string) (bool, miss) {
-		return false, miss{rank: missObject, distance: farAway, text: describe(o) + text}
+		return false, miss{rank: missObject, distance: farAway, text: Describe(o) + text}
 	}
 	kind, ok := effect.Of(o)
 	if !ok {
@@ -143,9 +111,9 @@ func (w *watch) judgeState(o *record.Observation, kind plan.EventKind, old, obje
 	ok, why, err := w.matcher.MatchObjects(kind, old, object)
 	switch {
 	case err != nil:
-		return false, miss{rank: missObject, distance: farAway, text: describe(o) + ": " + err.Error()}
+		return false, miss{rank: missObject, distance: farAway, text: Describe(o) + ": " + err.Error()}
 	case !ok:
-		return false, miss{rank: missObject, distance: why.Distance, text: describe(o) + ": " + why.Text}
+		return false, miss{rank: missObject, distance: why.Distance, text: Describe(o) + ": " + why.Text}
 	}
 	return true, miss{}
 }
@@ -156,9 +124,9 @@ func (w *watch) elsewhere(o *record.Observation) miss {
 		return miss{}
 	}
 	if in := w.definition.Observe.Cluster; in != "" && o.Cluster == record.UnknownCluster {
-		return miss{rank: missType, text: describe(o) + " may be in any cluster, and not in " + in}
+		return miss{rank: missType, text: Describe(o) + " may be in any cluster, and not in " + in}
 	}
-	return miss{rank: missType, text: describe(o) + " is another object"}
+	return miss{rank: missType, text: Describe(o) + " is another object"}
 }
 
 // Ranks of misses, from far to near.

@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"strings"
@@ -43,7 +43,7 @@ func TestSkewsAndDisturbancesLast(t *testing.T) {
 		t.Errorf("in force: %s", text)
 	}
 
-	m, err := NewMachine(p, nil)
+	m, err := New(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

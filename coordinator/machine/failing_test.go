@@ -1,15 +1,12 @@
-package coordinator
+package machine
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
@@ -28,15 +25,6 @@ func writing(op wire.Operation, name string, phase wire.Phase, call uint64) reco
 func asked(e record.Event) record.Event {
 	e.Observation.Aside = false
 	return e
-}
-
-// creates returns a trigger that waits for a create of a pod, before it is sent.
-func creates(t *testing.T, name string) plan.Trigger {
-	return plan.Trigger{Expression: "creates", Graph: mustGraph(t, "creates"), Definitions: []plan.Definition{{
-		Name: "creates", Condition: plan.Condition{Type: plan.OnObjectCreation,
-			ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: name}, Repeat: 1},
-		Observe: plan.ObservationPoint{Timing: plan.BeforeControllerWrite, ObserveBy: "db"},
-	}}}
 }
 
 func TestFailingCalls(t *testing.T) {
@@ -189,7 +177,7 @@ func TestFailingCalls(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := &plan.Plan{Actions: test.actions}
-			m, err := NewMachine(p, []record.Controller{{Name: "db", Hooks: true}})
+			m, err := New(p, []record.Controller{{Name: "db", Hooks: true}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -222,7 +210,7 @@ func TestStuckNamesCallsThatFail(t *testing.T) {
 			Trigger: trigger(t, "b", "b")},
 		{Type: plan.RestoreCalls, Target: "db", Trigger: trigger(t, "a", "a")},
 	}}
-	m, err := NewMachine(p, nil)
+	m, err := New(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +248,7 @@ func TestRulesOfFailingCalls(t *testing.T) {
 		{"calls of a function", plan.Failing{Call: "backup", CallScope: "database/default/db"},
 			[]wire.Rule{{Point: wire.AnnotatedCall, AnyGroup: true}}},
 	} {
-		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{{Type: plan.FailCall, Target: "db", Failing: tt.what,
+		m, err := New(&plan.Plan{Actions: []plan.Action{{Type: plan.FailCall, Target: "db", Failing: tt.what,
 			Trigger: trigger(t, "a", "a")}}}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -301,54 +289,6 @@ func TestReplayFailsTheSameCalls(t *testing.T) {
 	}
 }
 
-// The errors are those of an API server: clients tell them apart as they always do.
-func TestErrorsOfFailedCalls(t *testing.T) {
-	o := &wire.Observation{Operation: wire.Update, Group: "apps", Resource: "deployments", Kind: "deployment",
-		Namespace: "default", Name: "web", Object: []byte(`{"kind":"Deployment"}`)}
-	for _, test := range []struct {
-		status, retryAfter int
-		is                 func(error) bool
-		text               string
-	}{
-		{403, 0, apierrors.IsForbidden,
-			`deployments.apps "web" is forbidden: the test plan made this call fail`},
-		{404, 0, apierrors.IsNotFound, `deployments.apps "web" not found`},
-		{409, 0, apierrors.IsConflict, `Operation cannot be fulfilled on deployments.apps "web": the object has been ` +
-			`modified; please apply your changes to the latest version and try again`},
-		{422, 0, apierrors.IsInvalid,
-			`Deployment.apps "web" is invalid: spec: Forbidden: the test plan made this call fail`},
-		{429, 1, apierrors.IsTooManyRequests, "the test plan made this call fail"},
-		{500, 0, apierrors.IsInternalError, "Internal error occurred: the test plan made this call fail"},
-		{503, 2, apierrors.IsServiceUnavailable, "the test plan made this call fail"},
-		{504, 0, apierrors.IsTimeout, "Timeout: request did not complete within the allotted timeout: " +
-			"the test plan made this call fail"},
-		{502, 0, apierrors.IsInternalError, `an error on the server ("the test plan made this call fail") has ` +
-			`prevented the request from succeeding (put deployments.apps web)`},
-	} {
-		f := failure(&plan.CallFailure{Answer: plan.Refused, Status: test.status, RetryAfter: test.retryAfter}, o)
-		var status metav1.Status
-		if err := json.Unmarshal(f.Body, &status); err != nil {
-			t.Fatal(err)
-		}
-		err := apierrors.FromObject(&status)
-		if !test.is(err) || err.Error() != test.text || status.Kind != "Status" || status.APIVersion != "v1" ||
-			int(status.Code) != test.status || f.Code != test.status || f.Answer != wire.Refused {
-			t.Errorf("%d: %v (%+v)", test.status, err, status)
-		}
-		seconds, asks := apierrors.SuggestsClientDelay(err)
-		if test.retryAfter > 0 && (!asks || seconds != test.retryAfter ||
-			f.Header["Retry-After"] != fmt.Sprint(test.retryAfter)) {
-			t.Errorf("%d: retry after %d, %v", test.status, seconds, f.Header)
-		}
-		if _, has := f.Header["Retry-After"]; has != (test.retryAfter > 0) {
-			t.Errorf("%d: headers %v", test.status, f.Header)
-		}
-	}
-	if f := failure(&plan.CallFailure{Answer: plan.Lost}, o); f.Code != 0 || f.Body != nil || f.Answer != wire.Lost {
-		t.Errorf("a timeout: %+v", f)
-	}
-}
-
 // A write whose answer was lost has taken effect: it satisfies triggers like any other.
 func TestLostAnswerSatisfiesTriggers(t *testing.T) {
 	tr := creates(t, "x")
@@ -363,7 +303,7 @@ func TestLostAnswerSatisfiesTriggers(t *testing.T) {
 		{wire.Refused, 500, "release 1"},
 		{"", 500, "release 1"},
 	} {
-		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(tr)}}, nil)
+		m, err := New(&plan.Plan{Actions: []plan.Action{restart(tr)}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"fmt"
@@ -65,7 +65,7 @@ func (m *Machine) denied() []string {
 	for _, f := range m.failing {
 		if f.what.Times == 0 {
 			clauses = append(clauses, fmt.Sprintf("the plan has made %d calls of %s fail by %s, %s", m.failed[f.action],
-				f.by, m.name(f.action), m.endOf(f.pause, func(i int, p pause) bool {
+				f.by, m.Name(f.action), m.endOf(f.pause, func(i int, p pause) bool {
 					what := m.plan.Actions[i].Effects().Restores
 					return what != nil && restores(what, f.what, p)
 				})))
@@ -79,7 +79,7 @@ func (m *Machine) NoneFailed() []string {
 	var none []string
 	for i := range m.next {
 		if f := m.plan.Actions[i].Effects().Fails; f != nil && m.failed[i] == 0 {
-			none = append(none, fmt.Sprintf("%s failed no call: %s made none in its scope", m.name(i), f.By))
+			none = append(none, fmt.Sprintf("%s failed no call: %s made none in its scope", m.Name(i), f.By))
 		}
 	}
 	return none

@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"encoding/json"
@@ -9,50 +9,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/coordinator/machine/plantest"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// trigger builds a compiled trigger. A definition is "name" (creation of pod/default/<name> after apiserver-1 has
-// received it), "name@timeout", "name@none", or "name*n" for the n-th creation.
-func trigger(t *testing.T, expression string, names ...string) plan.Trigger {
-	t.Helper()
-	e, err := expr.Parse(expression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr := plan.Trigger{Expression: expression, Graph: e.Graph()}
-	for _, n := range names {
-		name, kind, _ := strings.Cut(n, "@")
-		name, repeat, _ := strings.Cut(name, "*")
-		d := plan.Definition{Name: name}
-		switch kind {
-		case "timeout":
-			d.Condition = plan.Condition{Type: plan.OnTimeout, Timeout: time.Second}
-		case "none":
-			d.Condition = plan.Condition{Type: plan.OnNone}
-		default:
-			d.Condition = plan.Condition{
-				Type:        plan.OnObjectCreation,
-				ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: name}, Repeat: 1,
-			}
-			if repeat != "" {
-				fmt.Sscan(repeat, &d.Condition.Repeat)
-			}
-			d.Observe = plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"}
-		}
-		tr.Definitions = append(tr.Definitions, d)
-	}
-	return tr
-}
-
-func restart(tr plan.Trigger) plan.Action {
-	return plan.Action{Type: plan.RestartController, Target: "db", Trigger: tr}
-}
-
-func async(a plan.Action) plan.Action { a.Async = true; return a }
+// Short names for the tables below.
+var (
+	trigger        = plantest.Trigger
+	restart        = plantest.Restart
+	async          = plantest.Async
+	pauseServer    = plantest.PauseServer
+	resumeOneByOne = plantest.ResumeOneByOne
+	mustGraph      = plantest.Graph
+	creates        = plantest.Creates
+)
 
 func pauseReads(tr plan.Trigger, scope string, avoid bool) plan.Action {
 	return plan.Action{Type: plan.PauseController, Target: "db",
@@ -85,17 +57,6 @@ func pauseWrites(tr plan.Trigger, scope string) plan.Action {
 	return plan.Action{Type: plan.PauseController, Target: "db",
 		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: scope},
 		Trigger: tr}
-}
-
-func pauseServer(tr plan.Trigger, scope string) plan.Action {
-	return plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-1", Pausing: plan.Pausing{PauseScope: scope},
-		Trigger: tr}
-}
-
-// resumeOneByOne ends pauses of apiserver-1, an event at a time.
-func resumeOneByOne(tr plan.Trigger, scope string) plan.Action {
-	return plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-1",
-		Pausing: plan.Pausing{PauseScope: scope, OneByOne: true}, Trigger: tr}
 }
 
 func goOn(action int, all bool) record.Event {
@@ -675,7 +636,7 @@ func TestMachine(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := NewMachine(&plan.Plan{Actions: test.actions}, nil)
+			m, err := New(&plan.Plan{Actions: test.actions}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -709,7 +670,7 @@ func TestFireKnowsItsObject(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
 		restart(trigger(t, "a;b;later", "a", "b", "later@timeout")), restart(trigger(t, "now", "now@none")),
 	}}
-	m, err := NewMachine(p, nil)
+	m, err := New(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -734,7 +695,7 @@ func TestFireAfterAList(t *testing.T) {
 	looks := looks(t, "b")
 	tr := trigger(t, "a;looks", "a")
 	tr.Definitions = append(tr.Definitions, looks.Definitions...)
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(tr)}}, nil)
+	m, err := New(&plan.Plan{Actions: []plan.Action{restart(tr)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -752,7 +713,7 @@ func TestFireAfterAList(t *testing.T) {
 // came between; by none at the start of the plan and when another action begins or completes.
 func TestFiredBy(t *testing.T) {
 	none := trigger(t, "now", "now@none")
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
+	m, err := New(&plan.Plan{Actions: []plan.Action{
 		restart(none), restart(none), async(waiting(restart(trigger(t, "a&b", "a", "b")))), restart(none),
 		async(restart(trigger(t, "soon", "soon@timeout"))), restart(none),
 	}}, nil)
@@ -778,7 +739,7 @@ func TestFiredBy(t *testing.T) {
 
 // The user is told why a call is held.
 func TestWhyACallIsHeld(t *testing.T) {
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseReads(looks(t, "x"), "", false)}}, nil)
+	m, err := New(&plan.Plan{Actions: []plan.Action{pauseReads(looks(t, "x"), "", false)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -808,7 +769,7 @@ func TestWaitingNamesTheNearestMiss(t *testing.T) {
 		},
 		Observe: plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"},
 	}}}
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(update)}}, nil)
+	m, err := New(&plan.Plan{Actions: []plan.Action{restart(update)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -844,7 +805,7 @@ func TestNearestMissIsNotTheLatest(t *testing.T) {
 				ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: "a"}, CurState: cur,
 				Repeat: repeat},
 		}
-		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(plan.Trigger{Expression: "scaled",
+		m, err := New(&plan.Plan{Actions: []plan.Action{restart(plan.Trigger{Expression: "scaled",
 			Graph: mustGraph(t, "scaled"), Definitions: []plan.Definition{d}})}}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -891,16 +852,7 @@ func TestNearestMissIsNotTheLatest(t *testing.T) {
 	}
 }
 
-func mustGraph(t testing.TB, text string) *expr.Graph {
-	t.Helper()
-	e, err := expr.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e.Graph()
-}
-
-func TestNewMachineErrors(t *testing.T) {
+func TestErrorsOfNew(t *testing.T) {
 	with := func(change func(*plan.Definition)) plan.Action {
 		a := restart(trigger(t, "a", "a"))
 		change(&a.Trigger.Definitions[0])
@@ -919,7 +871,7 @@ func TestNewMachineErrors(t *testing.T) {
 			`action 2, trigger "a": curState: a state must be a mapping, a part of the object`},
 	} {
 		p := &plan.Plan{Actions: []plan.Action{restart(trigger(t, "now", "now@none")), tt.action}}
-		if _, err := NewMachine(p, nil); err == nil || err.Error() != tt.want {
+		if _, err := New(p, nil); err == nil || err.Error() != tt.want {
 			t.Errorf("%v, want %s", err, tt.want)
 		}
 	}
@@ -961,7 +913,7 @@ func TestWhenAndByWhom(t *testing.T) {
 		return d
 	}
 	judge := func(d plan.Definition, o record.Observation) (fired bool, waiting string) {
-		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(plan.Trigger{Expression: "it",
+		m, err := New(&plan.Plan{Actions: []plan.Action{restart(plan.Trigger{Expression: "it",
 			Graph: mustGraph(t, "it"), Definitions: []plan.Definition{d}})}}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -1015,7 +967,7 @@ func TestWhenAndByWhom(t *testing.T) {
 
 // A plan that waits for a timeout, or for an action of its own, goes on although nothing is observed.
 func TestWaitsForTimer(t *testing.T) {
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
+	m, err := New(&plan.Plan{Actions: []plan.Action{
 		restart(trigger(t, "a;soon", "a", "soon@timeout")), async(restart(trigger(t, "b", "b"))),
 		restart(trigger(t, "c|d", "c", "d")),
 	}}, nil)
@@ -1049,7 +1001,7 @@ func TestWaitsForTimer(t *testing.T) {
 
 // What the user is told: what the plan waits for next, and, if it ends before that, what it still waits for.
 func TestWhatIsAwaited(t *testing.T) {
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
+	m, err := New(&plan.Plan{Actions: []plan.Action{
 		restart(trigger(t, "soon|a", "soon@timeout", "a")), restart(trigger(t, "b;c", "b", "c")),
 	}}, nil)
 	if err != nil {
@@ -1099,7 +1051,7 @@ func TestWhatIsAwaited(t *testing.T) {
 	m.Step(created("c"))
 	check("when all have fired", -1, "")
 
-	if m, err = NewMachine(m.plan, nil); err != nil {
+	if m, err = New(m.plan, nil); err != nil {
 		t.Fatal(err)
 	}
 	m.Start()
@@ -1176,7 +1128,7 @@ func TestRules(t *testing.T) {
 			"db: before controllerRead any  /; db: after controllerRead any  /",
 			"db: before controllerRead pod /" + collections + "; db: before controllerRead pod default/a"},
 	} {
-		m, err := NewMachine(&plan.Plan{Actions: []plan.Action{tt.action}}, nil)
+		m, err := New(&plan.Plan{Actions: []plan.Action{tt.action}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"maps"
@@ -14,7 +14,7 @@ const toldMisses = 3
 
 // Account replays recorded events like [Replay] and tells what was held and how far each trigger came.
 func Account(p *plan.Plan, controllers []record.Controller, events []record.Event) (*record.Account, error) {
-	m, err := NewMachine(p, controllers)
+	m, err := New(p, controllers)
 	if err != nil {
 		return nil, err
 	}

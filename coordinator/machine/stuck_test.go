@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"testing"
@@ -197,7 +197,7 @@ func TestStuck(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := NewMachine(&plan.Plan{Actions: test.actions},
+			m, err := New(&plan.Plan{Actions: test.actions},
 				[]record.Controller{{Name: "db", Hooks: true, ControllerRuntime: test.runtime}})
 			if err != nil {
 				t.Fatal(err)

@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"encoding/json"
@@ -230,7 +230,7 @@ func TestStaleness(t *testing.T) {
 			for i := range events {
 				events[i].Seq = i + 1
 			}
-			m, err := NewMachine(p, []record.Controller{test.controller})
+			m, err := New(p, []record.Controller{test.controller})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +278,7 @@ func TestWhatWasHeldBackIsOfTheControllersTypes(t *testing.T) {
 			"while apiserver-2 held back "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := NewMachine(&plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-2",
+			m, err := New(&plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-2",
 				Trigger: trigger(t, "now", "now@none")}}},
 				[]record.Controller{{Name: "db", Hooks: true, APIServer: test.server}})
 			if err != nil {
@@ -305,7 +305,7 @@ func TestWhatWasHeldBackIsOfTheControllersTypes(t *testing.T) {
 }
 
 func TestPlanThatPausesNoAPIServerIsNotAboutStaleness(t *testing.T) {
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}},
+	m, err := New(&plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}},
 		[]record.Controller{{Name: "db", Hooks: true}})
 	if err != nil {
 		t.Fatal(err)
@@ -331,7 +331,7 @@ func TestSideRules(t *testing.T) {
 			"db after controllerRecv any  / [], db after controllerRead any  / []"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := NewMachine(&plan.Plan{Actions: []plan.Action{
+			m, err := New(&plan.Plan{Actions: []plan.Action{
 				{Type: plan.PauseAPIServer, Target: "apiserver-2", Pausing: plan.Pausing{PauseScope: test.scope},
 					Trigger: trigger(t, "a", "a")},
 			}}, []record.Controller{{Name: "db", Hooks: true}, {Name: "binary"}})
@@ -376,7 +376,7 @@ func TestSideRulesOfPausedControllers(t *testing.T) {
 	soon := trigger(t, "soon", "soon@timeout")
 	later := plan.Action{Type: plan.PauseController, Target: "web", Trigger: soon,
 		Pausing: plan.Pausing{PauseAt: plan.BeforeReconcile}}
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{pauseReads(soon, "", false), pauseWrites(soon, ""), later}},
+	m, err := New(&plan.Plan{Actions: []plan.Action{pauseReads(soon, "", false), pauseWrites(soon, ""), later}},
 		[]record.Controller{{Name: "db", Hooks: true}})
 	if err != nil {
 		t.Fatal(err)
@@ -402,7 +402,7 @@ func TestSideRulesOfPausedControllers(t *testing.T) {
 }
 
 func TestWhatThePlanDoesNotAskForSatisfiesNothing(t *testing.T) {
-	m, err := NewMachine(&plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}}, nil)
+	m, err := New(&plan.Plan{Actions: []plan.Action{restart(trigger(t, "a", "a"))}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

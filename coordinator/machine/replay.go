@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 // Replay feeds recorded events to a new state machine. It returns the actions that the machine fired, in order, and the
 // machine.
 func Replay(p *plan.Plan, controllers []record.Controller, events []record.Event) ([]Fire, *Machine, error) {
-	m, err := NewMachine(p, controllers)
+	m, err := New(p, controllers)
 	if err != nil {
 		return nil, nil, err
 	}

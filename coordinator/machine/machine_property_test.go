@@ -1,4 +1,4 @@
-package coordinator
+package machine
 
 import (
 	"fmt"
@@ -276,7 +276,7 @@ func TestMachineUnderRandomEvents(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			p := randomPlan(t, random)
-			m, err := NewMachine(p, controllersOf(p))
+			m, err := New(p, controllersOf(p))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -300,7 +300,7 @@ func TestMachineUnderRandomEvents(t *testing.T) {
 				t.Logf("plan: %+v", p.Actions)
 			}
 
-			again, err := NewMachine(p, controllersOf(p))
+			again, err := New(p, controllersOf(p))
 			if err != nil {
 				t.Fatal(err)
 			}
