@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -15,34 +16,34 @@ func TestExitCodesOfCampaigns(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		plans     string
-		statuses  []campaign.Status
+		statuses  []result.Status
 		unlearned int
 		want      int
 	}{
-		{"nothing found", "", []campaign.Status{campaign.Passed, campaign.Passed}, 0, exitPass},
+		{"nothing found", "", []result.Status{result.Passed, result.Passed}, 0, exitPass},
 		{"no plan", "", nil, 0, exitPass},
-		{"a bug", "", []campaign.Status{campaign.Passed, campaign.Bug, campaign.Failed}, 1, exitBug},
-		{"a plan did not happen", "", []campaign.Status{campaign.Passed, campaign.Inconclusive}, 0, exitPass},
-		{"no plan happened", "", []campaign.Status{campaign.Inconclusive}, 0, exitInconclusive},
-		{"not confirmed", "", []campaign.Status{campaign.Passed, campaign.Unconfirmed}, 0, exitPass},
-		{"a workload that cannot be compared", "", []campaign.Status{campaign.Passed}, 1, exitCannotRun},
-		{"a plan could not be run", "", []campaign.Status{campaign.Passed, campaign.Failed}, 0, exitCannotRun},
-		{"own plans pass", "plans", []campaign.Status{campaign.Passed}, 1, exitPass},
+		{"a bug", "", []result.Status{result.Passed, result.Bug, result.Failed}, 1, exitBug},
+		{"a plan did not happen", "", []result.Status{result.Passed, result.Inconclusive}, 0, exitPass},
+		{"no plan happened", "", []result.Status{result.Inconclusive}, 0, exitInconclusive},
+		{"not confirmed", "", []result.Status{result.Passed, result.Unconfirmed}, 0, exitPass},
+		{"a workload that cannot be compared", "", []result.Status{result.Passed}, 1, exitCannotRun},
+		{"a plan could not be run", "", []result.Status{result.Passed, result.Failed}, 0, exitCannotRun},
+		{"own plans pass", "plans", []result.Status{result.Passed}, 1, exitPass},
 		{
-			"one's own plan did not happen", "plans", []campaign.Status{campaign.Passed, campaign.Inconclusive}, 0,
+			"one's own plan did not happen", "plans", []result.Status{result.Passed, result.Inconclusive}, 0,
 			exitInconclusive,
 		},
 		{
-			"one's own plan was not confirmed", "plans", []campaign.Status{campaign.Passed, campaign.Unconfirmed}, 0,
+			"one's own plan was not confirmed", "plans", []result.Status{result.Passed, result.Unconfirmed}, 0,
 			exitInconclusive,
 		},
-		{"one's own plan has a bug", "plans", []campaign.Status{campaign.Bug, campaign.Inconclusive}, 0, exitBug},
+		{"one's own plan has a bug", "plans", []result.Status{result.Bug, result.Inconclusive}, 0, exitBug},
 	} {
-		r := &campaign.Result{Settings: campaign.Settings{Plans: tt.plans}}
+		r := &result.Result{Settings: campaign.Settings{Plans: tt.plans}}
 		for _, s := range tt.statuses {
-			r.Outcomes = append(r.Outcomes, campaign.Outcome{Status: s})
+			r.Outcomes = append(r.Outcomes, result.Outcome{Status: s})
 		}
-		r.Unlearned = make([]campaign.Unlearned, tt.unlearned)
+		r.Unlearned = make([]result.Unlearned, tt.unlearned)
 		if got := exitCodeOf(r); got != tt.want {
 			t.Errorf("%s: exit code %d, want %d", tt.name, got, tt.want)
 		}
@@ -51,9 +52,9 @@ func TestExitCodesOfCampaigns(t *testing.T) {
 
 // In JUnit XML only what is believed is a failure.
 func TestJUnitOfCampaigns(t *testing.T) {
-	outcome := func(name string, s campaign.Status) campaign.Outcome {
-		o := campaign.Outcome{Plan: name, Status: s, Came: 1, Of: 3, Reason: "disk full"}
-		if s == campaign.Failed {
+	outcome := func(name string, s result.Status) result.Outcome {
+		o := result.Outcome{Plan: name, Status: s, Came: 1, Of: 3, Reason: "disk full"}
+		if s == result.Failed {
 			return o
 		}
 		o.Record = t.TempDir()
@@ -74,10 +75,10 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		}
 		return o
 	}
-	runs, err := runsOf(&campaign.Result{
+	runs, err := runsOf(&result.Result{
 		Settings: campaign.Settings{SuiteFile: "db/trommel.yaml"},
-		Outcomes: []campaign.Outcome{
-			outcome("sure", campaign.Bug), outcome("rare", campaign.Unconfirmed), outcome("broken", campaign.Failed),
+		Outcomes: []result.Outcome{
+			outcome("sure", result.Bug), outcome("rare", result.Unconfirmed), outcome("broken", result.Failed),
 		},
 		NotRun: []string{"left"}, Stopped: "the budget of 10m was used up",
 	})
@@ -105,27 +106,27 @@ func TestJUnitOfCampaigns(t *testing.T) {
 
 // Each group of bugs is annotated once, at the suite if its plan was generated.
 func TestAnnotationsOfCampaigns(t *testing.T) {
-	found := []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeBaseline, Title: "found it"}}
-	result := &campaign.Result{
+	bugs := []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeBaseline, Title: "found it"}}
+	found := &result.Result{
 		Settings: campaign.Settings{SuiteFile: "db/trommel.yaml"},
-		Outcomes: []campaign.Outcome{
-			{Plan: "a", File: "runs/a.yaml", Pattern: "stale", Status: campaign.Bug, Findings: found, Actions: 2},
-			{Plan: "b", File: "runs/b.yaml", Pattern: "stale", Status: campaign.Bug, Findings: found, Actions: 1},
-			{Plan: "c", File: "runs/c.yaml", Pattern: "stale", Status: campaign.Inconclusive},
-			{Plan: "d", File: "runs/d.yaml", Pattern: "stale", Status: campaign.Failed},
-			{Plan: "e", File: "runs/e.yaml", Pattern: "stale", Status: campaign.Passed},
+		Outcomes: []result.Outcome{
+			{Plan: "a", File: "runs/a.yaml", Pattern: "stale", Status: result.Bug, Findings: bugs, Actions: 2},
+			{Plan: "b", File: "runs/b.yaml", Pattern: "stale", Status: result.Bug, Findings: bugs, Actions: 1},
+			{Plan: "c", File: "runs/c.yaml", Pattern: "stale", Status: result.Inconclusive},
+			{Plan: "d", File: "runs/d.yaml", Pattern: "stale", Status: result.Failed},
+			{Plan: "e", File: "runs/e.yaml", Pattern: "stale", Status: result.Passed},
 		},
 	}
 	var runs []*record.Run
-	for _, o := range result.Outcomes {
-		v := map[campaign.Status]record.Verdict{
-			campaign.Bug: record.Bug, campaign.Passed: record.Pass, campaign.Failed: record.Error,
-			campaign.Inconclusive: record.Inconclusive,
+	for _, o := range found.Outcomes {
+		v := map[result.Status]record.Verdict{
+			result.Bug: record.Bug, result.Passed: record.Pass, result.Failed: record.Error,
+			result.Inconclusive: record.Inconclusive,
 		}[o.Status]
 		runs = append(runs, &record.Run{Meta: record.Meta{Plan: o.Plan, PlanFile: o.File, Verdict: v, Reason: "why"}})
 	}
 	titles := func() (all []string) {
-		for _, a := range annotationsOf(result, runs) {
+		for _, a := range annotationsOf(found, runs) {
 			all = append(all, a.File+" "+a.Title)
 		}
 		return all
@@ -135,9 +136,9 @@ func TestAnnotationsOfCampaigns(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	// Plans of one's own: all that did not pass, in their files.
-	result.Plans = "runs"
-	for i := range result.Outcomes {
-		result.Outcomes[i].Pattern = ""
+	found.Plans = "runs"
+	for i := range found.Outcomes {
+		found.Outcomes[i].Pattern = ""
 	}
 	want = []string{"runs/b.yaml b: bug", "runs/c.yaml c: inconclusive", "runs/d.yaml d: error"}
 	if got := titles(); !slices.Equal(got, want) {

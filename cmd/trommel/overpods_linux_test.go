@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
@@ -65,7 +65,7 @@ func TestCampaignOverPods(t *testing.T) {
 	over := c.overPods(t)
 	t.Logf("on this machine it took %s", took.Round(time.Second))
 
-	names := func(r *campaign.Result) (all []string) {
+	names := func(r *result.Result) (all []string) {
 		for _, o := range r.Outcomes {
 			all = append(all, o.Plan)
 		}
@@ -75,8 +75,8 @@ func TestCampaignOverPods(t *testing.T) {
 	if got := names(over); !slices.Equal(got, c.plans) || len(over.NotRun) > 0 {
 		t.Errorf("judged: %q; not run: %q; want each plan once: %q", got, over.NotRun, c.plans)
 	}
-	titles := func(r *campaign.Result) (all []string) {
-		for _, g := range campaign.Groups(r.With(campaign.Bug)) {
+	titles := func(r *result.Result) (all []string) {
+		for _, g := range result.Groups(r.With(result.Bug)) {
 			all = append(all, report.Title(g.Finding))
 		}
 		slices.Sort(all)
@@ -85,12 +85,12 @@ func TestCampaignOverPods(t *testing.T) {
 	if got, want := titles(over), titles(here); !slices.Equal(got, want) || len(want) == 0 {
 		t.Errorf("over pods it finds\n%s\nand on this machine\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	statuses := map[string]campaign.Status{}
+	statuses := map[string]result.Status{}
 	for _, o := range here.Outcomes {
 		statuses[o.Plan] = o.Status
 	}
 	for _, o := range over.Outcomes {
-		if o.Status == campaign.Failed {
+		if o.Status == result.Failed {
 			t.Errorf("%s could not be run: %s", o.Plan, o.Reason)
 		}
 		original, _, _ := strings.Cut(o.Plan, copyMark)
@@ -209,11 +209,11 @@ func (c *overPods) campaign(plans string, more ...string) []string {
 	}, more...)
 }
 
-// result reads what a campaign has found.
-func result(t *testing.T, file string) *campaign.Result {
+// foundIn reads what a campaign has found.
+func foundIn(t *testing.T, file string) *result.Result {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	r := &campaign.Result{}
+	r := &result.Result{}
 	if err == nil {
 		err = json.Unmarshal(data, r)
 	}
@@ -223,16 +223,16 @@ func result(t *testing.T, file string) *campaign.Result {
 	return r
 }
 
-func (c *overPods) onThisMachine(t *testing.T) (*campaign.Result, time.Duration) {
+func (c *overPods) onThisMachine(t *testing.T) (*result.Result, time.Duration) {
 	t.Helper()
 	began := time.Now()
 	file := c.path("here.json")
 	c.run(t, "13", c.campaign("originals", "--parallel", "2", "--dir", c.path("here"), "--json", file)...)
-	return result(t, file), time.Since(began)
+	return foundIn(t, file), time.Since(began)
 }
 
 // overPods makes the campaign over pods.
-func (c *overPods) overPods(t *testing.T) *campaign.Result {
+func (c *overPods) overPods(t *testing.T) *result.Result {
 	t.Helper()
 	host := clustertest.Start(t, embedded.Config{APIServers: 1, Nodes: 1})
 	to, err := host.RESTConfig("")
@@ -285,7 +285,7 @@ func (c *overPods) overPods(t *testing.T) *campaign.Result {
 			t.Log(strings.TrimSpace(line))
 		}
 	}
-	return result(t, file)
+	return foundIn(t, file)
 }
 
 // apply creates what is printed. On the process node an executable stands for the image.

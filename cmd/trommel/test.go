@@ -18,6 +18,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/campaign/shrink"
 	"github.com/trommel-dev/trommel/internal/fleet"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -229,7 +230,7 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 	}
 	o.Workloads, o.Patterns = once(o.Workloads), once(o.Patterns)
 	if o.shard != "" {
-		if o.Shard, err = campaign.ParseShard(o.shard); err != nil {
+		if o.Shard, err = result.ParseShard(o.shard); err != nil {
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
@@ -401,21 +402,21 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 	}
 	defer console.Close()
 	return o.inSession(ctx, console, "test", func(config campaign.Config) error {
-		result, err := campaign.Run(ctx, config)
+		found, err := campaign.Run(ctx, config)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("interrupted; `trommel test --resume %s` goes on", o.dir)
-			result.Stopped = "the campaign was interrupted"
+			found.Stopped = "the campaign was interrupted"
 		}
 		var summary strings.Builder
-		err = errors.Join(err, result.Text(io.MultiWriter(s.out, &summary)))
+		err = errors.Join(err, found.Text(io.MultiWriter(s.out, &summary)))
 		if !o.progress.quiet {
 			fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
 		}
-		err = errors.Join(err, o.writeOutputs(s, result))
+		err = errors.Join(err, o.writeOutputs(s, found))
 		if err != nil {
 			return err
 		}
-		code := exitCodeOf(result)
+		code := exitCodeOf(found)
 		o.fleet.ended(summary.String(), code)
 		if code != exitPass {
 			return &exitError{code: code}
@@ -425,45 +426,45 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 }
 
 // exitCodeOf is the exit code of a campaign that came to its end.
-func exitCodeOf(r *campaign.Result) int {
-	n := func(s campaign.Status) int { return len(r.With(s)) }
+func exitCodeOf(r *result.Result) int {
+	n := func(s result.Status) int { return len(r.With(s)) }
 	switch {
-	case n(campaign.Bug) > 0:
+	case n(result.Bug) > 0:
 		return exitBug
-	case n(campaign.Failed) > 0, r.Plans == "" && len(r.Unlearned) > 0:
+	case n(result.Failed) > 0, r.Plans == "" && len(r.Unlearned) > 0:
 		return exitCannotRun
-	case r.Plans != "" && n(campaign.Inconclusive)+n(campaign.Unconfirmed)+n(campaign.OfWorkload) > 0,
-		n(campaign.Passed) == 0 && n(campaign.Inconclusive) > 0, r.Undecided(), r.Plans != "" && len(r.NotRun) > 0:
+	case r.Plans != "" && n(result.Inconclusive)+n(result.Unconfirmed)+n(result.OfWorkload) > 0,
+		n(result.Passed) == 0 && n(result.Inconclusive) > 0, r.Undecided(), r.Plans != "" && len(r.NotRun) > 0:
 		return exitInconclusive
 	}
 	return exitPass
 }
 
 // writeOutputs writes the files that were asked for.
-func (o *testOptions) writeOutputs(s streams, result *campaign.Result) error {
-	runs, err := runsOf(result)
+func (o *testOptions) writeOutputs(s streams, found *result.Result) error {
+	runs, err := runsOf(found)
 	return errors.Join(err, o.outputs.write(s, contents{
-		json: result.JSON, markdown: result.Markdown, runs: runs, annotations: annotationsOf(result, runs),
+		json: found.JSON, markdown: found.Markdown, runs: runs, annotations: annotationsOf(found, runs),
 	}))
 }
 
 // runsOf returns what the campaign says of each plan, with the first run's record. A finding that was not confirmed is
 // no bug. A record that cannot be read is an error, and its plan could not be run.
-func runsOf(result *campaign.Result) ([]*record.Run, error) {
+func runsOf(found *result.Result) ([]*record.Run, error) {
 	var runs []*record.Run
 	var errs []error
 	unrun := func(plan, file string, v record.Verdict, reason string) *record.Run {
 		return &record.Run{Meta: record.Meta{
-			Plan: plan, PlanFile: file, Suite: result.SuiteFile, Variant: result.Variant, Verdict: v, Reason: reason,
+			Plan: plan, PlanFile: file, Suite: found.SuiteFile, Variant: found.Variant, Verdict: v, Reason: reason,
 		}}
 	}
 	bugs := map[string]string{} // the groups of the summary, by plan
-	for i, g := range campaign.Groups(result.With(campaign.Bug)) {
+	for i, g := range result.Groups(found.With(result.Bug)) {
 		for _, o := range g.Plans {
 			bugs[o.Plan] = fmt.Sprintf("bug %d: %s", i+1, report.Title(g.Finding))
 		}
 	}
-	for _, o := range result.Outcomes {
+	for _, o := range found.Outcomes {
 		if o.Record == "" {
 			runs = append(runs, unrun(o.Plan, o.File, record.Error, o.Reason))
 			continue
@@ -474,11 +475,11 @@ func runsOf(result *campaign.Result) ([]*record.Run, error) {
 			runs = append(runs, unrun(o.Plan, o.File, record.Error, err.Error()))
 			continue
 		}
-		if o.Status == campaign.Bug {
+		if o.Status == result.Bug {
 			r.Meta.Verdict, r.Meta.Reason = record.Bug, bugs[o.Plan]
 			r.Findings = confirmed(r.Findings, o.Findings)
 		}
-		if o.Status == campaign.Unconfirmed || o.Status == campaign.OfWorkload {
+		if o.Status == result.Unconfirmed || o.Status == result.OfWorkload {
 			r.Meta.Verdict = record.Inconclusive
 			r.Meta.Reason = fmt.Sprintf("%s: found in %d of %d runs", o.Status, o.Came, o.Of)
 			if o.Reason != "" {
@@ -487,8 +488,8 @@ func runsOf(result *campaign.Result) ([]*record.Run, error) {
 		}
 		runs = append(runs, r)
 	}
-	for _, name := range result.NotRun {
-		runs = append(runs, unrun(name, "", record.NotRun, result.Stopped))
+	for _, name := range found.NotRun {
+		runs = append(runs, unrun(name, "", record.NotRun, found.Stopped))
 	}
 	return runs, errors.Join(errs...)
 }
@@ -503,22 +504,22 @@ func confirmed(all, believed []record.Finding) []record.Finding {
 // annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did
 // not pass. Generated plans are no files of the repository: they are annotated at the suite. Of a group of plans that
 // found the same, only the simplest one is.
-func annotationsOf(result *campaign.Result, runs []*record.Run) []report.Annotation {
+func annotationsOf(found *result.Result, runs []*record.Run) []report.Annotation {
 	told := map[string]bool{}
-	for _, g := range campaign.Groups(result.With(campaign.Bug)) {
+	for _, g := range result.Groups(found.With(result.Bug)) {
 		told[g.Plans[0].Plan] = true
 	}
 	var all []report.Annotation
-	for i, o := range result.Outcomes {
-		if o.Status == campaign.Bug && !told[o.Plan] ||
-			o.Status != campaign.Bug && o.Status != campaign.Failed && result.Plans == "" {
+	for i, o := range found.Outcomes {
+		if o.Status == result.Bug && !told[o.Plan] ||
+			o.Status != result.Bug && o.Status != result.Failed && found.Plans == "" {
 			continue
 		}
 		for _, a := range report.Annotations(runs[i : i+1]) {
 			if o.Pattern != "" || o.Faultless {
-				a.File, a.Line = result.SuiteFile, 0
+				a.File, a.Line = found.SuiteFile, 0
 			}
-			a.Message += "\n" + result.Show(&o)
+			a.Message += "\n" + found.Show(&o)
 			all = append(all, a)
 		}
 	}
@@ -532,7 +533,7 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 	}
 	defer console.Close()
 	return o.inSession(ctx, console, "generate", func(config campaign.Config) error {
-		candidates, result, err := campaign.Generate(ctx, config)
+		candidates, found, err := campaign.Generate(ctx, config)
 		notes := s.out
 		if o.format == "" {
 			showCandidates(s.out, o, candidates)
@@ -543,13 +544,13 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 		if o.explain && o.format == "" {
 			tally(s.out, candidates)
 		}
-		for _, u := range result.Unlearned {
+		for _, u := range found.Unlearned {
 			fmt.Fprintf(notes, "not tested: %s\n", u.Reason)
 		}
-		for _, suggestion := range result.Suggested {
+		for _, suggestion := range found.Suggested {
 			fmt.Fprintf(notes, "not tested: %s\n", suggestion)
 		}
-		if err == nil && len(result.Unlearned) > 0 {
+		if err == nil && len(found.Unlearned) > 0 {
 			return &exitError{code: exitCannotRun}
 		}
 		return err

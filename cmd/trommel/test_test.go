@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 )
 
 // TestRepeatedNames makes sure that workloads and patterns can be listed with commas, repeated, and both.
@@ -47,26 +47,26 @@ workloads: {a: [{sleep: 1s}], b: [{sleep: 1s}], c: [{sleep: 1s}]}
 
 // A campaign whose budget ended before it could say something does not look as if it had found nothing.
 func TestExitCodesOfCampaignsThatEndEarly(t *testing.T) {
-	passed := campaign.Outcome{Status: campaign.Passed}
-	unconfirmed := campaign.Outcome{Status: campaign.Unconfirmed}
-	pending := campaign.Outcome{Status: campaign.Unconfirmed, Pending: true}
-	bug := campaign.Outcome{Status: campaign.Bug}
+	passed := result.Outcome{Status: result.Passed}
+	unconfirmed := result.Outcome{Status: result.Unconfirmed}
+	pending := result.Outcome{Status: result.Unconfirmed, Pending: true}
+	bug := result.Outcome{Status: result.Bug}
 	for _, tt := range []struct {
 		name     string
-		outcomes []campaign.Outcome
+		outcomes []result.Outcome
 		notRun   []string
 		plans    string
 		want     int
 	}{
-		{"all passed", []campaign.Outcome{passed}, nil, "", exitPass},
-		{"some were not run", []campaign.Outcome{passed}, []string{"a"}, "", exitPass},
+		{"all passed", []result.Outcome{passed}, nil, "", exitPass},
+		{"some were not run", []result.Outcome{passed}, []string{"a"}, "", exitPass},
 		{"none was run", nil, []string{"a"}, "", exitInconclusive},
-		{"a finding that did not come again", []campaign.Outcome{passed, unconfirmed}, nil, "", exitPass},
-		{"a finding that is still to be confirmed", []campaign.Outcome{passed, pending}, nil, "", exitInconclusive},
-		{"and a bug", []campaign.Outcome{bug, pending}, []string{"a"}, "", exitBug},
-		{"own plans, some were not run", []campaign.Outcome{passed}, []string{"a"}, "plans", exitInconclusive},
+		{"a finding that did not come again", []result.Outcome{passed, unconfirmed}, nil, "", exitPass},
+		{"a finding that is still to be confirmed", []result.Outcome{passed, pending}, nil, "", exitInconclusive},
+		{"and a bug", []result.Outcome{bug, pending}, []string{"a"}, "", exitBug},
+		{"own plans, some were not run", []result.Outcome{passed}, []string{"a"}, "plans", exitInconclusive},
 	} {
-		r := &campaign.Result{Outcomes: tt.outcomes, NotRun: tt.notRun}
+		r := &result.Result{Outcomes: tt.outcomes, NotRun: tt.notRun}
 		r.Plans = tt.plans
 		if got := exitCodeOf(r); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/testing/cputime"
 	"github.com/trommel-dev/trommel/plan"
@@ -78,15 +79,15 @@ func BenchmarkCampaign(b *testing.B) {
 	for b.Loop() {
 		config.Dir = b.TempDir()
 		began, before := time.Now(), processorTime(b)
-		result, err := campaign.Run(context.Background(), config)
-		if err != nil || len(result.With(campaign.Failed)) > 0 {
-			b.Fatal(err, result.With(campaign.Failed))
+		r, err := campaign.Run(context.Background(), config)
+		if err != nil || len(r.With(result.Failed)) > 0 {
+			b.Fatal(err, r.With(result.Failed))
 		}
-		if found := result.With(campaign.Bug); len(found) > 0 {
+		if found := r.With(result.Bug); len(found) > 0 {
 			b.Error(found)
 		}
 		took += time.Since(began)
-		plans += len(result.Outcomes)
+		plans += len(r.Outcomes)
 		for name, after := range processorTime(b) {
 			spent[name] += after - before[name]
 		}

@@ -253,17 +253,12 @@ func (c *campaign) owed() time.Duration {
 	var counted []*Outcome
 	for _, t := range c.putOff {
 		same := func(o *Outcome) bool { return o.Cause == t.known.Cause && within(t.known.Findings, o.Findings) }
-		if t.known.strong() && !c.inWork(t.known) && !c.known(t.known) && !slices.ContainsFunc(counted, same) {
+		if t.known.Strong() && !c.inWork(t.known) && !c.known(t.known) && !slices.ContainsFunc(counted, same) {
 			counted = append(counted, t.known)
 			sum += c.toConfirm(t.known)
 		}
 	}
 	return sum
-}
-
-// strong reports whether one of the findings does great harm.
-func (o *Outcome) strong() bool {
-	return slices.ContainsFunc(o.Findings, func(f record.Finding) bool { return f.Does().Strong() })
 }
 
 // foresee says how many plans will be run, before the first one begins.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -194,7 +195,7 @@ func TestWhatWasNotRun(t *testing.T) {
 		for i, got := range r.Next {
 			o := whole.Outcomes[ran+i]
 			file := filepath.Join(c.Dir, "plans", o.Plan+".yaml")
-			want := Unrun{Plan: o.Plan, File: file, Workload: o.Workload, Pattern: o.Pattern, Why: o.Why}
+			want := result.Unrun{Plan: o.Plan, File: file, Workload: o.Workload, Pattern: o.Pattern, Why: o.Why}
 			if got != want || got.Why == "" {
 				t.Errorf("%+v, want %+v", got, want)
 			}
@@ -271,7 +272,7 @@ func TestBudgetIsKept(t *testing.T) {
 				if diff := cmp.Diff(tt.want, outcomes(r)); diff != "" || r.Took > tt.budget {
 					t.Errorf("%s; took %s of %s", diff, r.Took, tt.budget)
 				}
-				pending := len(r.pending())
+				pending := len(r.Pending())
 				if got := slices.ContainsFunc(tt.want, func(s string) bool {
 					return strings.HasPrefix(s, "unconfirmed")
 				}); got != (pending > 0) || r.GoOn == "" || r.Undecided() != (pending > 0 || tt.want == nil) {
@@ -314,7 +315,7 @@ func TestPendingOutcomesAreKept(t *testing.T) {
 		for _, budget := range []time.Duration{16 * time.Second, 17 * time.Second} {
 			c.Budget = budget
 			r := mustRun(t, c)
-			if diff := cmp.Diff([]string{name + " unconfirmed 1/1"}, statuses(r)); diff != "" || len(r.pending()) != 1 {
+			if diff := cmp.Diff([]string{name + " unconfirmed 1/1"}, statuses(r)); diff != "" || len(r.Pending()) != 1 {
 				t.Error(diff)
 			}
 		}

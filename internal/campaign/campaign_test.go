@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -377,7 +378,7 @@ func TestExplainedByARunWithoutActions(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		without []string // what is created in the run without actions
-		status  Status
+		status  result.Status
 		left    []string
 	}{
 		{"as usual", []string{"configmap/default/a", "op secret/default/a"}, Bug,
@@ -514,7 +515,7 @@ func TestExplainedBySlowControllers(t *testing.T) {
 		ends    string // what a is with the plan and with slow controllers
 		fresh   string // what it is if it is created at once
 		subject string
-		status  Status
+		status  result.Status
 	}{
 		{"a field", 1, seen, seen, "service/default/a", OfWorkload},
 		{"a field that is another one if created at once", 1, seen, "op service/default/a", "service/default/a", Bug},
@@ -590,7 +591,7 @@ func TestExplainedBySlowCreation(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, created string // as it is if it is created at once, with slow controllers
-		status        Status
+		status        result.Status
 	}{
 		{"the same", ended("0"), OfWorkload},
 		{"as usual", ended("2"), Bug},
@@ -838,7 +839,7 @@ func TestShards(t *testing.T) {
 		in := map[string]int{}
 		for i := 1; i <= 3; i++ {
 			c := config(t, &fake{}, workloads...)
-			c.Shard = Shard{i, 3}
+			c.Shard = result.Shard{I: i, Of: 3}
 			r := mustRun(t, c)
 			for _, o := range r.Outcomes {
 				if in[o.Plan] != 0 {
@@ -865,7 +866,7 @@ func TestShards(t *testing.T) {
 		"1/4": "1/4", "4/4": "4/4", "": "", "0/4": "bad", "5/4": "bad", "x/4": "bad", "1": "bad",
 		"1/": "bad", "-1/4": "bad",
 	} {
-		s, err := ParseShard(text)
+		s, err := result.ParseShard(text)
 		if got := s.String(); err == nil && got != want || (err != nil) != (want == "bad") {
 			t.Errorf("ParseShard(%q) = %q, %v", text, got, err)
 		}

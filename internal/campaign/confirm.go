@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
-	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -192,7 +192,7 @@ func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, 
 		}
 		c.showConfirming(t.plan, o, tries+1, fmt.Sprintf("run %d of %d", o.Of+1, of), of-o.Of+1)
 		r, meta, err := c.again(ctx, t, t.plan, c.options(t))
-		o.took(meta)
+		o.AddRun(meta)
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
@@ -475,7 +475,7 @@ func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) 
 		c.showConfirming(&p, o, max(1, o.Of), fmt.Sprintf("without the plan's actions, run %d of %d", s.runs+1, times),
 			times-s.runs)
 		r, meta, err := c.again(ctx, t, &p, c.options(t))
-		o.took(meta)
+		o.AddRun(meta)
 		if err != nil {
 			return err
 		}

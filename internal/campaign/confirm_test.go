@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -100,7 +101,7 @@ func TestShareOfConfirming(t *testing.T) {
 		name   string
 		used   bool // the budget
 		harm   record.Harm
-		status Status
+		status result.Status
 	}{
 		{"plans go on", false, record.HarmStatus, Bug},
 		{"the budget is used up", true, record.HarmStatus, Unconfirmed},

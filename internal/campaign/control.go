@@ -165,7 +165,7 @@ func (c *campaign) past(ctx context.Context, t *task, o *Outcome) ([]record.Find
 	}
 	c.showConfirming(with.plan, nil, 0, with.how, 0)
 	r, meta, err := c.again(ctx, t, with.plan, c.options(t))
-	o.took(meta)
+	o.AddRun(meta)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

@@ -153,7 +153,7 @@ func (c *campaign) join() error {
 	defer c.mu.Unlock()
 	for _, o := range joined {
 		if o.Status == OfWorkload {
-			c.say("%s: no bug of the plan: %s", o.Plan, o.without())
+			c.say("%s: no bug of the plan: %s", o.Plan, o.WithoutActions())
 		}
 	}
 	return c.keep()

@@ -41,7 +41,7 @@ func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error)
 // that of this run then.
 func (c *campaign) passesNow(ctx context.Context, t *task, o *Outcome) (bool, error) {
 	r, meta, err := c.again(ctx, t, t.plan, c.options(t))
-	o.took(meta)
+	o.AddRun(meta)
 	if err != nil || meta.Verdict != record.Pass {
 		return false, err
 	}

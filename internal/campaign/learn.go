@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -106,7 +107,7 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	}
 	if n := len(c.result.Unstudied); n > 0 {
 		c.say("learning has had a quarter of the budget; %s not learned: %s",
-			wording.Count(n, "workload"), names(c.result.Unstudied, most))
+			wording.Count(n, "workload"), wording.First(c.result.Unstudied, result.Most))
 	}
 	return known, nil
 }
@@ -501,7 +502,7 @@ func (l *Learned) Text() string {
 		}
 	}
 	if len(fields) > 0 {
-		text += "  never counts, because it differs without faults: " + names(fields, most) + "\n"
+		text += "  never counts, because it differs without faults: " + wording.First(fields, result.Most) + "\n"
 	}
 	return text + l.adviceLines() +
 		fmt.Sprintf("  %s; what never counts can be edited in %s\n", l.File, filepath.Base(l.Masks))

@@ -31,14 +31,14 @@ func describe(o *Outcome) string {
 	case Passed:
 		return "pass"
 	case Bug:
-		return fmt.Sprintf("bug %s%s", o.rate(), first)
+		return fmt.Sprintf("bug %s%s", o.Rate(), first)
 	case Unconfirmed:
 		if o.Pending {
-			return fmt.Sprintf("not confirmed: the budget ended %s%s", o.rate(), first)
+			return fmt.Sprintf("not confirmed: the budget ended %s%s", o.Rate(), first)
 		}
-		return fmt.Sprintf("not confirmed %s%s", o.rate(), first)
+		return fmt.Sprintf("not confirmed %s%s", o.Rate(), first)
 	case OfWorkload:
-		return o.without() + first
+		return o.WithoutActions() + first
 	case Inconclusive:
 		return "inconclusive: " + wording.FirstLine(o.Reason)
 	}
@@ -105,12 +105,4 @@ func (c *campaign) left() time.Duration {
 		left = min(left, max(c.Budget-c.elapsed(), time.Second))
 	}
 	return left
-}
-
-// names lists the first of several names.
-func names(all []string, most int) string {
-	if len(all) <= most {
-		return strings.Join(all, ", ")
-	}
-	return strings.Join(slices.Clone(all[:most]), ", ") + fmt.Sprintf(" and %d more", len(all)-most)
 }

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
-	"github.com/trommel-dev/trommel/internal/campaign/pattern"
-	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -54,7 +55,7 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 	}
 	if c.Plans == nil {
 		for i, s := range c.Suite.Generate.Skip {
-			c.result.Skipped = append(c.result.Skipped, Skipped{At: c.Suite.SkipAt(i), What: s.String()})
+			c.result.Skipped = append(c.result.Skipped, result.Skipped{At: c.Suite.SkipAt(i), What: s.String()})
 		}
 	}
 	var all []Learned
@@ -75,7 +76,7 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 			c.result.Unrecorded[l.Workload] = l.Baseline.Unlisted
 		}
 		if l.Err != nil {
-			c.result.Unlearned = append(c.result.Unlearned, Unlearned{l.Workload, l.Err.Error()})
+			c.result.Unlearned = append(c.result.Unlearned, result.Unlearned{Workload: l.Workload, Reason: l.Err.Error()})
 		} else if c.Plans == nil && (l.build == "" || l.scope != "") {
 			patterns := c.Patterns
 			if l.steps != nil {
@@ -210,7 +211,7 @@ func (c *campaign) add(t *task) error {
 	if err != nil {
 		return err
 	}
-	if !c.Shard.has(content) {
+	if !c.Shard.Has(content) {
 		c.result.Elsewhere++
 		return nil
 	}
@@ -404,10 +405,10 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	brief := c.options(t)
 	brief.Brief = true
 	r, meta, err := c.once(ctx, t.plan, brief)
-	o.took(meta)
+	o.AddRun(meta)
 	if err == nil && meta.Verdict == record.Inconclusive && meta.ActionsFired < meta.ActionsTotal {
 		r, meta, err = c.once(ctx, t.plan, c.options(t)) // what it waits for may have been a matter of luck
-		o.took(meta)
+		o.AddRun(meta)
 	}
 	if err != nil {
 		return o, err
@@ -415,7 +416,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	again, err := c.learnMore(ctx, t, meta)
 	if err == nil && again {
 		r, meta, err = c.once(ctx, t.plan, c.options(t))
-		o.took(meta)
+		o.AddRun(meta)
 	}
 	if err != nil {
 		return o, err
@@ -439,14 +440,6 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		})
 	}
 	return o, nil
-}
-
-// took adds a run to what the plan's runs took, by the machine's clock. It does not count that they waited for a
-// runner. meta may be nil.
-func (o *Outcome) took(meta *record.Meta) {
-	if meta != nil {
-		o.Took += meta.Took()
-	}
 }
 
 // write writes a generated plan, so that it can be run by itself.
@@ -500,4 +493,12 @@ func (c *campaign) unreached(all []Learned) map[string][]string {
 		}
 	}
 	return missing
+}
+
+// size counts a plan's actions and the definitions of their triggers.
+func size(p *plan.Plan) (actions, triggers int) {
+	for i := range p.Actions {
+		triggers += len(p.Actions[i].Trigger.Definitions)
+	}
+	return len(p.Actions), triggers
 }

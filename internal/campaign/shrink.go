@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -38,7 +39,7 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 		}
 	}
 	var group errgroup.Group
-	for _, g := range Groups(bugs) {
+	for _, g := range result.Groups(bugs) {
 		t, o := tasks[g.Plans[0].Plan], c.done[g.Plans[0].Plan]
 		if o.Smaller != "" {
 			continue // before the campaign was resumed

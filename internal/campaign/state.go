@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -256,7 +257,7 @@ func (c *campaign) finish(err error) *Result {
 			pending = pending || o.Pending
 		} else {
 			if len(r.NotRun) < next {
-				r.Next = append(r.Next, Unrun{
+				r.Next = append(r.Next, result.Unrun{
 					Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why,
 				})
 			}
@@ -268,11 +269,13 @@ func (c *campaign) finish(err error) *Result {
 		if c.Budget > 0 {
 			words = append(words, "--budget", plan.FormatDuration(c.given()))
 		}
-		r.GoOn = quoted(words)
+		r.GoOn = result.Command(words)
 	}
 	for _, workload := range slices.Sorted(maps.Keys(c.faultless)) {
 		if counts := c.faultless[workload]; counts.Failed > 0 && counts.learned != nil {
-			r.Unlearned = append(r.Unlearned, Unlearned{counts.learned.Workload, counts.String()})
+			r.Unlearned = append(r.Unlearned, result.Unlearned{
+				Workload: counts.learned.Workload, Reason: counts.String(),
+			})
 		}
 	}
 	r.Stopped, r.Took = c.stopped, c.elapsed()

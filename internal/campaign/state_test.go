@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -16,7 +17,7 @@ func TestStateOfManyPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.keeping = time.Hour // as if there were millions
-	ended := func(name string, s Status) {
+	ended := func(name string, s result.Status) {
 		o := &Outcome{Plan: name, Status: s}
 		c.done[name] = o
 		if err := c.keepOutcome(o); err != nil {

@@ -10,35 +10,16 @@ import (
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Suggestion says which workload would let a pattern have plans that it has not.
-type Suggestion struct {
-	Pattern string `json:"pattern"`
-	Lacks   string `json:"lacks"` // what no workload does, and what a plan would show then
-	// Workloads are those of the suite that were not chosen; one of them may do it. Otherwise Command writes some that
-	// do; empty: the suite has no sample for that.
-	Workloads []string `json:"workloads,omitempty"`
-	Command   string   `json:"command,omitempty"`
-}
-
-func (s Suggestion) String() string {
-	switch {
-	case len(s.Workloads) > 0:
-		return fmt.Sprintf("%s; one of those that were not chosen may: %s", s.Lacks, strings.Join(s.Workloads, ", "))
-	case s.Command != "":
-		return s.Lacks + "; this adds workloads that do: " + s.Command
-	}
-	return s.Lacks
-}
-
 // suggest says what workloads would add, if a pattern has no plans because no workload does what it is about. It says
 // nothing if a workload could not be learned, which may do it.
-func (c *campaign) suggest(all []Learned) []Suggestion {
+func (c *campaign) suggest(all []Learned) []result.Suggestion {
 	if c.Plans != nil || slices.ContainsFunc(all, func(l Learned) bool { return l.Baseline == nil }) {
-		return []Suggestion{}
+		return []result.Suggestion{}
 	}
 	var types []string // of the custom resources that workloads create
 	recreates, returns := false, false
@@ -58,18 +39,18 @@ func (c *campaign) suggest(all []Learned) []Suggestion {
 		}
 	}
 	if len(types) == 0 {
-		return []Suggestion{} // propose makes workloads of custom resources
+		return []result.Suggestion{} // propose makes workloads of custom resources
 	}
 	what := strings.Join(types, " or ")
-	found := []Suggestion{}
+	found := []result.Suggestion{}
 	if !recreates && c.chosen("stale") && len(c.Suite.APIServerNames()) > 1 &&
 		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "stale" && p.OfDeletion() }) {
-		found = append(found, Suggestion{Pattern: "stale", Lacks: fmt.Sprintf("no plan of stale shows the controllers "+
+		found = append(found, result.Suggestion{Pattern: "stale", Lacks: fmt.Sprintf("no plan of stale shows the controllers "+
 			"a deletion that is past, because no workload deletes a %s and creates it again", what)})
 	}
 	if !returns && c.chosen("unobserved") &&
 		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "unobserved" }) {
-		found = append(found, Suggestion{Pattern: "unobserved", Lacks: fmt.Sprintf("there is no plan of unobserved, "+
+		found = append(found, result.Suggestion{Pattern: "unobserved", Lacks: fmt.Sprintf("there is no plan of unobserved, "+
 			"because no workload changes a %s and changes it back", what)})
 	}
 	var others []string
@@ -87,7 +68,7 @@ func (c *campaign) suggest(all []Learned) []Suggestion {
 	}
 	for i := range found {
 		if found[i].Workloads = others; len(others) == 0 && propose.Check(c.Suite, "", "") == nil {
-			found[i].Command = quoted(append(words, "--write"))
+			found[i].Command = result.Command(append(words, "--write"))
 		}
 	}
 	return found

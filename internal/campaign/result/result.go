@@ -1,15 +1,17 @@
-package campaign
+// Package result holds what a campaign has found: the outcome of each plan, the groups of plans that probably found the
+// same bug, and the summary as text, Markdown and JSON.
+package result
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/wording"
-	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -66,6 +68,18 @@ type Outcome struct {
 	Key string `json:"key"`
 }
 
+// AddRun adds the time that a run took, by the machine's clock, without the wait for a runner. meta may be nil.
+func (o *Outcome) AddRun(meta *record.Meta) {
+	if meta != nil {
+		o.Took += meta.Took()
+	}
+}
+
+// Strong reports whether one of the findings does great harm.
+func (o *Outcome) Strong() bool {
+	return slices.ContainsFunc(o.Findings, func(f record.Finding) bool { return f.Does().Strong() })
+}
+
 // Unrun is a plan that was not run.
 type Unrun struct {
 	Plan     string `json:"plan"`
@@ -94,6 +108,26 @@ func (s Skipped) String() string {
 		return fmt.Sprintf("%s leaves out no plan (%s)", s.At, s.What)
 	}
 	return fmt.Sprintf("%s left out by %s (%s)", wording.Count(s.Plans, "plan"), s.At, s.What)
+}
+
+// Suggestion says which workload would let a pattern have plans that it has not.
+type Suggestion struct {
+	Pattern string `json:"pattern"`
+	Lacks   string `json:"lacks"` // what no workload does, and what a plan would show then
+	// Workloads are those of the suite that were not chosen; one of them may do it. Otherwise Command writes some that
+	// do; empty: the suite has no sample for that.
+	Workloads []string `json:"workloads,omitempty"`
+	Command   string   `json:"command,omitempty"`
+}
+
+func (s Suggestion) String() string {
+	switch {
+	case len(s.Workloads) > 0:
+		return fmt.Sprintf("%s; one of those that were not chosen may: %s", s.Lacks, strings.Join(s.Workloads, ", "))
+	case s.Command != "":
+		return s.Lacks + "; this adds workloads that do: " + s.Command
+	}
+	return s.Lacks
 }
 
 // Result is what a campaign has found.
@@ -132,12 +166,12 @@ func (r *Result) With(s Status) []Outcome {
 	return slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Status != s })
 }
 
-// pending returns the outcomes whose findings the budget left no time to confirm, and unconfirmed the others that were
-// not confirmed.
-func (r *Result) pending() []Outcome {
+// Pending returns the outcomes whose findings the budget left no time to confirm.
+func (r *Result) Pending() []Outcome {
 	return slices.DeleteFunc(r.With(Unconfirmed), func(o Outcome) bool { return !o.Pending })
 }
 
+// unconfirmed returns the other outcomes that were not confirmed.
 func (r *Result) unconfirmed() []Outcome {
 	return slices.DeleteFunc(r.With(Unconfirmed), func(o Outcome) bool { return o.Pending })
 }
@@ -149,8 +183,8 @@ const (
 	atRest         = "found after the same upgrade at rest too"
 )
 
-// without says so of one outcome.
-func (o *Outcome) without() string {
+// WithoutActions returns which of these texts applies to the outcome.
+func (o *Outcome) WithoutActions() string {
 	if o.Pattern == pattern.Upgrade || o.Pattern == pattern.Rollback {
 		return atRest
 	}
@@ -159,12 +193,12 @@ func (o *Outcome) without() string {
 
 // without returns the outcomes of which this is said.
 func (r *Result) without(said string) []Outcome {
-	return slices.DeleteFunc(r.With(OfWorkload), func(o Outcome) bool { return o.without() != said })
+	return slices.DeleteFunc(r.With(OfWorkload), func(o Outcome) bool { return o.WithoutActions() != said })
 }
 
 // Undecided reports whether the budget left no time to say anything, or to confirm what was found.
 func (r *Result) Undecided() bool {
-	return len(r.pending()) > 0 || len(r.Outcomes) == 0 && len(r.NotRun) > 0
+	return len(r.Pending()) > 0 || len(r.Outcomes) == 0 && len(r.NotRun) > 0
 }
 
 // Group is a finding that several plans have in common: probably one bug.
@@ -195,12 +229,4 @@ func Groups(all []Outcome) []Group {
 // simpler orders plans: those that do less come first.
 func simpler(a, b Outcome) int {
 	return cmp.Or(cmp.Compare(a.Actions, b.Actions), cmp.Compare(a.Triggers, b.Triggers), cmp.Compare(a.Took, b.Took))
-}
-
-// size counts a plan's actions and the definitions of their triggers.
-func size(p *plan.Plan) (actions, triggers int) {
-	for i := range p.Actions {
-		triggers += len(p.Actions[i].Trigger.Definitions)
-	}
-	return len(p.Actions), triggers
 }

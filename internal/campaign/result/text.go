@@ -1,4 +1,4 @@
-package campaign
+package result
 
 import (
 	"encoding/json"
@@ -22,7 +22,7 @@ func (r *Result) Show(o *Outcome) string {
 		if r.Variant != "" {
 			words = append(words, "--variant", r.Variant)
 		}
-		return quoted(append(words, "--anew"))
+		return Command(append(words, "--anew"))
 	}
 	file := o.File
 	if o.Smaller != "" {
@@ -38,11 +38,11 @@ func (r *Result) Show(o *Outcome) string {
 	if o.Judged && !(o.Smaller != "" && o.Alone) {
 		words = append(words, "--baseline", r.Baselines)
 	}
-	return quoted(words)
+	return Command(words)
 }
 
-// quoted is a command for a shell.
-func quoted(words []string) string {
+// Command returns the words as one command for a shell.
+func Command(words []string) string {
 	for i, w := range words {
 		if strings.ContainsAny(w, " \t'\"$&;()*?<>|\\`") {
 			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
@@ -51,15 +51,15 @@ func quoted(words []string) string {
 	return strings.Join(words, " ")
 }
 
-// most is how many plans of a kind the summary lists.
-const most = 10
+// Most is how many plans of a kind the summary lists.
+const Most = 10
 
 // Text writes the summary. On a terminal the headlines of findings are cut to its width, and the rest is below them.
 func (r *Result) Text(w io.Writer) error {
 	var b strings.Builder
 	width := colour.Width(w)
 	r.groups(&b, width, "bugs", r.With(Bug))
-	r.groups(&b, width, notConfirmed+": the budget ended", r.pending())
+	r.groups(&b, width, notConfirmed+": the budget ended", r.Pending())
 	r.groups(&b, width, notConfirmed, r.unconfirmed())
 	for _, said := range []string{withoutActions, atRest} {
 		r.groups(&b, width, said, r.without(said))
@@ -74,8 +74,8 @@ func (r *Result) Text(w io.Writer) error {
 		}
 		fmt.Fprintln(&b, kind.title)
 		for i, o := range all {
-			if i == most {
-				fmt.Fprintf(&b, "  and %d more\n", len(all)-most)
+			if i == Most {
+				fmt.Fprintf(&b, "  and %d more\n", len(all)-Most)
 				break
 			}
 			fmt.Fprintf(&b, "  %s: %s\n", o.Plan, indent(shown(o.Reason), "    "))
@@ -123,7 +123,7 @@ func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []
 		for _, line := range besides(g) {
 			fmt.Fprintf(b, "     %s\n", line)
 		}
-		fmt.Fprintf(b, "     %s %s", first.Plan, first.rate())
+		fmt.Fprintf(b, "     %s %s", first.Plan, first.Rate())
 		if first.Why != "" {
 			fmt.Fprintf(b, ": %s", indent(first.Why, "     "))
 		}
@@ -154,8 +154,8 @@ func besides(g Group) []string {
 	return all
 }
 
-// rate says how often a finding came.
-func (o *Outcome) rate() string {
+// Rate says how often a finding came.
+func (o *Outcome) Rate() string {
 	if o.Like != "" {
 		return "(the same as " + o.Like + ")"
 	}
@@ -176,11 +176,11 @@ func others(g Group) string {
 	for _, o := range g.Plans[1:] {
 		text := o.Plan
 		if o.Like == "" {
-			text += " " + o.rate()
+			text += " " + o.Rate()
 		}
 		all = append(all, text)
 	}
-	return names(all, most)
+	return wording.First(all, Most)
 }
 
 // shown is the beginning of a reason: its first line, and what the first trigger that did not fire waited for.
@@ -224,7 +224,7 @@ func (r *Result) notTested() []string {
 	}
 	if n := len(r.Unstudied); n > 0 {
 		lines = append(lines, fmt.Sprintf("%s, because learning has had a quarter of the budget: %s",
-			wording.Count(n, "workload"), names(r.Unstudied, most)))
+			wording.Count(n, "workload"), wording.First(r.Unstudied, Most)))
 	}
 	if r.Elsewhere > 0 {
 		lines = append(lines, fmt.Sprintf("%s in other shards", wording.Count(r.Elsewhere, "plan")))
@@ -275,7 +275,7 @@ func (r *Result) counts() string {
 			sep = ", "
 		}
 	}
-	if n := len(r.pending()); n > 0 {
+	if n := len(r.Pending()); n > 0 {
 		text += fmt.Sprintf("; %d to confirm", n)
 	}
 	if len(r.NotRun) > 0 {
@@ -293,7 +293,7 @@ func (r *Result) Markdown(w io.Writer) error {
 		title    string
 		outcomes []Outcome
 	}{
-		{"Bugs", r.With(Bug)}, {"Not confirmed: the budget ended", r.pending()}, {"Not confirmed", r.unconfirmed()},
+		{"Bugs", r.With(Bug)}, {"Not confirmed: the budget ended", r.Pending()}, {"Not confirmed", r.unconfirmed()},
 		{"F" + withoutActions[1:], r.without(withoutActions)}, {"F" + atRest[1:], r.without(atRest)},
 	} {
 		groups := Groups(kind.outcomes)
@@ -310,7 +310,7 @@ func (r *Result) Markdown(w io.Writer) error {
 			if len(first.Findings) > 1 {
 				fmt.Fprintln(&b)
 			}
-			fmt.Fprintf(&b, "   %s %s", report.EscapeMarkdown(first.Plan), report.EscapeMarkdown(first.rate()))
+			fmt.Fprintf(&b, "   %s %s", report.EscapeMarkdown(first.Plan), report.EscapeMarkdown(first.Rate()))
 			if first.Why != "" {
 				fmt.Fprintf(&b, ": %s", report.EscapeMarkdown(first.Why))
 			}

@@ -1,4 +1,4 @@
-package campaign
+package result
 
 import (
 	"fmt"
@@ -37,9 +37,9 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%d/%d", s.I, s.Of)
 }
 
-// has reports whether a plan is in the shard. It goes by what the plan does, and not by its number: another machine may
+// Has reports whether a plan is in the shard. It goes by what the plan does, and not by its number: another machine may
 // have learned a baseline of its own, and may have a plan more.
-func (s Shard) has(content []byte) bool {
+func (s Shard) Has(content []byte) bool {
 	if s.Of == 0 {
 		return true
 	}

@@ -1,4 +1,4 @@
-package campaign
+package result
 
 import (
 	"bytes"
@@ -15,13 +15,18 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
-	"github.com/trommel-dev/trommel/internal/wording"
-	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
+
+func finding(subject, text string) record.Finding {
+	return record.Finding{
+		Severity: record.SeverityBug, Judge: record.JudgeBaseline, Subject: subject,
+		Title: subject + " differs from the runs without faults: " + text,
+	}
+}
 
 // compare compares what write writes with a golden file.
 func compare(t *testing.T, name string, write func(io.Writer) error) {
@@ -144,43 +149,6 @@ func TestHeadlinesOfASummaryFitIntoTheTerminal(t *testing.T) {
 		}
 		if got := strings.Contains(whole.String(), "…"); got != (width > 0) {
 			t.Errorf("width %d: cut %v\n%s", width, got, b.String())
-		}
-	}
-}
-
-func TestProgress(t *testing.T) {
-	c := newCampaign(Config{})
-	for _, o := range result().Outcomes {
-		c.tasks = append(c.tasks, &task{})
-		if o.Status == Passed || o.Status == Bug {
-			c.done[o.Plan] = &o
-		}
-	}
-	if got, want := c.left(), 6*20*time.Second; got != want {
-		t.Errorf("%s left, want %s", got, want)
-	}
-	c.Budget = 30 * time.Second
-	if got := c.left(); got > c.Budget {
-		t.Errorf("%s left of a budget of %s", got, c.Budget)
-	}
-	// Regression: slow plans at the end took as long as the quick ones before them.
-	c.Budget = 0
-	for i, t := range c.tasks {
-		t.plan = &plan.Plan{TestName: fmt.Sprintf("plan-%d", i)}
-	}
-	c.next, c.forecast = len(c.done), forecast{costs: map[*task]time.Duration{}}
-	for _, t := range c.tasks[c.next:] {
-		c.forecast.costs[t] = time.Minute
-	}
-	if got, want := c.left(), time.Duration(len(c.tasks)-c.next)*time.Minute; got != want {
-		t.Errorf("%s left, want %s", got, want)
-	}
-	for d, want := range map[time.Duration]string{
-		1540 * time.Millisecond: "1.5 s", 61 * time.Second: "61 s", 9*time.Minute + 40*time.Second: "10 min",
-		150 * time.Minute: "2.5 h",
-	} {
-		if got := wording.Roughly(d); got != want {
-			t.Errorf("%s is %s, want %s", d, got, want)
 		}
 	}
 }
