@@ -122,18 +122,6 @@ func (f *Follower) SetBack(controller string, life Life) bool {
 	})
 }
 
-// Course is when the run's workload went on.
-func (f *Follower) Course() Course { return f.course }
-
-// StepAt is the index of the step that goes on at a time; -1: none has begun.
-func (c Course) StepAt(at time.Time) int {
-	n := slices.IndexFunc(c.Steps, func(s record.Step) bool { return s.Started.After(at) })
-	if n < 0 {
-		n = len(c.Steps)
-	}
-	return n - 1
-}
-
 // Life is the time in which an object was there and not marked for deletion.
 type Life struct{ From, To time.Time } // zero: it was there before, or in the end
 

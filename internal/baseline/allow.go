@@ -55,7 +55,7 @@ func (ref *Baseline) allow(r *record.Run, how string) error {
 	}
 	f := ref.filter()
 	objects := f.matched(run.Objects())
-	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.unchanged && ref.Objects[key] == nil })
+	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.Unchanged() && ref.Objects[key] == nil })
 	f.returned(objects, run.Changes())
 	ref.add(Alternative{How: how, Objects: f.otherwise(objects)})
 	return nil
@@ -189,8 +189,8 @@ func (ref *Baseline) add(a Alternative) {
 		fields[r.Of.Object] = append(fields[r.Of.Object], r.Of.Field)
 	}
 	for key, o := range a.Objects {
-		o.remember(slices.AppendSeq(slices.Clone(fields[placeOfKey(key)]), maps.Keys(ref.usual(key).Renewed)))
-		o.keep()
+		o.Remember(slices.AppendSeq(slices.Clone(fields[placeOfKey(key)]), maps.Keys(ref.usual(key).Renewed)))
+		o.Detach()
 	}
 	if len(a.Objects) > 0 {
 		ref.Alternatives = append(ref.Alternatives, a)
@@ -317,7 +317,7 @@ func (f *filter) alike(d Difference, a *Alternative, like, got *Object) bool {
 	case d.Field == "" && a.FieldsOnly && !d.Note:
 		return false
 	case d.Renewal:
-		r, known := like.renewal(d.Field, 0)
+		r, known := like.Renewal(d.Field, 0)
 		return known && !a.Whole && r.String() == d.Got
 	case d.Field != "":
 		return like.End != nil && reflect.DeepEqual(f.counting(d.Key, like)[d.Field], d.Got)
@@ -366,5 +366,5 @@ func (o *Object) ownerName() string {
 	if len(owners) == 0 {
 		return ""
 	}
-	return o.rewritten()[metadata.Text(owners[0], "uid")].Text
+	return o.Texts()[metadata.Text(owners[0], "uid")].Text
 }

@@ -308,7 +308,7 @@ func (r *reads) note(o *record.Observation) {
 		r.byReconcile[o.ReconcileID], r.previous[o.ReconcileID] = []string{}, r.last[line]
 		r.last[line] = o.ReconcileID
 	}
-	if o.Point != wire.ControllerRead || typeOf(o) == "" ||
+	if o.Point != wire.ControllerRead || KindOf(o) == "" ||
 		o.Phase == wire.Before && o.Cluster == record.UnknownCluster { // what it returns may tell the cluster
 		return
 	}
@@ -319,7 +319,7 @@ func (r *reads) note(o *record.Observation) {
 			namespace = "*"
 		}
 	}
-	key := record.In(o.Cluster, typeOf(o)+"/"+namespace+"/"+name)
+	key := record.In(o.Cluster, KindOf(o)+"/"+namespace+"/"+name)
 	if !slices.Contains(r.byReconcile[o.ReconcileID], key) {
 		r.byReconcile[o.ReconcileID] = append(r.byReconcile[o.ReconcileID], key)
 	}
@@ -360,5 +360,5 @@ func (c *Change) isOf(o *record.Observation) bool {
 	if o.Kind != "" {
 		return kind == strings.ToLower(o.Kind)
 	}
-	return isResource(o.Resource, kind)
+	return IsResource(o.Resource, kind)
 }

@@ -34,22 +34,3 @@ func TestAuthorityOfTheCluster(t *testing.T) {
 		t.Errorf("another server: %q", got)
 	}
 }
-
-// In an object of one cluster there may be the authority of another one.
-func TestAuthoritiesOfClusters(t *testing.T) {
-	n := newNames()
-	for cluster, ca := range map[string]string{"east": "-- east's --", "west": "-- west's --"} {
-		n.note(KeyIn(cluster, "configmap/default/kube-root-ca.crt"), map[string]any{
-			"metadata": map[string]any{"name": "kube-root-ca.crt"}, "data": map[string]any{"ca.crt": ca + "\n"},
-		})
-	}
-	got, _ := n.rewrite("east", "-- east's --\n-- west's --\n")
-	if want := "(certificate of the cluster's authority)\n(certificate of west's authority)\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	encoded := base64.StdEncoding.EncodeToString([]byte("server: west, ca: -- west's --"))
-	got, _ = n.rewrite("east", encoded)
-	if want := "base64 of server: west, ca: (certificate of west's authority)"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}

@@ -91,68 +91,6 @@ type Baseline struct {
 	Failing map[string][]string `json:"failing,omitempty"`
 }
 
-// Course is when a workload went on.
-type Course struct {
-	Steps []record.Step `json:"steps"` // those that began
-	Ended time.Time     `json:"ended"`
-}
-
-// Object is what became of an object.
-type Object struct {
-	// End is the object's state at the end; nil: it is gone.
-	End map[string]any `json:"end,omitempty"`
-	// Made is how many objects of the key there were, one after the other, without those that were created for an owner
-	// that was being deleted, or was gone: a controller that sees the past creates such objects, and the garbage
-	// collector deletes them. Nor does one count that takes the place of an object that was deleted without what it
-	// owns: it takes that over. It is the least of all runs, and MostMade the most.
-	Made     int `json:"made"`
-	MostMade int `json:"mostMade"`
-	// Vain and Instead are how many there were that do not count in Made: those for an owner that was going or gone,
-	// and those in the place of one that left what it owned. Each is the most of all runs.
-	Vain    int `json:"vain,omitempty"`
-	Instead int `json:"instead,omitempty"`
-	// Deleted is how often it was deleted, at most in a run; to be marked for deletion does not count.
-	Deleted int `json:"deleted,omitempty"`
-	// Returned is how often each field that counts changed back to the value before the last, at most in a run. Only a
-	// Baseline and its alternatives have it.
-	Returned map[string]int `json:"returned,omitempty"`
-	// Ours: a controller under test has made or deleted it at least once.
-	Ours bool `json:"ours,omitempty"`
-	// Born is the generation that the object's controller, the object that it belongs to, had when it was created; 0:
-	// unknown, or not the same in all runs.
-	Born int `json:"born,omitempty"`
-	// Renewed is how often random values were replaced, by field, and Versions the resource versions that a Secret or
-	// ConfigMap has had with the contents that it has in the end. A run that is being followed has neither.
-	Renewed  map[string]Renewed `json:"renewed,omitempty"`
-	Versions []string           `json:"versions,omitempty"`
-	// Rewritten are the texts of End that name other objects as only this run does.
-	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
-
-	maker       string            // the controller under test that created the last one; empty: somebody else has
-	last        map[string]any    // the last state of an object that is gone; nil: it is not, or was read from a file
-	states      []state           // of the last object of that key; nil: what is known of them is in Renewed
-	trails      map[string]*trail // see follow
-	generations map[string]int    // of all objects of the run, by UID
-	names       *names            // those of the run; nil: Rewritten is complete
-	cluster     string            // in which it is, if there are several; only with names
-	rewrittenAt int               // the version of names
-	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
-	// that existed before and has changed.
-	unchanged bool
-	initial   map[string]any
-	// manifest: the manifests of one of the builds have it, of a run in which another build is installed.
-	manifest bool
-}
-
-// Last is the object's state at the end, or the one that it had last; nil: unknown, as of an object that was read from
-// a file and is gone.
-func (o *Object) Last() map[string]any {
-	if o.End == nil {
-		return o.last
-	}
-	return o.End
-}
-
 // UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
 type UnstableError struct {
 	Workload string
@@ -235,7 +173,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 		if i == 0 {
 			objects, _ = ref.filter().renamed(objects)
 			ref.Changes, ref.Objects = numberedChanges(run.Changes(), to), maps.Clone(objects)
-			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.unchanged })
+			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.Unchanged() })
 			ends = append(ends, objects)
 			continue
 		}
@@ -273,7 +211,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 	}
 	ref.relate(ends, until)
 	for _, o := range ref.Objects {
-		o.keep()
+		o.Detach()
 	}
 	return ref, ref.summarize(runs)
 }
@@ -293,81 +231,6 @@ func (ref *Baseline) Write(file string) error {
 		return fmt.Errorf("write baseline: %w", err)
 	}
 	return nil
-}
-
-// Difference is something in which a run differs from the runs without faults.
-type Difference struct {
-	Key   Key
-	Field string // where in the object; empty: the object as a whole
-	// Want and Got are the values without faults and in the run. For an object as a whole each is an Existence.
-	Want, Got any
-	// Count: the object was created more or less often; its end state is compared apart from that.
-	Count bool
-	// Note: it is worth to be known, and no mistake.
-	Note bool
-	// Renewal: the field's value is a random one that was replaced more or less often. Want and Got say how often.
-	Renewal bool
-	// Relation no longer holds; nil: the value itself differs.
-	Relation *Relation
-	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
-	// differently; see Key. It is empty if the run has no object for this one, and has another one of that number.
-	Own Key
-}
-
-// OfMessage reports whether it is only another message of a condition that says the same.
-func (d Difference) OfMessage() bool {
-	_, _, ok := condition(d.Field)
-	return ok && d.Note
-}
-
-// OfHistory reports whether it is only an annotation that tells of what has happened.
-func (d Difference) OfHistory() bool { return d.Note && strings.HasPrefix(d.Field, annotations) }
-
-// OfElapsed reports whether it is only how long something has taken, as a status says.
-func (d Difference) OfElapsed() bool {
-	return d.Note && !d.Renewal && inStatus(d.Field) && !d.OfMessage()
-}
-
-// String says it in one line.
-func (d Difference) String() string {
-	if d.Field == "" {
-		return fmt.Sprintf("%s: %v; without faults: %v", d.Key, d.Got, d.Want)
-	}
-	if r := d.Relation; r != nil {
-		return fmt.Sprintf("%s: %s is not %s %s; without faults: it is", d.Key, d.Field, r.Is, r.Of)
-	}
-	if d.Renewal {
-		return fmt.Sprintf("%s: %s was replaced %s; without faults: %s", d.Key, d.Field, d.Got, d.Want)
-	}
-	return fmt.Sprintf("%s: %s is %s; without faults: %s", d.Key, d.Field, Value(d.Got), Value(d.Want))
-}
-
-// OfRenewals reports whether the difference is about how often values were replaced, OfVersions whether it is about the
-// version of an object. Writes of another client may lead to that.
-func (d Difference) OfRenewals() bool {
-	return d.Renewal || d.Relation != nil && d.Relation.Is == isTogether
-}
-
-// OfVersions is explained at OfRenewals.
-func (d Difference) OfVersions() bool { return d.Relation != nil && d.Relation.Is == isVersion }
-
-// Value says a field's value.
-func Value(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "absent"
-	case present:
-		return "present"
-	case lag:
-		return string(v)
-	case several:
-		var all []string
-		for _, value := range v {
-			all = append(all, Value(value))
-		}
-		return strings.Join(all, " and ")
-	}
-	return fmt.Sprintf("%#v", v)
 }
 
 // Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and how
@@ -392,21 +255,15 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		want, got := f.ref.Objects[key], objects[key]
 		switch {
-		case want == nil && got.unchanged:
+		case want == nil && got.Unchanged():
 			continue
-		case want == nil && got.manifest && (got.End != nil || !got.Ours):
+		case want == nil && got.OfManifests() && (got.End != nil || !got.Ours):
 			// The upgrade has made it, changed it or taken it away, and perhaps a controller has then put something
 			// into it, as the certificate of a webhook. Without faults that is done before the workload.
 			continue
-		case want == nil && (got.initial != nil || got.manifest):
+		case want == nil && (got.Existed() || got.OfManifests()):
 			// Without faults, nothing happened to it.
-			end := got.initial
-			if end == nil {
-				end = got.last
-			}
-			want = &Object{
-				End: end, Made: 1, MostMade: 1, names: got.names, cluster: got.cluster, rewrittenAt: -1,
-			}
+			want = got.Before()
 		case want == nil:
 			want = &Object{}
 		case got == nil:

@@ -1,9 +1,9 @@
 package baseline
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,29 +13,6 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/record"
 )
-
-func TestKeysOfClusters(t *testing.T) {
-	for _, tt := range []struct {
-		key                        Key
-		cluster, local, typ, group string
-	}{
-		{"pod/default/a-1", "", "pod/default/a-1", "pod", "pod/default/a-*"},
-		{"west: set.apps/default/a-1", "west", "set.apps/default/a-1", "set.apps", "west: set.apps/default/a-*"},
-		{"clusterrole.rbac.authorization.k8s.io//system:node", "", "clusterrole.rbac.authorization.k8s.io//system:node",
-			"clusterrole.rbac.authorization.k8s.io", "clusterrole.rbac.authorization.k8s.io//system:node"},
-		{"role.rbac.authorization.k8s.io/a/b: c", "", "role.rbac.authorization.k8s.io/a/b: c",
-			"role.rbac.authorization.k8s.io", "role.rbac.authorization.k8s.io/a/b: c"},
-		{"west: node//n", "west", "node//n", "node", "west: node//n"},
-	} {
-		got := []string{tt.key.Cluster(), tt.key.Local(), tt.key.Type(), string(tt.key.Group())}
-		if diff := cmp.Diff([]string{tt.cluster, tt.local, tt.typ, tt.group}, got); diff != "" {
-			t.Errorf("%s: %s", tt.key, diff)
-		}
-		if again := KeyIn(tt.cluster, tt.local); again != tt.key {
-			t.Errorf("%s, want %s", again, tt.key)
-		}
-	}
-}
 
 // fleet is a recorded run in two clusters in the making. Each step takes a second.
 type fleet struct {
@@ -155,59 +132,21 @@ func TestAddressesOfClusters(t *testing.T) {
 	}
 }
 
-// Objects of one name in two clusters are compared each with its own.
-func TestCompareSeveralClusters(t *testing.T) {
-	run := func(east, west string) *record.Run {
-		f := newFleet()
-		f.becomes("east", record.Created, east)
-		f.becomes("west", record.Created, west)
-		return &f.run
+// In an object of one cluster there may be the authority of another one.
+func TestAuthoritiesOfClusters(t *testing.T) {
+	n := newNames()
+	for cluster, ca := range map[string]string{"east": "-- east's --", "west": "-- west's --"} {
+		n.note(KeyIn(cluster, "configmap/default/kube-root-ca.crt"), map[string]any{
+			"metadata": map[string]any{"name": "kube-root-ca.crt"}, "data": map[string]any{"ca.crt": ca + "\n"},
+		})
 	}
-	ref, err := Learn("w", []*record.Run{run("blue", "red"), run("blue", "red")})
-	if err != nil {
-		t.Fatal(err)
+	got, _ := n.rewrite("east", "-- east's --\n-- west's --\n")
+	if want := "(certificate of the cluster's authority)\n(certificate of west's authority)\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
-	if len(ref.Objects) != 2 || len(ref.Found) != 0 {
-		t.Errorf("%d objects, found %v", len(ref.Objects), ref.Found)
-	}
-	differ := func(ref *Baseline, r *record.Run) (all []string) {
-		end, err := Follow(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range ref.Compare(end.Objects()) {
-			all = append(all, d.String())
-		}
-		return all
-	}
-	if got := differ(ref, run("blue", "red")); got != nil {
-		t.Error(got)
-	}
-	want := []string{
-		`east: configmap/default/a: data.color is "red"; without faults: "blue"`,
-		`west: configmap/default/a: data.color is "blue"; without faults: "red"`,
-	}
-	if diff := cmp.Diff(want, differ(ref, run("red", "blue"))); diff != "" {
-		t.Error(diff)
-	}
-	// What differs in one cluster without faults counts in the other.
-	if ref, err = Learn("w", []*record.Run{run("blue", "red"), run("blue", "green")}); err != nil {
-		t.Fatal(err)
-	}
-	if len(ref.Found) != 1 || ref.Found[0].Object != "west: configmap/default/a" {
-		t.Errorf("found %v", ref.Found)
-	}
-	if diff := cmp.Diff(want[:1], differ(ref, run("red", "blue"))); diff != "" {
-		t.Error(diff)
-	}
-	missing := Difference{Key: "west: configmap/default/a", Want: Existence{There: true, Made: 1, MostMade: 1}}
-	if i, _ := ref.Invariant(missing, nil); i == nil ||
-		i.Cluster != "west" || strings.Contains(i.Eventually, "west") {
-		t.Errorf("invariant %v", i)
-	}
-	if !slices.Contains(ref.MaskEntries(), MaskEntry{
-		Object: "west: configmap/default/a", Path: "data.color", Reason: Differs, Value: true,
-	}) {
-		t.Error("no mask for the object in west")
+	encoded := base64.StdEncoding.EncodeToString([]byte("server: west, ca: -- west's --"))
+	got, _ = n.rewrite("east", encoded)
+	if want := "base64 of server: west, ca: (certificate of west's authority)"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

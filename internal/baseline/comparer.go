@@ -32,7 +32,7 @@ func (c *Comparer) Compare(objects map[Key]*Object) []Difference {
 	for _, o := range objects {
 		// The filter keeps no mapping alive that it has seen; a new state may be where an old one was. But a state is
 		// kept by the changes that a Follower has.
-		now := seenEnd{reflect.ValueOf(o.End).Pointer(), o.rewritten()}
+		now := seenEnd{reflect.ValueOf(o.End).Pointer(), o.Texts()}
 		before, known := c.ends[o]
 		if known && (before.state != now.state || !maps.Equal(before.texts, now.texts)) {
 			c.filter.forget(o)

@@ -20,27 +20,8 @@ type Field struct {
 // InList reports whether the field is in a list.
 func (f Field) InList() bool { return slices.Contains(f.Path, Item) }
 
-// Changed lists the fields that a change has changed, without those that never count: what users ask for comes before
-// what controllers tell.
-func (ref *Baseline) Changed(c *Change) []Field {
-	return slices.DeleteFunc(changed(c), func(f Field) bool { return ref.masked(c.Key, f.Path) })
-}
-
-// Fields names the fields that a change has changed, but for those that never count in any baseline.
-func Fields(c *Change) []string {
-	var names []string
-	for _, f := range changed(c) {
-		if (masks{standard}).on(c.Key, f.Path) == nil {
-			names = append(names, f.Where)
-		}
-	}
-	return names
-}
-
-// FieldsOf lists all fields that a change has changed.
-func FieldsOf(c *Change) []Field { return changed(c) }
-
-func changed(c *Change) []Field {
+// FieldsOf lists all fields that a change has changed: the spec first, the status last.
+func FieldsOf(c *Change) []Field {
 	if c.Prev == nil || c.Cur == nil {
 		return nil
 	}
@@ -69,23 +50,23 @@ func changed(c *Change) []Field {
 }
 
 // leavesByPlace lists the values of an object by where they are.
-func leavesByPlace(object map[string]any) map[string][]leaf {
-	all := map[string][]leaf{}
-	leaves(object, nil, "", func(l leaf) { all[l.where] = append(all[l.where], l) })
+func leavesByPlace(object map[string]any) map[string][]Leaf {
+	all := map[string][]Leaf{}
+	Leaves(object, nil, "", func(l Leaf) { all[l.Where] = append(all[l.Where], l) })
 	return all
 }
 
 // without is what is left of the values at a place if each of the others is taken away once.
-func without(all, others []leaf) []leaf {
+func without(all, others []Leaf) []Leaf {
 	if len(all) == 1 && len(others) == 1 { // nearly always
-		if reflect.DeepEqual(all[0].value, others[0].value) {
+		if reflect.DeepEqual(all[0].Value, others[0].Value) {
 			return nil
 		}
 		return all
 	}
 	left := slices.Clone(others)
-	return slices.DeleteFunc(slices.Clone(all), func(l leaf) bool {
-		i := slices.IndexFunc(left, func(o leaf) bool { return reflect.DeepEqual(o.value, l.value) })
+	return slices.DeleteFunc(slices.Clone(all), func(l Leaf) bool {
+		i := slices.IndexFunc(left, func(o Leaf) bool { return reflect.DeepEqual(o.Value, l.Value) })
 		if i >= 0 {
 			left = slices.Delete(left, i, i+1)
 		}
@@ -94,10 +75,10 @@ func without(all, others []leaf) []leaf {
 }
 
 // fieldOf is the change of what was at a place to what is there, without what stays. Not differ: there is none.
-func fieldOf(where string, was, is []leaf) (f Field, differ bool) {
+func fieldOf(where string, was, is []Leaf) (f Field, differ bool) {
 	f.Where = where
 	for _, l := range slices.Concat(was, is) {
-		f.Path = l.path
+		f.Path = l.Path
 	}
 	f.Prev, f.PrevIndex = together(was)
 	f.Cur, f.CurIndex = together(is)
@@ -105,24 +86,24 @@ func fieldOf(where string, was, is []leaf) (f Field, differ bool) {
 }
 
 // together is the value at a place, and its index; of several, nothing says which of them is where.
-func together(all []leaf) (value any, index []int) {
+func together(all []Leaf) (value any, index []int) {
 	for i, l := range all {
 		if i == 0 {
-			value, index = l.value, l.index
+			value, index = l.Value, l.Index
 			continue
 		}
-		value, index = joined(value, l.value), nil
+		value, index = Joined(value, l.Value), nil
 	}
 	return value, index
 }
 
 // joined adds a value to those at a place.
-func joined(old, v any) several {
-	list, ok := old.(several)
+func Joined(old, v any) Several {
+	list, ok := old.(Several)
 	if !ok {
-		list = several{old}
+		list = Several{old}
 	}
-	at, _ := slices.BinarySearchFunc(list, v, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
+	at, _ := slices.BinarySearchFunc(list, v, func(a, b any) int { return strings.Compare(Canonical(a), Canonical(b)) })
 	return slices.Insert(list, at, v)
 }
 
@@ -130,7 +111,7 @@ func joined(old, v any) several {
 func Paths(fields []Field) []string {
 	var names []string
 	for _, f := range fields {
-		if p := join(f.Path); !slices.Contains(names, p) {
+		if p := Join(f.Path); !slices.Contains(names, p) {
 			names = append(names, p)
 		}
 	}

@@ -2,7 +2,6 @@ package baseline
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -43,7 +42,7 @@ func (f *filter) forget(o *Object) {
 
 // masked reports whether a field does not count.
 func (f *filter) masked(key Key, path []string) bool {
-	as := f.countsAs(key, join(path), path)
+	as := f.countsAs(key, Join(path), path)
 	return as != fully
 }
 
@@ -66,7 +65,7 @@ func (f *filter) unordered(typ Key, path []string) bool {
 	if len(f.ref.Unordered) == 0 {
 		return false
 	}
-	at := string(typ) + " " + join(path)
+	at := string(typ) + " " + Join(path)
 	is, ok := f.lists[at]
 	if !ok {
 		is = masks{f.ref.Unordered}.on(typ, path) != nil
@@ -93,9 +92,6 @@ const beingDeleted = "beingDeleted"
 
 // present stands for a value that differs in each run.
 type present struct{}
-
-// several are the values of fields that cannot be told apart, in an order of their own.
-type several []any
 
 // lag says whether an observedGeneration has caught up. A status that has not is of another state of the object.
 type lag string
@@ -129,15 +125,15 @@ func (f *filter) counting(key Key, o *Object) map[string]any {
 			all[where] = v
 			return
 		}
-		all[where] = joined(old, v)
+		all[where] = Joined(old, v)
 	})
 	if strings.Contains(string(key), "#") {
 		delete(all, "metadata.name")
 	}
 	if path := []string{"metadata", beingDeleted}; metadata.Marked(o.End) && !f.masked(key, path) {
-		all[join(path)] = true
+		all[Join(path)] = true
 	}
-	if key.Type() == statefulSet {
+	if key.Type() == StatefulSet {
 		if updatedByHand(o.End) {
 			delete(all, "status.currentReplicas")
 		}
@@ -191,13 +187,7 @@ func lagOf(observed, generation any) any {
 
 // normal is the object's end state in a form that can be compared with other runs' ends.
 func (f *filter) normal(key Key, o *Object) any {
-	texts := o.rewritten()
-	if len(texts) == 0 {
-		return f.sorted(Key(key.Type()), o.End)
-	}
-	object, _ := rewrite(o.End, texts)
-	m, _ := object.(map[string]any)
-	return f.sorted(Key(key.Type()), m)
+	return f.sorted(Key(key.Type()), o.Normal())
 }
 
 // visit calls a function with all values that are neither mappings nor lists, as leaves does, but for the path, in
@@ -207,7 +197,7 @@ func (f *filter) visit(v any, path []string, where string, visit func(path []str
 	items := func(list []any, place func(item any, i int) string) {
 		for i, value := range list {
 			step, name := Item, place(value, i)
-			if nameOfItem(value) != "" {
+			if ItemName(value) != "" {
 				step = "[" + name + "]"
 			}
 			f.visit(value, append(path, step), where+"["+name+"]", visit)
@@ -223,9 +213,9 @@ func (f *filter) visit(v any, path []string, where string, visit func(path []str
 			f.visit(value, append(path, k), toWhere, visit)
 		}
 	case []any:
-		items(v, placeOf)
-	case bag:
-		items(v, func(item any, _ int) string { return cmp.Or(nameOfItem(item), "*") })
+		items(v, ItemPlace)
+	case Bag:
+		items(v, func(item any, _ int) string { return cmp.Or(ItemName(item), "*") })
 	default:
 		visit(path, where, v)
 	}
@@ -248,8 +238,8 @@ func (f *filter) sort(typ Key, v any, path []string) any {
 			m[k] = f.sort(typ, value, append(slices.Clip(path), k))
 		}
 		return m
-	case bag:
-		list := make(bag, len(v))
+	case Bag:
+		list := make(Bag, len(v))
 		for i, value := range v {
 			list[i] = f.sort(typ, value, append(slices.Clip(path), Item))
 		}
@@ -260,19 +250,11 @@ func (f *filter) sort(typ Key, v any, path []string) any {
 			list[i] = f.sort(typ, value, append(slices.Clip(path), Item))
 		}
 		if f.unordered(typ, path) {
-			slices.SortFunc(list, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(Canonical(a), Canonical(b)) })
 		}
 		return list
 	}
 	return v
-}
-
-func canonical(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // it was read from JSON
-	}
-	return string(data)
 }
 
 // reordered lists the paths of the lists that have the same items in two states, in another order.
@@ -294,7 +276,7 @@ func reordered(a, b any, path []string, visit func(path []string)) {
 		items := func(list []any) []string {
 			all := make([]string, len(list))
 			for i, v := range list {
-				all[i] = canonical(v)
+				all[i] = Canonical(v)
 			}
 			slices.Sort(all)
 			return all
@@ -376,7 +358,7 @@ func (f *filter) matched(run map[Key]*Object) map[Key]*Object {
 	add := func(which int, all map[Key]*Object) {
 		for key, o := range all {
 			if beginning, _, generated := strings.Cut(string(key), "#"); generated && !f.ref.volatile(key) &&
-				(!o.unchanged || f.ref.Objects[key] != nil) {
+				(!o.Unchanged() || f.ref.Objects[key] != nil) {
 				g := groups[beginning]
 				g[which] = append(g[which], key)
 				groups[beginning] = g

@@ -187,7 +187,7 @@ func (f *Follower) count(c *Change) {
 		case f.inVain(c):
 			o.Vain++
 			f.vain[metadata.UID(c.Cur)] = true
-			if c.Key.Type() == statefulSet {
+			if c.Key.Type() == StatefulSet {
 				f.vainSets[c.Key] = c.Cur
 			}
 		case f.orphaning[c.Key]:
@@ -240,8 +240,8 @@ func IsClaimOf(claim string, set map[string]any) bool {
 }
 
 // state is the state of an object from then on.
-func (f *Follower) state(version uint64, at time.Time, object map[string]any) state {
-	return state{version, at, f.generations[metadata.Text(metadata.Controller(object), "uid")], object}
+func (f *Follower) state(version uint64, at time.Time, object map[string]any) State {
+	return State{version, at, f.generations[metadata.Text(metadata.Controller(object), "uid")], object}
 }
 
 // grow notes an object's generation.

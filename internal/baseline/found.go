@@ -18,38 +18,6 @@ type Found struct {
 	Compare bool `json:"compare,omitempty"`
 }
 
-// Group is the key with "*" in place of the numbers in the name that tell equal objects apart: those of generated
-// names, and of a StatefulSet's pods and claims. What is random in one of them is random in all, and which of them is
-// the first, or the leader, may differ in each run.
-func (k Key) Group() Key { return k.withNumber("*") }
-
-// withNumber replaces the numbers in the name that tell equal objects apart.
-func (k Key) withNumber(with string) Key {
-	from := strings.LastIndexByte(string(k), '/') + 1
-	name := string(k)[from:]
-	var b strings.Builder
-	for i := 0; i < len(name); {
-		end := i
-		for end < len(name) && name[end] >= '0' && name[end] <= '9' {
-			end++
-		}
-		starts := i > 0 && (name[i-1] == '#' || name[i-1] == '-')
-		ends := end == len(name) || strings.IndexByte("-.#", name[end]) >= 0
-		switch {
-		case end > i && starts && ends:
-			b.WriteString(with)
-			i = end
-		case end > i:
-			b.WriteString(name[i:end])
-			i = end
-		default:
-			b.WriteByte(name[i])
-			i++
-		}
-	}
-	return k[:from] + Key(b.String())
-}
-
 // foundOn returns what was found for an object. Of an object that the runs without faults did not end with, nothing is
 // known; what was found for others of its type may be true of it, too.
 func (ref *Baseline) foundOn(key Key) []*Found {
@@ -66,7 +34,7 @@ func (ref *Baseline) foundOn(key Key) []*Found {
 			like = append(like, m)
 		}
 	}
-	if len(like) == 0 || ref.ends(key) || ref.ends(key.withNumber("0")) || ref.ends(key.withNumber("1")) {
+	if len(like) == 0 || ref.ends(key) || ref.ends(key.WithNumber("0")) || ref.ends(key.WithNumber("1")) {
 		return own
 	}
 	return append(own, like...)
@@ -137,8 +105,9 @@ func (ref *Baseline) write(runs []*Follower) {
 	locks := map[Key]int{} // in how many runs
 	for _, run := range runs {
 		seen := map[Key]bool{}
-		for i := range run.changes {
-			c := &run.changes[i]
+		changes := run.Changes()
+		for i := range changes {
+			c := &changes[i]
 			m := masks{standard}.on(c.Key, []string{"kind"})
 			if c.By == "" || m == nil || !unlessWritten(m.Reason) || seen[c.Key] || ref.elects(c.Key) {
 				continue
@@ -239,5 +208,5 @@ func (f *filter) foundPath(d Difference, want, got *Object) string {
 			pos += len(step)
 		}
 	}
-	return join(path)
+	return Join(path)
 }

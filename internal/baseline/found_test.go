@@ -234,24 +234,6 @@ func TestLongGeneratedNames(t *testing.T) {
 	checkDifferences(t, learn(t, run("bbbb2"), run("cccc2")), run("dddd2"))
 }
 
-func TestGroups(t *testing.T) {
-	for key, want := range map[Key]Key{
-		"pod/ns-1/web-#12":          "pod/ns-1/web-#*",
-		"pod/ns/db-0":               "pod/ns/db-*",
-		"claim/ns/data-db-10":       "claim/ns/data-db-*",
-		"pod/ns/db-0-config":        "pod/ns/db-*-config",
-		"pod/ns/a1b-2c":             "pod/ns/a1b-2c",
-		"secret/ns/v1.2-3.x":        "secret/ns/v1.2-*.x",
-		"pod/ns/web-#1-#2":          "pod/ns/web-#*-#*",
-		"clusterrole//a":            "clusterrole//a",
-		"deployment.apps/default/a": "deployment.apps/default/a",
-	} {
-		if got := key.Group(); got != want {
-			t.Errorf("%s: %s, want %s", key, got, want)
-		}
-	}
-}
-
 // Endpoints follow pods, but not those that a controller under test writes.
 func TestWrittenEndpoints(t *testing.T) {
 	run := func(ip, ours, others string) *record.Run {

@@ -49,9 +49,6 @@ func Asked(r *record.Run, manager string) (objects []map[string]any, clusters []
 	return objects, clusters, len(objects) > 0, nil
 }
 
-// Existed reports whether the object was there before the workload. The object may be nil.
-func (o *Object) Existed() bool { return o != nil && (o.unchanged || o.initial != nil) }
-
 // Anew is an object as it is created: with the metadata that its creator gives it, and without a status.
 func Anew(object, meta map[string]any) map[string]any {
 	all := maps.Clone(object)

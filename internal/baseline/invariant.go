@@ -80,13 +80,6 @@ func (ref *Baseline) Invariant(d Difference, changes []Change) (*plan.Invariant,
 	return i, recorded
 }
 
-// More reports whether the difference is that the run has created the object more often than the runs without faults.
-func (d Difference) More() bool {
-	want, _ := d.Want.(Existence)
-	got, _ := d.Got.(Existence)
-	return d.Count && got.MostMade > want.MostMade
-}
-
 // keptWhileOwned is the invariant that an object is not deleted while its controller lives, with the type of that
 // controller; nil: the object has none.
 func (ref *Baseline) keptWhileOwned(key plan.ResourceKey, object map[string]any) (*plan.Invariant, plan.ResourceKey) {
@@ -157,7 +150,7 @@ func fieldHolds(value any, at, where, field string, want any, depth int) string 
 		}
 	case []any:
 		for i, item := range v {
-			named := placeOf(item, i)
+			named := ItemPlace(item, i)
 			place := where + "[" + named + "]"
 			if !strings.HasPrefix(field, place) {
 				continue

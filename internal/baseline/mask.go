@@ -1,13 +1,8 @@
 package baseline
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -39,10 +34,6 @@ var withoutOrder = []Mask{
 // also what does not count. See [filter.counting].
 const isRevision = "a hash of the template, which counts itself; only whether both revisions are the same counts"
 
-const statefulSet = "statefulset.apps"
-
-const lease = "lease.coordination.k8s.io"
-
 // standard are the masks of every baseline.
 var standard = []Mask{
 	{Type: "*", Path: "metadata.uid", Reason: "generated"},
@@ -64,8 +55,8 @@ var standard = []Mask{
 	{Type: "*", Path: "status.**.startedAt", Reason: "time"},
 	{Type: "*", Path: "status.**.finishedAt", Reason: "time"},
 	{Type: "*", Path: "metadata.annotations.deployment.kubernetes.io/revision", Reason: "counts changes"},
-	{Type: statefulSet, Path: "status.currentRevision", Reason: isRevision},
-	{Type: statefulSet, Path: "status.updateRevision", Reason: isRevision},
+	{Type: StatefulSet, Path: "status.currentRevision", Reason: isRevision},
+	{Type: StatefulSet, Path: "status.updateRevision", Reason: isRevision},
 	{Type: "pod", Path: "spec.nodeName", Reason: "the scheduler's choice"},
 	{Type: "pod", Path: "status.hostIP", Reason: "the scheduler's choice"},
 	{Type: "pod", Path: "status.hostIPs", Reason: "the scheduler's choice"},
@@ -174,84 +165,4 @@ func after(mask, step string) (rest string, ok bool) {
 // isItem reports whether a step stands for an item of a list.
 func isItem(step string) bool { return strings.HasPrefix(step, "[") && strings.HasSuffix(step, "]") }
 
-// Item is the step of a path that stands for any item of a list.
-const Item = "[]"
-
-func join(path []string) string { return strings.Join(path, ".") }
-
-// Type is the type of the object, type[.group].
-func (k Key) Type() string {
-	typ, _, _ := strings.Cut(k.Local(), "/")
-	return typ
-}
-
-// leaf is a value in an object. Where is its path with the items of lists told apart, see placeOf.
-type leaf struct {
-	path  []string
-	where string
-	value any
-	index []int // what the steps "[]" of the path stand for
-}
-
-// leaves lists all values of an object that are neither mappings nor lists; an empty mapping or list counts as none.
-// Several may be at the same place, see placeOf.
-func leaves(v any, path []string, where string, visit func(leaf)) {
-	leavesAt(v, leaf{path: path, where: where}, visit)
-}
-
-func leavesAt(v any, at leaf, visit func(leaf)) {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, value := range v {
-			where := k
-			if at.where != "" {
-				where = at.where + "." + k
-			}
-			leavesAt(value, leaf{path: append(slices.Clip(at.path), k), where: where, index: at.index}, visit)
-		}
-		return
-	case []any:
-		for i, value := range v {
-			leavesAt(value, leaf{
-				path: append(slices.Clip(at.path), Item), where: at.where + "[" + placeOf(value, i) + "]",
-				index: append(slices.Clip(at.index), i),
-			}, visit)
-		}
-		return
-	}
-	at.value = v
-	visit(at)
-}
-
-// placeOf is what tells an item from the others of its list: its name, or else its index. Several items may have the
-// same name, such as a Secret's key that a volume shows as two files: then their values are compared together.
-func placeOf(item any, i int) string { return cmp.Or(nameOfItem(item), strconv.Itoa(i)) }
-
-// tokenVolume begins the random name that the API server gives the volume with a pod's token.
-const tokenVolume = "kube-api-access-"
-
-// IsTokenVolume reports whether that is such a name, which differs each time.
-func IsTokenVolume(name string) bool {
-	rest, ok := strings.CutPrefix(name, tokenVolume)
-	return ok && len(rest) == 5
-}
-
-// nameOfItem is the field by which an item of a list is known, and its value; empty: it has none.
-func nameOfItem(v any) string {
-	m, ok := v.(map[string]any)
-	if !ok {
-		return ""
-	}
-	for _, field := range []string{"name", "type", "key", "mountPath", "ip"} {
-		if s := metadata.Text(m, field); s != "" {
-			if IsTokenVolume(s) {
-				s = tokenVolume + "*"
-			}
-			return field + "=" + s
-		}
-	}
-	if port, ok := m["port"]; ok {
-		return fmt.Sprintf("port=%v", port)
-	}
-	return ""
-}
+const lease = "lease.coordination.k8s.io"

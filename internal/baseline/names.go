@@ -99,7 +99,7 @@ func (n *names) withoutAuthorities(cluster, text string) string {
 }
 
 var (
-	anyUID  = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	AnyUID  = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	address = regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b`)
 	word    = regexp.MustCompile(`[a-z0-9]+(?:-[a-z0-9]+)+`)
 )
@@ -109,7 +109,7 @@ var (
 func (n *names) rewrite(cluster, s string) (text string, generated bool) {
 	text = n.withoutAuthorities(cluster, s)
 	if len(text) >= 36 {
-		text = anyUID.ReplaceAllStringFunc(text, func(uid string) string {
+		text = AnyUID.ReplaceAllStringFunc(text, func(uid string) string {
 			key, ok := n.uids[uid]
 			if !ok {
 				return uid
@@ -147,17 +147,19 @@ func (n *names) rewrite(cluster, s string) (text string, generated bool) {
 // uidOf begins what is written in place of a UID.
 const uidOf = "(UID of "
 
-// NamesUnknown is a UID in the field's value that belongs to no object that the run has seen, where that of an object
-// is without faults; empty: there is none. A run sees all objects of the types that controllers have to do with, also
-// those that are gone. So the value was meant for an object that was there before the run.
-func (d Difference) NamesUnknown() string {
-	want, _ := d.Want.(string)
-	got, _ := d.Got.(string)
-	if !strings.Contains(want, uidOf) {
+// unknownUID is a UID in a value, where there is that of an object in the value without faults, that belongs to no
+// object that the run has seen; empty: there is none.
+func UnknownUID(want, got any) string {
+	text, _ := want.(string)
+	if !strings.Contains(text, uidOf) {
 		return ""
 	}
-	return anyUID.FindString(got)
+	text, _ = got.(string)
+	return AnyUID.FindString(text)
 }
+
+// hasAddress reports whether a text contains an IP address.
+func HasAddress(text string) bool { return address.MatchString(text) }
 
 // inWord replaces a generated name that is in a word, alone or between other parts: "data-web-x7k2p".
 func (n *names) inWord(w string) (string, bool) {
@@ -195,7 +197,7 @@ type Rewritten struct {
 }
 
 // rewritten are the texts of the object's end state in which something is to be replaced.
-func (o *Object) rewritten() map[string]Rewritten {
+func (o *Object) Texts() map[string]Rewritten {
 	if o.names == nil {
 		return o.Rewritten
 	}
@@ -206,9 +208,29 @@ func (o *Object) rewritten() map[string]Rewritten {
 	return o.Rewritten
 }
 
+// normal is the object's end state in a form that can be compared with that of another run: what differs in each run is
+// replaced by what it belongs to. It shares what is the same with the end state; neither may be changed.
+func (o *Object) Normal() map[string]any {
+	texts := o.Texts()
+	if len(texts) == 0 {
+		return o.End
+	}
+	v, _ := rewrite(o.End, texts)
+	object, _ := v.(map[string]any)
+	return object
+}
+
+// rename notes that the object has another key. It reports whether that is new.
+func (o *Object) Rename(key Key) bool {
+	if o.names == nil || o.Last() == nil {
+		return false
+	}
+	return o.names.rename(key, o.Last())
+}
+
 // keep makes the object independent of its run, so that it can be written to a file, and read concurrently.
-func (o *Object) keep() {
-	o.rewritten()
+func (o *Object) Detach() {
+	o.Texts()
 	o.names, o.states, o.trails, o.generations = nil, nil, nil, nil
 }
 
@@ -237,7 +259,7 @@ func (n *names) collect(cluster string, v any, all map[string]Rewritten) {
 }
 
 // bag is a list whose order says nothing, because generated names are in it. Its items are compared together.
-type bag []any
+type Bag []any
 
 // rewrite returns the value with the texts replaced, and whether generated names were. It does not change the value.
 func rewrite(v any, texts map[string]Rewritten) (value any, generated bool) {
@@ -255,9 +277,9 @@ func rewrite(v any, texts map[string]Rewritten) (value any, generated bool) {
 			old, taken := m[k]
 			switch {
 			case collided[k]:
-				m[k] = append(old.(bag), value) //nolint:forcetypeassert // it is one
+				m[k] = append(old.(Bag), value) //nolint:forcetypeassert // it is one
 			case taken:
-				m[k], collided[k] = bag{old, value}, true
+				m[k], collided[k] = Bag{old, value}, true
 			default:
 				m[k] = value
 			}
@@ -270,10 +292,10 @@ func rewrite(v any, texts map[string]Rewritten) (value any, generated bool) {
 			var has bool
 			list[i], has = rewrite(item, texts)
 			generated = generated || has
-			unplaced = unplaced || has && nameOfItem(list[i]) == ""
+			unplaced = unplaced || has && ItemName(list[i]) == ""
 		}
 		if unplaced {
-			return bag(list), generated
+			return Bag(list), generated
 		}
 		return list, generated
 	case string:

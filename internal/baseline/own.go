@@ -38,7 +38,7 @@ func (n *names) noteController(controller string, h *record.HistoryEntry, object
 // notePod adds what a pod of a controller is called of which only the name is known.
 func (n *names) notePod(controller, pod string) {
 	set, suffix, ok := cutLast(pod, "-")
-	if !ok || !isGenerated(suffix) {
+	if !ok || !IsGenerated(suffix) {
 		return
 	}
 	_, hash, ok := cutLast(set, "-")
@@ -84,4 +84,15 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s, "", false
 	}
 	return s[:i], s[i+len(sep):], true
+}
+
+// rename notes that an object is called otherwise. It reports whether that is news.
+func (n *names) rename(key Key, object map[string]any) bool {
+	before := n.version
+	uid := metadata.UID(object)
+	if uid != "" && n.uids[uid] != key {
+		delete(n.newest, n.uids[uid])
+	}
+	n.note(key, object)
+	return n.version != before
 }

@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/trommel-dev/trommel/internal/metadata"
 )
 
 // Random is how a client names objects that belong to the same one, or to none: a part of the name is random, or is
@@ -43,12 +41,12 @@ func isRandom(s string) bool {
 	}
 	mixed := len(between.FindAllString(s, -1))
 	return digits.MatchString(s) || consonants.MatchString(s) || mixed > 1 || mixed > 0 && hexadecimal.MatchString(s) ||
-		len(s) == 5 && isGenerated(s)
+		len(s) == 5 && IsGenerated(s)
 }
 
 // randomName is how objects are named of which this is one; not ok: it is not random.
 func randomName(name string) (r Random, ok bool) {
-	r.Name = anyUID.ReplaceAllString(name, "?")
+	r.Name = AnyUID.ReplaceAllString(name, "?")
 	ok = r.Name != name
 	r.Name = part.ReplaceAllStringFunc(r.Name, func(s string) string {
 		if !isRandom(s) {
@@ -88,7 +86,7 @@ func (r *Random) matches(key Key, owner Key) bool {
 	}
 	text := regexp.QuoteMeta(r.Name)
 	text = strings.ReplaceAll(text, `\*`, fmt.Sprintf("[0-9a-z]{%d,%d}", r.Least, r.Most))
-	text = strings.ReplaceAll(text, `\?`, anyUID.String())
+	text = strings.ReplaceAll(text, `\?`, AnyUID.String())
 	is, err := regexp.MatchString("^"+text+"$", name)
 	return err == nil && is
 }
@@ -129,8 +127,8 @@ func (ref *Baseline) renames(objects map[Key]*Object) map[Key]Key {
 		if known, ok := to[key]; ok || o == nil || depth == 0 {
 			return cmp.Or(known, key)
 		}
-		owner := o.owner()
-		if owner == "" && o.owned() || owner == key {
+		owner := o.Owner()
+		if owner == "" && o.Owned() || owner == key {
 			return key
 		}
 		owner = rename(owner, depth-1)
@@ -140,7 +138,7 @@ func (ref *Baseline) renames(objects map[Key]*Object) map[Key]Key {
 		switch generated := strings.Contains(name, "#"); {
 		case generated && strings.Contains(owners, "#") && !strings.HasPrefix(name, owners+"-"):
 			beginning = fmt.Sprintf("%s/%s/%s-", typ, namespace, owners)
-		case !generated && ref.Objects[key] == nil && !ref.chosen[key] && !o.unchanged:
+		case !generated && ref.Objects[key] == nil && !ref.chosen[key] && !o.Unchanged():
 			if i := slices.IndexFunc(ref.Random, func(r Random) bool { return r.matches(key, owner) }); i >= 0 {
 				beginning = ref.Random[i].beginning(owner)
 			}
@@ -152,32 +150,14 @@ func (ref *Baseline) renames(objects map[Key]*Object) map[Key]Key {
 		to[key] = Key(fmt.Sprintf("%s#%d", beginning, numbers[beginning]))
 		return to[key]
 	}
-	born := func(key Key) uint64 {
-		if s := objects[key].states; len(s) > 0 {
-			return s[0].version
-		}
-		return 0
-	}
 	keys := slices.SortedFunc(maps.Keys(objects), func(a, b Key) int {
-		return cmp.Or(cmp.Compare(born(a), born(b)), strings.Compare(string(a), string(b)))
+		return cmp.Or(cmp.Compare(objects[a].FirstVersion(), objects[b].FirstVersion()), strings.Compare(string(a), string(b)))
 	})
 	for _, key := range keys {
 		rename(key, maxOwners)
 	}
 	return to
 }
-
-// owner is the key of the object that one belongs to, as far as the run has it; empty: none.
-func (o *Object) owner() Key {
-	all := metadata.Owners(o.Last())
-	if len(all) == 0 || o.names == nil {
-		return ""
-	}
-	return o.names.uids[metadata.Text(all[0], "uid")]
-}
-
-// owned reports whether the object belongs to another one, which the run need not have.
-func (o *Object) owned() bool { return len(metadata.Owners(o.Last())) > 0 }
 
 // renamed returns a run's objects with the keys that renames gives them, and their own keys by these. What values call
 // these objects is no longer compared by its text.
@@ -194,26 +174,13 @@ func (f *filter) renamed(objects map[Key]*Object) (all map[Key]*Object, own map[
 	for from, key := range to {
 		o := objects[from]
 		all[key], own[key] = o, from
-		if o.names != nil && o.Last() != nil {
-			news = o.names.rename(key, o.Last()) || news
-		}
+		news = o.Rename(key) || news
 	}
 	if news {
 		clear(f.seen)
 		clear(f.texts)
 	}
 	return all, own
-}
-
-// rename notes that an object is called otherwise. It reports whether that is news.
-func (n *names) rename(key Key, object map[string]any) bool {
-	before := n.version
-	uid := metadata.UID(object)
-	if uid != "" && n.uids[uid] != key {
-		delete(n.newest, n.uids[uid])
-	}
-	n.note(key, object)
-	return n.version != before
 }
 
 // name learns which objects are named at random: those that are not in all runs, that belong to the same one, and whose
@@ -250,14 +217,14 @@ func (ref *Baseline) randomIn(runs []map[Key]*Object) []Random {
 		owners, made := map[Key]Key{}, map[Key]string{}
 		for _, key := range slices.Sorted(maps.Keys(objects)) {
 			o := objects[key]
-			owner := o.owner()
-			if owner == "" && (o.owned() || o.maker == "") || o.unchanged || strings.Contains(string(key), "#") ||
+			owner := o.Owner()
+			if owner == "" && (o.Owned() || o.Maker() == "") || o.Unchanged() || strings.Contains(string(key), "#") ||
 				everywhere(key) || owner != "" && !everywhere(owner) && !strings.Contains(string(owner), "#") {
 				continue
 			}
 			owners[key] = owner
 			if owner == "" {
-				made[key] = o.maker
+				made[key] = o.Maker()
 			}
 			typ, namespace, name := split(key)
 			r, ok := randomName(name)

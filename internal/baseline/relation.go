@@ -199,7 +199,7 @@ func (f *filter) holds(r *Relation, isIn, ofIn member, p population) (holds, kno
 	a, okA := f.textsOf(ofIn.key, of)[r.Of.Field]
 	b, okB := f.textsOf(isIn.key, is)[r.Field.Field]
 	if r.Is == isVersion {
-		return slices.Contains(of.versionsOf(), b.value), okB && b.as != never
+		return slices.Contains(of.ContentVersions(), b.value), okB && b.as != never
 	}
 	if !okA || !okB || a.as == never || b.as == never {
 		return false, false
@@ -210,8 +210,8 @@ func (f *filter) holds(r *Relation, isIn, ofIn member, p population) (holds, kno
 	case isBase64:
 		return encodes(b.value, []byte(a.value)) || f.stillHolds(r.Is, b.value, a.value, p), true
 	case isTogether:
-		first, knownA := of.renewal(r.Of.Field, 0)
-		then, knownB := is.renewal(r.Field.Field, 0)
+		first, knownA := of.Renewal(r.Of.Field, 0)
+		then, knownB := is.Renewal(r.Field.Field, 0)
 		return then.Most >= first.Most || then.Last >= first.Last, knownA && knownB
 	case isContents:
 		return strings.Contains(b.value, a.value) || f.stillHolds(r.Is, b.value, a.value, p), true
@@ -341,8 +341,8 @@ func (f *filter) replacedTogether(field, of Place, runs []population) bool {
 		if !isSecret(of, f.textsOf(of.Object, a)[of.Field].value) {
 			return true
 		}
-		first, knownA := a.renewal(of.Field, 0)
-		then, knownB := b.renewal(field.Field, 0)
+		first, knownA := a.Renewal(of.Field, 0)
+		then, knownB := b.Renewal(field.Field, 0)
 		return !knownA || !knownB || first.Most == 0 || then.Most != first.Most || then.Last < first.Last
 	})
 }
@@ -398,7 +398,7 @@ var (
 // looksRandom reports whether a text is no time, number, address, word or sentence. What is equal in two fields because
 // a controller was there at the same time, or in the same phase, need not be so after a fault.
 func looksRandom(s string) bool {
-	if len(s) < minRandom || looksLikeTime.MatchString(s) || address.MatchString(s) {
+	if len(s) < minRandom || looksLikeTime.MatchString(s) || HasAddress(s) {
 		return false
 	}
 	if armored.MatchString(s) {

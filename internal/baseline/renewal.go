@@ -2,164 +2,13 @@ package baseline
 
 import (
 	"maps"
-	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/metadata"
-	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
-
-// Renewed is how often a value was replaced by another one while the object existed, the last object of its key. It is
-// the least and the most of some runs.
-type Renewed struct {
-	Least int `json:"least"`
-	Most  int `json:"most"`
-	// Quick is how many of the most were quick: the value before had stood for less than Stood, the time for which the
-	// last value has stood in the end, in each run. So what time alone brings about is not quick.
-	Quick int           `json:"quick,omitempty"`
-	Stood time.Duration `json:"stood,omitempty"`
-	// Asked is the generation of the object's controller when the value was last replaced, the same in all runs; 0:
-	// that had not grown since the object was created.
-	Asked int `json:"asked,omitempty"`
-	// Last is the resource version with which the value came that is there in the end. Not of several runs.
-	Last uint64 `json:"last,omitempty"`
-}
-
-// String says it in words.
-func (r Renewed) String() string {
-	if r.Least < r.Most {
-		return wording.Times(r.Least) + " to " + wording.Times(r.Most)
-	}
-	return wording.Times(r.Most)
-}
-
-// state is what an object was like from a resource version on. Owner is the generation that its controller had.
-type state struct {
-	version uint64
-	at      time.Time
-	owner   int
-	object  map[string]any
-}
-
-// trail is how a value went, as far as the states have been looked at: came is when it became another one.
-type trail struct {
-	looked int
-	value  any
-	came   []state
-}
-
-// became notes a state of the object. The first one of an object has no predecessor.
-func (o *Object) became(s state, first bool) {
-	if first {
-		o.states, o.trails = nil, nil
-	}
-	if s.object != nil {
-		o.states = append(o.states, s)
-	}
-}
-
-// follow follows the value of a field; not ok: it has none in the end, or nothing is known of the object's states. That
-// there was no value for a time is no replacement.
-func (o *Object) follow(where string) (came []state, ok bool) {
-	if o.states == nil || o.End == nil {
-		return nil, false
-	}
-	if o.trails == nil {
-		o.trails = map[string]*trail{}
-	}
-	t := o.trails[where]
-	if t == nil {
-		t = &trail{}
-		o.trails[where] = t
-	}
-	for ; t.looked < len(o.states); t.looked++ {
-		t.look(o.states[t.looked], where)
-	}
-	return t.came, has(o.End, where)
-}
-
-// renewal is how often the value of a field was replaced; not ok: it has none in the end, or that is not known. Only
-// what came before the value had stood for that time is quick.
-func (o *Object) renewal(where string, stood time.Duration) (r Renewed, ok bool) {
-	if o.states == nil {
-		r, ok = o.Renewed[where]
-		return r, ok
-	}
-	came, ok := o.follow(where)
-	if !ok {
-		return r, false
-	}
-	r.Least, r.Most, r.Last = len(came)-1, len(came)-1, came[len(came)-1].version
-	for i := 1; i < len(came); i++ {
-		if came[i].at.Sub(came[i-1].at) < stood {
-			r.Quick++
-		}
-	}
-	return r, true
-}
-
-// look takes a state in. It reports whether there is a value.
-func (t *trail) look(s state, where string) bool {
-	var all []leaf
-	leaves(s.object, nil, "", func(l leaf) {
-		if l.where == where && l.value != nil && l.value != "" {
-			all = append(all, l)
-		}
-	})
-	value, _ := together(all)
-	if value != nil && !reflect.DeepEqual(t.value, value) {
-		t.value, t.came = value, append(t.came, s)
-	}
-	return value != nil
-}
-
-// has reports whether an object has a value at a place.
-func has(object map[string]any, where string) bool {
-	return (&trail{}).look(state{object: object}, where)
-}
-
-// versionsOf are the resource versions that an object has had with the contents that it has in the end: all but the
-// metadata.
-func (o *Object) versionsOf() []string {
-	if o.states == nil {
-		return o.Versions
-	}
-	contents := func(object map[string]any) map[string]any {
-		all := maps.Clone(object)
-		delete(all, "metadata")
-		return all
-	}
-	last := contents(o.End)
-	var all []string
-	for _, s := range slices.Backward(o.states) {
-		if !reflect.DeepEqual(contents(s.object), last) {
-			break
-		}
-		all = append(all, strconv.FormatUint(s.version, 10))
-	}
-	slices.Reverse(all)
-	return all
-}
-
-// remember keeps what is known of the object's states for these fields, which need not be looked at again.
-func (o *Object) remember(fields []string) {
-	for _, where := range fields {
-		if r, ok := o.renewal(where, 0); ok {
-			if o.Renewed == nil {
-				o.Renewed = map[string]Renewed{}
-			}
-			o.Renewed[where] = r
-		}
-	}
-	if kind := metadata.Text(o.End, "kind"); kind == "Secret" || kind == "ConfigMap" {
-		o.Versions = o.versionsOf()
-	}
-}
 
 // rested is for how long at least a value would have stood after a run that came to rest: nothing was to come that a
 // queue had put off.
@@ -196,16 +45,16 @@ func (ref *Baseline) renew(places []Place, runs []population, until []time.Time)
 func renewedIn(at Place, runs []population, until []time.Time) (sum Renewed, known bool) {
 	for i, p := range runs {
 		for _, m := range p[at.Object] {
-			came, ok := m.object.follow(at.Field)
+			came, ok := m.object.Replacements(at.Field)
 			if !ok {
 				return sum, false
 			}
 			last := came[len(came)-1]
-			asked := last.owner
-			if last.owner <= m.object.Born {
+			asked := last.Owner
+			if last.Owner <= m.object.Born {
 				asked = 0
 			}
-			stood := max(0, until[i].Sub(last.at))
+			stood := max(0, until[i].Sub(last.At))
 			if !known {
 				sum, known = Renewed{Least: len(came) - 1, Stood: stood, Asked: asked}, true
 			}
@@ -218,7 +67,7 @@ func renewedIn(at Place, runs []population, until []time.Time) (sum Renewed, kno
 	}
 	for _, p := range runs {
 		for _, m := range p[at.Object] {
-			r, _ := m.object.renewal(at.Field, sum.Stood)
+			r, _ := m.object.Renewal(at.Field, sum.Stood)
 			sum.Quick = max(sum.Quick, r.Quick)
 		}
 	}
@@ -295,10 +144,10 @@ func (f *filter) renewals(key Key, want, got *Object) []Difference {
 		if value.as != byPresence || !isToken(at, value.value) || f.ref.made(at) {
 			continue
 		}
-		is, known := got.renewal(where, usual.Stood)
+		is, known := got.Renewal(where, usual.Stood)
 		surplus := is.Most > usual.Most && is.Quick > usual.Quick
 		missed := is.Most == 0 && usual.Least > 0 && usual.Asked > 0 && got.Born != 0 && got.Born == want.Born &&
-			got.ownerNow() >= usual.Asked
+			got.OwnerGeneration() >= usual.Asked
 		if known && (surplus || missed) {
 			all = append(all, Difference{
 				Key: key, Field: where, Want: usual.String(), Got: is.String(), Renewal: true,
@@ -307,9 +156,4 @@ func (f *filter) renewals(key Key, want, got *Object) []Difference {
 		}
 	}
 	return all
-}
-
-// ownerNow is the generation that the object's controller has now.
-func (o *Object) ownerNow() int {
-	return o.generations[metadata.Text(metadata.Controller(o.End), "uid")]
 }

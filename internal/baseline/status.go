@@ -44,7 +44,7 @@ var (
 func saysHowThingsAre(d Difference, want *Object) bool {
 	if _, field, ok := condition(d.Field); ok {
 		item, known := strings.TrimSuffix(d.Field, field), false
-		leaves(want.End, nil, "", func(l leaf) { known = known || strings.HasPrefix(l.where, item) })
+		Leaves(want.End, nil, "", func(l Leaf) { known = known || strings.HasPrefix(l.Where, item) })
 		return known && (field == "status" || field == "type")
 	}
 	for _, name := range d.path() {

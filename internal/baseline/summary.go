@@ -1,16 +1,10 @@
 package baseline
 
 import (
-	"cmp"
-	"errors"
-	"io/fs"
 	"maps"
-	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/errorlog"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -31,9 +25,9 @@ func (ref *Baseline) widen(objects map[Key]*Object) {
 		}
 	}
 	for key, got := range objects {
-		if ref.Objects[key] == nil && !got.unchanged {
+		if ref.Objects[key] == nil && !got.Unchanged() {
 			o := *got
-			if got.initial == nil {
+			if !got.Existed() {
 				o.Made = 0
 			}
 			ref.Objects[key] = &o
@@ -48,10 +42,9 @@ func (ref *Baseline) unorder(objects map[Key]*Object) {
 		if got == nil || got.End == nil || ref.Objects[key].End == nil {
 			continue
 		}
-		was, _ := rewrite(ref.Objects[key].End, ref.Objects[key].rewritten())
-		is, _ := rewrite(got.End, got.rewritten())
+		was, is := ref.Objects[key].Normal(), got.Normal()
 		reordered(was, is, nil, func(path []string) {
-			m := Mask{Type: key.Type(), Path: join(path), Reason: "its order differs between runs without faults"}
+			m := Mask{Type: key.Type(), Path: Join(path), Reason: "its order differs between runs without faults"}
 			if !ref.masked(key, path) && !slices.Contains(ref.Unordered, m) {
 				ref.Unordered = append(ref.Unordered, m)
 			}
@@ -147,58 +140,6 @@ func (ref *Baseline) AnyReturned(key Key) bool {
 		slices.ContainsFunc(ref.Alternatives, func(a Alternative) bool { return any(a.Objects[key]) })
 }
 
-// Return is a field that changes back and forth: to a value that it had before the last one.
-type Return struct {
-	Path   []string
-	Times  []int // the indexes of the changes that changed it back
-	values []any // the last two
-}
-
-// Returns lists the fields of each object that were changed back, by where they are. An object that is created again
-// begins anew.
-func Returns(changes []Change) map[Key]map[string]*Return {
-	all := map[Key]map[string]*Return{}
-	for i := range changes {
-		c := &changes[i]
-		if c.Prev == nil || c.Cur == nil {
-			for _, r := range all[c.Key] {
-				r.values = nil
-			}
-			continue
-		}
-		for _, field := range changed(c) {
-			if all[c.Key] == nil {
-				all[c.Key] = map[string]*Return{}
-			}
-			r := all[c.Key][field.Where]
-			if r == nil {
-				r = &Return{Path: field.Path}
-				all[c.Key][field.Where] = r
-			}
-			if len(r.values) == 2 && reflect.DeepEqual(r.values[0], field.Cur) {
-				r.Times = append(r.Times, i)
-			}
-			r.values = []any{field.Prev, field.Cur}
-		}
-	}
-	return all
-}
-
-// Siblings says how many objects of a type an owner had at a time.
-type Siblings struct {
-	Owner Key    `json:"owner"`
-	Type  string `json:"type"`
-	Most  int    `json:"most"`
-	// Wanted is the number that the owner asked for then (spec.replicas or spec.parallelism); negative: none. At is the
-	// index of the first change that made them so many, Names the objects. By are the controllers under test that had
-	// created them; Generated: all their names were generated. A Baseline has none of these.
-	Wanted    int      `json:"-"`
-	At        int      `json:"-"`
-	Names     []Key    `json:"-"`
-	By        []string `json:"-"`
-	Generated bool     `json:"-"`
-}
-
 // Most returns how many objects of a type the owner had at a time without faults; 1 if it never had more. Of an owner
 // that they do not know by its name, any of its type of which the name is random may be meant.
 func (ref *Baseline) Most(owner Key, typ string) int {
@@ -213,89 +154,6 @@ func (ref *Baseline) Most(owner Key, typ string) int {
 		}
 	}
 	return most
-}
-
-// Most lists, for each owner and type of object, how many objects of the owner there were at a time, if there were ever
-// two. Objects that are being deleted, have finished, or whose owner is being deleted do not count.
-func Most(changes []Change) []Siblings {
-	type group struct{ owner, typ string } // the owner's UID
-	living := map[Key]group{}
-	members := map[group]map[Key]*Change{} // with their creations; nil: they existed before
-	owners := map[string]*Change{}         // by UID
-	births := map[Key]*Change{}            // the newest creation of each object
-	most := map[group]*Siblings{}
-	for i := range changes {
-		c := &changes[i]
-		if uid := metadata.UID(c.Cur); uid != "" {
-			owners[uid] = c
-		}
-		if c.Cur == nil {
-			delete(owners, metadata.UID(c.Prev))
-		}
-		if c.Event == record.Created {
-			births[c.Key] = c
-		}
-		if old, ok := living[c.Key]; ok {
-			delete(members[old], c.Key)
-			delete(living, c.Key)
-		}
-		g := group{metadata.Text(metadata.Controller(c.Cur), "uid"), c.Key.Type()}
-		if g.owner == "" || metadata.Marked(c.Cur) || Finished(c.Cur) {
-			continue
-		}
-		if members[g] == nil {
-			members[g] = map[Key]*Change{}
-		}
-		living[c.Key], members[g][c.Key] = g, births[c.Key]
-		own := owners[g.owner]
-		if own == nil || metadata.Marked(own.Cur) || len(members[g]) < 2 {
-			continue
-		}
-		s := Siblings{Owner: own.Key, Type: g.typ, Most: len(members[g]), Wanted: wanted(own.Cur), At: i}
-		if old := most[g]; old != nil && old.Most >= s.Most {
-			continue
-		}
-		s.Generated = true
-		for _, key := range slices.Sorted(maps.Keys(members[g])) {
-			m := members[g][key]
-			s.Names = append(s.Names, key)
-			s.Generated = s.Generated && m != nil && m.Generated
-			if m != nil && m.By != "" && !slices.Contains(s.By, m.By) {
-				s.By = append(s.By, m.By)
-			}
-		}
-		most[g] = &s
-	}
-	all := make([]Siblings, 0, len(most))
-	for _, s := range most {
-		all = append(all, *s)
-	}
-	slices.SortFunc(all, func(a, b Siblings) int {
-		return cmp.Or(strings.Compare(string(a.Owner), string(b.Owner)), strings.Compare(a.Type, b.Type),
-			cmp.Compare(a.At, b.At))
-	})
-	return all
-}
-
-// ended are the conditions by which objects of all kinds (Job, JobSet, MPIJob, Backup) say that their work is done.
-var ended = []string{"Complete", "Completed", "Succeeded", "Finished"}
-
-// Finished reports whether an object has done what it was created for, as pods and jobs of all kinds do. A failed job
-// may have no sign of its end but the time, as Tekton's runs, or lack the time, as Kubernetes' own Jobs. An object that
-// has failed and is no job is not finished: controllers try again.
-func Finished(object map[string]any) bool {
-	status, _ := object["status"].(map[string]any)
-	phase := metadata.Text(status, "phase")
-	if phase == "Succeeded" || phase == "Failed" || status["completionTime"] != nil {
-		return true
-	}
-	job := strings.Contains(metadata.Text(object, "kind"), "Job")
-	conditions, _ := status["conditions"].([]any)
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		m, _ := c.(map[string]any)
-		typ := metadata.Text(m, "type")
-		return m["status"] == "True" && (slices.Contains(ended, typ) || job && typ == "Failed")
-	})
 }
 
 // OwnerFinished reports whether the object, or one that it belongs to, has finished at the end.
@@ -320,54 +178,4 @@ func (ref *Baseline) OwnerFinished(key Key) bool {
 		}
 	}
 	return false
-}
-
-// wanted is the number of objects that an owner asks for; negative: it does not.
-func wanted(object map[string]any) int {
-	spec, _ := object["spec"].(map[string]any)
-	for _, field := range []string{"replicas", "parallelism"} {
-		if n, ok := spec[field].(float64); ok {
-			return int(n)
-		}
-	}
-	return -1
-}
-
-// LoggedError is an error that a controller has logged.
-type LoggedError struct {
-	Controller string `json:"controller"`
-	Shape      string `json:"shape"` // see errorlog.Shape
-	Most       int    `json:"most"`  // how often, at most in a run
-	Line       string `json:"line"`  // the first one
-}
-
-// Errors lists the errors in the logs of a recorded run's controllers.
-func Errors(r *record.Run) ([]LoggedError, error) {
-	all := map[string]*LoggedError{}
-	read := map[string]bool{}
-	for _, p := range r.Processes {
-		if p.LogFile == "" || read[p.LogFile] {
-			continue // the starts of a container share a file
-		}
-		read[p.LogFile] = true
-		err := errorlog.File(filepath.Join(r.Dir, filepath.FromSlash(p.LogFile)), 0, -1, func(line string) {
-			if !errorlog.Marked(line) {
-				return
-			}
-			shape := errorlog.Shape(line)
-			id := p.Controller + " " + shape
-			if all[id] == nil {
-				all[id] = &LoggedError{Controller: p.Controller, Shape: shape, Line: line}
-			}
-			all[id].Most++
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	list := make([]LoggedError, 0, len(all))
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, *all[id])
-	}
-	return list, nil
 }

@@ -32,6 +32,3 @@ func (c *Change) Installs() bool {
 			w.Subresource == ""
 	})
 }
-
-// OfManifests reports whether the manifests of one of the builds have it, in a run in which another build is installed.
-func (o *Object) OfManifests() bool { return o.manifest }
