@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -16,7 +17,7 @@ type Alternative struct {
 	// How says which run has ended so, in words: "with slow controllers".
 	How string `json:"how"`
 	// Objects are those that may end so: only what differs from the baseline. One that has no End may be gone.
-	Objects map[Key]*Object `json:"objects"`
+	Objects map[facts.Key]*facts.Object `json:"objects"`
 	// FieldsOnly: only the values of fields may be like that, and not which objects there are or how often they were
 	// created.
 	FieldsOnly bool `json:"fieldsOnly,omitempty"`
@@ -49,13 +50,13 @@ func (ref *Baseline) AllowUnhurried(r *record.Run) error {
 }
 
 func (ref *Baseline) allow(r *record.Run, how string) error {
-	run, err := Follow(r)
+	run, err := facts.Follow(r)
 	if err != nil {
 		return err
 	}
 	f := ref.filter()
 	objects := f.matched(run.Objects())
-	maps.DeleteFunc(objects, func(key Key, o *Object) bool { return o.Unchanged() && ref.Objects[key] == nil })
+	maps.DeleteFunc(objects, func(key facts.Key, o *facts.Object) bool { return o.Unchanged() && ref.Objects[key] == nil })
 	f.returned(objects, run.Changes())
 	ref.add(Alternative{How: how, Objects: f.otherwise(objects)})
 	return nil
@@ -74,7 +75,7 @@ func (ref *Baseline) allow(r *record.Run, how string) error {
 // counts. Nil: there is no such run. The controllers are slow for a time only, and what is created anew may come when
 // that is over. So it suffices for that if it is like that in slowlyMade.
 func (ref *Baseline) AllowSlow(slow, fresh, slowlyMade *record.Run, fieldsOnly bool) error {
-	run, err := Follow(slow)
+	run, err := facts.Follow(slow)
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (ref *Baseline) AllowSlow(slow, fresh, slowlyMade *record.Run, fieldsOnly b
 // AnyFinished reports whether something has finished in the end.
 func (ref *Baseline) AnyFinished() bool {
 	for _, o := range ref.Objects {
-		if o.End != nil && Finished(o.End) {
+		if o.End != nil && facts.Finished(o.End) {
 			return true
 		}
 	}
@@ -96,7 +97,7 @@ func (ref *Baseline) AnyFinished() bool {
 // baseline of paced runs. Who is faster then decides what comes first, and the controllers may have got that wrong. So
 // its end is right as far as AllowSlow would say so. How often fields changed back may be as in that run in any case.
 func (ref *Baseline) AllowUnpaced(r, fresh *record.Run, fieldsOnly bool) error {
-	run, err := Follow(r)
+	run, err := facts.Follow(r)
 	if err != nil {
 		return err
 	}
@@ -104,10 +105,10 @@ func (ref *Baseline) AllowUnpaced(r, fresh *record.Run, fieldsOnly bool) error {
 	f := ref.filter()
 	objects := f.matched(run.Objects())
 	f.returned(objects, run.Changes())
-	back := map[Key]*Object{}
+	back := map[facts.Key]*facts.Object{}
 	for key, o := range objects {
 		if usual := ref.Objects[key]; usual != nil && len(o.Returned) > 0 {
-			back[key] = &Object{
+			back[key] = &facts.Object{
 				End: usual.End, Rewritten: usual.Rewritten, Made: usual.Made, MostMade: usual.MostMade,
 				Returned: o.Returned,
 			}
@@ -122,7 +123,7 @@ func (ref *Baseline) AllowUnpaced(r, fresh *record.Run, fieldsOnly bool) error {
 
 // allowTimed adds how objects have ended, matched, if only times were different; see AllowSlow.
 func (f *filter) allowTimed(
-	how string, ended map[Key]*Object, fresh, slowlyMade *record.Run, fieldsOnly bool,
+	how string, ended map[facts.Key]*facts.Object, fresh, slowlyMade *record.Run, fieldsOnly bool,
 ) error {
 	ref := f.ref
 	objects := f.otherwise(ended)
@@ -134,19 +135,19 @@ func (f *filter) allowTimed(
 	if err != nil {
 		return err
 	}
-	status := func(key Key, want, o *Object) bool {
+	status := func(key facts.Key, want, o *facts.Object) bool {
 		return slices.ContainsFunc(f.fields(key, want, o), func(d Difference) bool {
 			return inStatus(d.Field) && !d.Note
 		})
 	}
-	maps.DeleteFunc(objects, func(key Key, o *Object) bool {
+	maps.DeleteFunc(objects, func(key facts.Key, o *facts.Object) bool {
 		want := ref.usual(key)
 		switch {
-		case want.End == nil && o.End != nil, metadata.Marked(o.End), o.Made > want.MostMade && HoldsData(key.Type()):
+		case want.End == nil && o.End != nil, metadata.Marked(o.End), o.Made > want.MostMade && facts.HoldsData(key.Type()):
 			return true
-		case want.End != nil && o.End == nil && (HoldsData(key.Type()) || len(f.instead(key, ended)) > 0):
+		case want.End != nil && o.End == nil && (facts.HoldsData(key.Type()) || len(f.instead(key, ended)) > 0):
 			return true // what is there in its place is not allowed either
-		case fresh != nil && f.same(key, cmp.Or(asked[key], &Object{}), o):
+		case fresh != nil && f.same(key, cmp.Or(asked[key], &facts.Object{}), o):
 			return false
 		case fresh != nil:
 			return o.End == nil || o.Made != want.Made || !ref.OwnerFinished(key) || late[key] == nil ||
@@ -160,7 +161,7 @@ func (f *filter) allowTimed(
 		want := ref.usual(key)
 		if objects[key] == nil && want.Made > 1 && want.End != nil && l.End != nil && ref.OwnerFinished(key) &&
 			!metadata.Marked(l.End) && len(f.fields(key, want, l)) > 0 && !status(key, want, l) {
-			objects[key] = &Object{End: l.End, Rewritten: want.Rewritten, Made: want.Made, MostMade: want.MostMade}
+			objects[key] = &facts.Object{End: l.End, Rewritten: want.Rewritten, Made: want.Made, MostMade: want.MostMade}
 		}
 	}
 	ref.add(Alternative{
@@ -170,11 +171,11 @@ func (f *filter) allowTimed(
 }
 
 // endOf is how a run's objects ended, matched; nil: there is no run.
-func (f *filter) endOf(r *record.Run) (map[Key]*Object, error) {
+func (f *filter) endOf(r *record.Run) (map[facts.Key]*facts.Object, error) {
 	if r == nil {
 		return nil, nil
 	}
-	run, err := Follow(r)
+	run, err := facts.Follow(r)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +184,7 @@ func (f *filter) endOf(r *record.Run) (map[Key]*Object, error) {
 
 // add adds an alternative if there is anything in it.
 func (ref *Baseline) add(a Alternative) {
-	fields := map[Key][]string{}
+	fields := map[facts.Key][]string{}
 	for _, r := range ref.Relations {
 		fields[r.Field.Object] = append(fields[r.Field.Object], r.Field.Field)
 		fields[r.Of.Object] = append(fields[r.Of.Object], r.Of.Field)
@@ -199,11 +200,11 @@ func (ref *Baseline) add(a Alternative) {
 
 // otherwise returns those of a run's matched objects that differ from the baseline in what counts so far, or have
 // fields that changed back more often.
-func (f *filter) otherwise(objects map[Key]*Object) map[Key]*Object {
-	other := map[Key]*Object{}
+func (f *filter) otherwise(objects map[facts.Key]*facts.Object) map[facts.Key]*facts.Object {
+	other := map[facts.Key]*facts.Object{}
 	differ, _ := f.split(objects)
 	for _, d := range differ {
-		other[d.Key] = cmp.Or(objects[d.Key], &Object{})
+		other[d.Key] = cmp.Or(objects[d.Key], &facts.Object{})
 		for key, o := range objects {
 			if d.Relation != nil && placeOfKey(key) == d.Relation.Of.Object {
 				other[key] = o
@@ -228,7 +229,7 @@ type Excuse struct {
 }
 
 // Excuses lists what Compare leaves out, because other runs have ended like that.
-func (ref *Baseline) Excuses(objects map[Key]*Object) []Excuse {
+func (ref *Baseline) Excuses(objects map[facts.Key]*facts.Object) []Excuse {
 	_, excuses := ref.compare(objects)
 	return slices.DeleteFunc(excuses, func(x Excuse) bool {
 		return !slices.ContainsFunc(x.Differences, func(d Difference) bool { return !d.Note })
@@ -236,13 +237,13 @@ func (ref *Baseline) Excuses(objects map[Key]*Object) []Excuse {
 }
 
 // compare lists what a run did otherwise, and what of it does not count.
-func (ref *Baseline) compare(objects map[Key]*Object) (differ []Difference, excuses []Excuse) {
+func (ref *Baseline) compare(objects map[facts.Key]*facts.Object) (differ []Difference, excuses []Excuse) {
 	f := ref.filter()
 	return f.split(f.matched(objects))
 }
 
 // split is compare for matched objects.
-func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []Excuse) {
+func (f *filter) split(objects map[facts.Key]*facts.Object) (differ []Difference, excuses []Excuse) {
 	all := append(f.compare(objects), f.unrelated(objects)...)
 	slices.SortStableFunc(all, func(a, b Difference) int { return strings.Compare(string(a.Key), string(b.Key)) })
 	for i := range all {
@@ -270,7 +271,7 @@ func (f *filter) split(objects map[Key]*Object) (differ []Difference, excuses []
 
 // excused says which run has ended like this one in all in which an object differs, or which harmless fault has shown
 // that it tells of what has happened there; empty: none. The objects are the run's.
-func (f *filter) excused(differ []Difference, objects map[Key]*Object) (how string) {
+func (f *filter) excused(differ []Difference, objects map[facts.Key]*facts.Object) (how string) {
 	rest := slices.DeleteFunc(slices.Clone(differ), func(d Difference) bool {
 		if d.OfMessage() || d.OfHistory() || d.OfElapsed() || d.Renewal && d.Note {
 			return true
@@ -288,7 +289,7 @@ func (f *filter) excused(differ []Difference, objects map[Key]*Object) (how stri
 }
 
 // allowed says which run has ended like this one in all of these differences of an object; empty: none has.
-func (f *filter) allowed(differ []Difference, objects map[Key]*Object) (how string) {
+func (f *filter) allowed(differ []Difference, objects map[facts.Key]*facts.Object) (how string) {
 	key := differ[0].Key
 	got := objects[key]
 	for _, a := range f.ref.Alternatives {
@@ -308,7 +309,7 @@ func (f *filter) allowed(differ []Difference, objects map[Key]*Object) (how stri
 }
 
 // alike reports whether an alternative's object is like the run's in what differs.
-func (f *filter) alike(d Difference, a *Alternative, like, got *Object) bool {
+func (f *filter) alike(d Difference, a *Alternative, like, got *facts.Object) bool {
 	if d.Relation != nil {
 		wrong, _ := f.wrong(d.Relation, populationOf(a.Objects))
 		return slices.Contains(wrong, d.Key)
@@ -328,8 +329,8 @@ func (f *filter) alike(d Difference, a *Alternative, like, got *Object) bool {
 }
 
 // together reports whether what an alternative has in place of an object, or the other way round, is as it is there.
-func (f *filter) together(key Key, a *Alternative, objects map[Key]*Object) bool {
-	return !slices.ContainsFunc(f.instead(key, a.Objects), func(other Key) bool {
+func (f *filter) together(key facts.Key, a *Alternative, objects map[facts.Key]*facts.Object) bool {
+	return !slices.ContainsFunc(f.instead(key, a.Objects), func(other facts.Key) bool {
 		is := objects[other]
 		return (a.Objects[other].End == nil) != (is == nil || is.End == nil)
 	})
@@ -337,34 +338,25 @@ func (f *filter) together(key Key, a *Alternative, objects map[Key]*Object) bool
 
 // instead lists what there is in the end in place of an object that is there without faults, or what is not there if it
 // is not there without faults: objects of the same type and owner.
-func (f *filter) instead(key Key, objects map[Key]*Object) []Key {
-	there := func(key Key) *Object {
+func (f *filter) instead(key facts.Key, objects map[facts.Key]*facts.Object) []facts.Key {
+	there := func(key facts.Key) *facts.Object {
 		if usual := f.ref.usual(key); usual.End != nil {
 			return usual
 		}
-		return cmp.Or(objects[key], &Object{})
+		return cmp.Or(objects[key], &facts.Object{})
 	}
 	isGone := objects[key] == nil || objects[key].End == nil
-	owner := there(key).ownerName()
+	owner := there(key).OwnerName()
 	if owner == "" {
 		return nil // nothing says that it is for the same
 	}
-	var all []Key
+	var all []facts.Key
 	for other, o := range objects {
 		gone, usuallyGone := o.End == nil, f.ref.usual(other).End == nil
 		if other.Type() == key.Type() && gone != usuallyGone && gone != isGone &&
-			there(other).ownerName() == owner {
+			there(other).OwnerName() == owner {
 			all = append(all, other)
 		}
 	}
 	return all
-}
-
-// ownerName says which object one belongs to that is there, as it is called in each run; empty: none, or unknown.
-func (o *Object) ownerName() string {
-	owners := metadata.Owners(o.End)
-	if len(owners) == 0 {
-		return ""
-	}
-	return o.Texts()[metadata.Text(owners[0], "uid")].Text
 }

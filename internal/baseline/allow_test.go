@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -332,7 +333,7 @@ func TestAsked(t *testing.T) {
 		{"nothing", by(story(t, `created pod/default/a {}`), "op"), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, _, ok, err := Asked(tt.run, user)
+			got, _, ok, err := facts.Asked(tt.run, user)
 			if diff := cmp.Diff(tt.want, got); err != nil || ok != (tt.want != nil) || diff != "" {
 				t.Errorf("%t (%v) %s", ok, err, diff)
 			}

@@ -1,3 +1,9 @@
+// Package baseline describes what the runs of a workload without faults have in common: which objects there are in the
+// end, which fields of them are always the same, and how other values relate to each other. Runs with faults are
+// compared with it, and plans are generated from it.
+//
+// The idea of judging a run by a fault-free one is Sieve's (OSDI '22, section 5): it compares the end states and counts
+// what was done to each object.
 package baseline
 
 import (
@@ -11,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -20,31 +27,31 @@ type Baseline struct {
 	Workload string `json:"workload"`
 	Runs     int    `json:"runs"`
 	// Objects are those that the workload had to do with.
-	Objects map[Key]*Object `json:"objects"`
+	Objects map[facts.Key]*facts.Object `json:"objects"`
 	// Masks are the fields that never count, but for Found, which were found by comparing the runs.
 	Masks []Mask  `json:"masks"`
 	Found []Found `json:"found,omitempty"`
 	// Written are the groups of the objects that controllers under test write though others of their type never count:
 	// see followsPods and isLock.
-	Written []Key `json:"written,omitempty"`
+	Written []facts.Key `json:"written,omitempty"`
 	// Random is how objects are named that clients name at random.
-	Random []Random     `json:"random,omitempty"`
-	chosen map[Key]bool // names that are the same in all runs; only while they are learned
+	Random []Random           `json:"random,omitempty"`
+	chosen map[facts.Key]bool // names that are the same in all runs; only while they are learned
 	// Relations are those of values that differ in each run.
 	Relations []Relation `json:"relations,omitempty"`
 	// Changes are those of the first run, Others those of each further run.
-	Changes []Change   `json:"changes"`
-	Others  [][]Change `json:"others,omitempty"`
+	Changes []facts.Change   `json:"changes"`
+	Others  [][]facts.Change `json:"others,omitempty"`
 	// Unordered are the lists whose order differs between runs without faults: it never counts.
 	Unordered []Mask `json:"unordered,omitempty"`
 	// Compared are fields that count although a mask covers them.
 	Compared []Mask `json:"compared,omitempty"`
 	// Siblings is how many objects of a type an owner had at a time, at most: of all owners and types with two or more.
-	Siblings []Siblings `json:"siblings,omitempty"`
+	Siblings []facts.Siblings `json:"siblings,omitempty"`
 	// Errors are the errors that the controllers have logged.
-	Errors []LoggedError `json:"errors,omitempty"`
+	Errors []facts.LoggedError `json:"errors,omitempty"`
 	// Loops are what the controllers do again and again without faults.
-	Loops []Loop `json:"loops,omitempty"`
+	Loops []facts.Loop `json:"loops,omitempty"`
 	// Alternatives are the ends of further runs that may end differently: see Allow.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
 	// Kept are fields that tell of what has happened: see Keep. Tried names the runs that were made to add something
@@ -69,8 +76,8 @@ type Baseline struct {
 	Rested bool `json:"rested,omitempty"`
 	// Virtual: the runs had a clock that moved ahead while nothing happened, so that times between changes mean
 	// something. Courses is when the workload went on in each run, that of Changes first.
-	Virtual bool     `json:"virtual,omitempty"`
-	Courses []Course `json:"courses,omitempty"`
+	Virtual bool           `json:"virtual,omitempty"`
+	Courses []facts.Course `json:"courses,omitempty"`
 	// Uneventful are the times that the clock was moved ahead after the workload, after each of which the controllers
 	// changed nothing. The caller of Learn sets it.
 	Uneventful []time.Duration `json:"uneventful,omitempty"`
@@ -94,8 +101,8 @@ type Baseline struct {
 // UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
 type UnstableError struct {
 	Workload string
-	Lines    []string // what differs
-	Keys     []Key    // of the objects that are not there in the end of every run
+	Lines    []string    // what differs
+	Keys     []facts.Key // of the objects that are not there in the end of every run
 }
 
 func (e *UnstableError) Error() string {
@@ -148,13 +155,13 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 	}
 	ref.Unordered = slices.Clone(withoutOrder)
 	var found []Found
-	var ends []map[Key]*Object
+	var ends []map[facts.Key]*facts.Object
 	var unstable []string
-	followed := make([]*Follower, len(runs))
-	var differ []Key // which of these are about
+	followed := make([]*facts.Follower, len(runs))
+	var differ []facts.Key // which of these are about
 	for i, r := range runs {
 		var err error
-		if followed[i], err = Follow(r); err != nil {
+		if followed[i], err = facts.Follow(r); err != nil {
 			return nil, err
 		}
 	}
@@ -162,7 +169,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 		ref.Courses = append(ref.Courses, run.Course())
 	}
 	ref.write(followed)
-	var all []map[Key]*Object
+	var all []map[facts.Key]*facts.Object
 	for _, run := range followed {
 		all = append(all, run.Objects())
 	}
@@ -173,7 +180,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 		if i == 0 {
 			objects, _ = ref.filter().renamed(objects)
 			ref.Changes, ref.Objects = numberedChanges(run.Changes(), to), maps.Clone(objects)
-			maps.DeleteFunc(ref.Objects, func(_ Key, o *Object) bool { return o.Unchanged() })
+			maps.DeleteFunc(ref.Objects, func(_ facts.Key, o *facts.Object) bool { return o.Unchanged() })
 			ends = append(ends, objects)
 			continue
 		}
@@ -235,17 +242,17 @@ func (ref *Baseline) Write(file string) error {
 
 // Compare lists what a run of the workload did otherwise: it compares the end state of each object by field, and how
 // often it was created. Masked fields do not count.
-func (ref *Baseline) Compare(objects map[Key]*Object) []Difference {
+func (ref *Baseline) Compare(objects map[facts.Key]*facts.Object) []Difference {
 	differ, _ := ref.compare(objects)
 	return differ
 }
 
 // volatile are objects whose being there says nothing.
-func (ref *Baseline) volatile(key Key) bool { return ref.masked(key, []string{"kind"}) }
+func (ref *Baseline) volatile(key facts.Key) bool { return ref.masked(key, []string{"kind"}) }
 
-func (f *filter) compare(objects map[Key]*Object) []Difference {
+func (f *filter) compare(objects map[facts.Key]*facts.Object) []Difference {
 	var all []Difference
-	keys := map[Key]bool{}
+	keys := map[facts.Key]bool{}
 	for k := range f.ref.Objects {
 		keys[k] = true
 	}
@@ -265,13 +272,13 @@ func (f *filter) compare(objects map[Key]*Object) []Difference {
 			// Without faults, nothing happened to it.
 			want = got.Before()
 		case want == nil:
-			want = &Object{}
+			want = &facts.Object{}
 		case got == nil:
-			got = &Object{}
+			got = &facts.Object{}
 		}
 		switch {
 		case (want.End == nil) != (got.End == nil):
-			all = append(all, Difference{Key: key, Want: EndOf(want), Got: EndOf(got)})
+			all = append(all, Difference{Key: key, Want: facts.EndOf(want), Got: facts.EndOf(got)})
 		case want.End != nil:
 			all = append(all, f.fields(key, want, got)...)
 			all = append(all, f.renewals(key, want, got)...)

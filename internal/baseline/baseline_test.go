@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -80,7 +81,7 @@ func learn(t *testing.T, runs ...*record.Run) *Baseline {
 
 func compare(t *testing.T, ref *Baseline, r *record.Run) []string {
 	t.Helper()
-	f, err := Follow(r)
+	f, err := facts.Follow(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,13 +277,13 @@ func TestGeneratedNames(t *testing.T) {
 			`deleted pod/default/web-`+first+` {"metadata": {"generateName": "web-", "uid": "`+first+`"}}`)
 	}
 	ref := learn(t, run("xxxx2", "bbbb2"), run("cccc4", "dddd4"))
-	if got := slices.Sorted(func(yield func(Key) bool) {
+	if got := slices.Sorted(func(yield func(facts.Key) bool) {
 		for k := range ref.Objects {
 			if !yield(k) {
 				return
 			}
 		}
-	}); !slices.Equal(got, []Key{"pod/default/web-#1", "pod/default/web-#2"}) {
+	}); !slices.Equal(got, []facts.Key{"pod/default/web-#1", "pod/default/web-#2"}) {
 		t.Errorf("keys %q", got)
 	}
 	if got := compare(t, ref, run("gggg5", "ffff6")); len(got) > 0 {
@@ -297,7 +298,7 @@ func TestWhoWroteIt(t *testing.T) {
 		`db: deleted secret/default/a {"data": {"a": "2"}}`,
 		`created secret/default/a {"data": {"a": "1"}}`,
 		`deleted secret/default/a {"data": {"a": "1"}}`)
-	changes, err := Changes(r)
+	changes, err := facts.Changes(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +313,7 @@ func TestWhoWroteIt(t *testing.T) {
 	if got := Fields(&changes[1]); !slices.Equal(got, []string{"data.a"}) {
 		t.Errorf("fields %q", got)
 	}
-	if !Reverses(ref.Changed(&changes[1]), ref.Changed(&Change{
+	if !facts.Reverses(ref.Changed(&changes[1]), ref.Changed(&facts.Change{
 		Key: changes[1].Key, Event: record.Updated, Prev: changes[1].Cur, Cur: changes[1].Prev,
 	})) {
 		t.Error("a change there and back is not seen")
@@ -334,7 +335,7 @@ func TestWriteWithALostAnswer(t *testing.T) {
 		r := story(t, `db: created secret/default/a {}`)
 		o := r.Events[1].Observation
 		o.Error, o.Failed, o.Code = "context deadline exceeded", test.failed, test.code
-		changes, err := Changes(r)
+		changes, err := facts.Changes(r)
 		if err != nil || len(changes) != 1 || changes[0].By != test.want {
 			t.Errorf("%q %d: %+v (%v), want by %q", test.failed, test.code, changes, err, test.want)
 		}

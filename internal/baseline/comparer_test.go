@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -36,7 +37,7 @@ func TestCompareSeveralClusters(t *testing.T) {
 		t.Errorf("%d objects, found %v", len(ref.Objects), ref.Found)
 	}
 	differ := func(ref *Baseline, r *record.Run) (all []string) {
-		end, err := Follow(r)
+		end, err := facts.Follow(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,7 @@ func TestCompareSeveralClusters(t *testing.T) {
 	if diff := cmp.Diff(want[:1], differ(ref, run("red", "blue"))); diff != "" {
 		t.Error(diff)
 	}
-	missing := Difference{Key: "west: configmap/default/a", Want: Existence{There: true, Made: 1, MostMade: 1}}
+	missing := Difference{Key: "west: configmap/default/a", Want: facts.Existence{There: true, Made: 1, MostMade: 1}}
 	if i, _ := ref.Invariant(missing, nil); i == nil ||
 		i.Cluster != "west" || strings.Contains(i.Eventually, "west") {
 		t.Errorf("invariant %v", i)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -12,25 +13,25 @@ import (
 // is without faults; empty: there is none. A run sees all objects of the types that controllers have to do with, also
 // those that are gone. So the value was meant for an object that was there before the run.
 func (d Difference) NamesUnknown() string {
-	return UnknownUID(d.Want, d.Got)
+	return facts.UnknownUID(d.Want, d.Got)
 }
 
 // Caused returns the changes of a run, oldest first, that have brought a difference about: the last change of a field,
 // or the creations and the last deletion of an object. There may be none: then something did not happen.
-func (d Difference) Caused(changes []Change) []*Change {
-	var all []*Change
+func (d Difference) Caused(changes []facts.Change) []*facts.Change {
+	var all []*facts.Change
 	for i := range changes {
 		c := &changes[i]
 		switch {
 		case c.Key != d.Own:
 		case d.Field == "metadata."+beingDeleted:
 			if c.Marked() {
-				all = []*Change{c}
+				all = []*facts.Change{c}
 			}
 		case d.Field != "":
 			if c.Event == record.Created ||
-				slices.ContainsFunc(FieldsOf(c), func(f Field) bool { return f.Where == d.Field }) {
-				all = []*Change{c}
+				slices.ContainsFunc(facts.FieldsOf(c), func(f facts.Field) bool { return f.Where == d.Field }) {
+				all = []*facts.Change{c}
 			}
 		case c.Event == record.Created:
 			all = append(all, c)
@@ -43,7 +44,7 @@ func (d Difference) Caused(changes []Change) []*Change {
 
 // Difference is something in which a run differs from the runs without faults.
 type Difference struct {
-	Key   Key
+	Key   facts.Key
 	Field string // where in the object; empty: the object as a whole
 	// Want and Got are the values without faults and in the run. For an object as a whole each is an Existence.
 	Want, Got any
@@ -57,7 +58,7 @@ type Difference struct {
 	Relation *Relation
 	// Own is the object's key among the run's changes. It differs from Key where the run numbers generated names
 	// differently; see Key. It is empty if the run has no object for this one, and has another one of that number.
-	Own Key
+	Own facts.Key
 }
 
 // OfMessage reports whether it is only another message of a condition that says the same.
@@ -106,7 +107,7 @@ func Value(v any) string {
 		return "present"
 	case lag:
 		return string(v)
-	case Several:
+	case facts.Several:
 		var all []string
 		for _, value := range v {
 			all = append(all, Value(value))
@@ -118,7 +119,7 @@ func Value(v any) string {
 
 // More reports whether the difference is that the run has created the object more often than the runs without faults.
 func (d Difference) More() bool {
-	want, _ := d.Want.(Existence)
-	got, _ := d.Got.(Existence)
+	want, _ := d.Want.(facts.Existence)
+	got, _ := d.Got.(facts.Existence)
 	return d.Count && got.MostMade > want.MostMade
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -29,13 +30,13 @@ func TestItemsWithTheSameName(t *testing.T) {
 	const differ, before = `pod/default/a: items[key=public].path is `,
 		`; without faults: "authorized_keys" and "id_rsa.pub"`
 	usual := list(public, authorized, private)
-	field := func(where string, prev, cur any, from, to []int) []Field {
-		path := []string{"items", Item, where[len("items[key=public]."):]}
-		return []Field{{Path: path, Where: where, Prev: prev, Cur: cur, PrevIndex: from, CurIndex: to}}
+	field := func(where string, prev, cur any, from, to []int) []facts.Field {
+		path := []string{"items", facts.Item, where[len("items[key=public]."):]}
+		return []facts.Field{{Path: path, Where: where, Prev: prev, Cur: cur, PrevIndex: from, CurIndex: to}}
 	}
 	for _, tt := range []struct {
 		name, is string
-		fields   []Field
+		fields   []facts.Field
 		differs  []string
 	}{
 		{name: "the same", is: usual},
@@ -68,7 +69,7 @@ func TestItemsWithTheSameName(t *testing.T) {
 				return m
 			}
 			for range 20 { // mappings have no order
-				got := FieldsOf(&Change{Prev: state(usual), Cur: state(tt.is)})
+				got := facts.FieldsOf(&facts.Change{Prev: state(usual), Cur: state(tt.is)})
 				if diff := cmp.Diff(tt.fields, got); diff != "" {
 					t.Fatal(diff)
 				}
@@ -88,7 +89,7 @@ func TestCausesOfItemsWithTheSameName(t *testing.T) {
 		return event + ` pod/default/a {"items": [{"name": "x", "v": "1"}, {"name": "x", "v": "` + second + `"}]}`
 	}
 	ref := learn(t, story(t, pod("created", "2")), story(t, pod("created", "2")))
-	f, err := Follow(story(t, pod("created", "2"), pod("updated", "3")))
+	f, err := facts.Follow(story(t, pod("created", "2"), pod("updated", "3")))
 	if err != nil {
 		t.Fatal(err)
 	}

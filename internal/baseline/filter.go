@@ -9,45 +9,46 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 )
 
 // filter decides quickly which fields count. It is not safe for concurrent use.
 type filter struct {
 	ref   *Baseline
-	known map[Key]map[string]counts   // how a field counts, by object and where it is
-	found map[Key][]*Found            // see foundOn
-	lists map[string]bool             // whether a list has no order, by type and path
-	seen  map[*Object]map[string]any  // what counts of the end states, see counting
-	texts map[*Object]map[string]text // see textsOf
+	known map[facts.Key]map[string]counts   // how a field counts, by object and where it is
+	found map[facts.Key][]*Found            // see foundOn
+	lists map[string]bool                   // whether a list has no order, by type and path
+	seen  map[*facts.Object]map[string]any  // what counts of the end states, see counting
+	texts map[*facts.Object]map[string]text // see textsOf
 	// own are the run's own keys, where they were matched; empty: of none, though the run has such a key. See matched.
-	own   map[Key]Key
+	own   map[facts.Key]facts.Key
 	exact bool // relations are learned: see stillHolds
 	seed  maphash.Seed
 }
 
 func (ref *Baseline) filter() *filter {
 	return &filter{
-		ref: ref, known: map[Key]map[string]counts{}, found: map[Key][]*Found{}, lists: map[string]bool{},
-		seen: map[*Object]map[string]any{}, texts: map[*Object]map[string]text{}, own: map[Key]Key{},
+		ref: ref, known: map[facts.Key]map[string]counts{}, found: map[facts.Key][]*Found{}, lists: map[string]bool{},
+		seen: map[*facts.Object]map[string]any{}, texts: map[*facts.Object]map[string]text{}, own: map[facts.Key]facts.Key{},
 		seed: maphash.MakeSeed(),
 	}
 }
 
 // forget makes the filter look at an object again.
-func (f *filter) forget(o *Object) {
+func (f *filter) forget(o *facts.Object) {
 	delete(f.seen, o)
 	delete(f.texts, o)
 }
 
 // masked reports whether a field does not count.
-func (f *filter) masked(key Key, path []string) bool {
-	as := f.countsAs(key, Join(path), path)
+func (f *filter) masked(key facts.Key, path []string) bool {
+	as := f.countsAs(key, facts.Join(path), path)
 	return as != fully
 }
 
 // countsAs says how a field counts; joined is where it is, or its path.
-func (f *filter) countsAs(key Key, joined string, path []string) counts {
+func (f *filter) countsAs(key facts.Key, joined string, path []string) counts {
 	known := f.known[key]
 	if known == nil {
 		known = map[string]counts{}
@@ -61,11 +62,11 @@ func (f *filter) countsAs(key Key, joined string, path []string) counts {
 	return as
 }
 
-func (f *filter) unordered(typ Key, path []string) bool {
+func (f *filter) unordered(typ facts.Key, path []string) bool {
 	if len(f.ref.Unordered) == 0 {
 		return false
 	}
-	at := string(typ) + " " + Join(path)
+	at := string(typ) + " " + facts.Join(path)
 	is, ok := f.lists[at]
 	if !ok {
 		is = masks{f.ref.Unordered}.on(typ, path) != nil
@@ -75,12 +76,12 @@ func (f *filter) unordered(typ Key, path []string) bool {
 }
 
 // masked reports whether a field does not count.
-func (ref *Baseline) masked(key Key, path []string) bool {
+func (ref *Baseline) masked(key facts.Key, path []string) bool {
 	return ref.countsAs(key, path, ref.foundOn(key)) != fully
 }
 
 // Ignores reports whether a field does not count. Without a baseline, that is what counts in none.
-func (ref *Baseline) Ignores(key Key, path []string) bool {
+func (ref *Baseline) Ignores(key facts.Key, path []string) bool {
 	if ref == nil {
 		return masks{standard}.on(key, path) != nil
 	}
@@ -102,7 +103,7 @@ const (
 )
 
 // counting lists the values of an object's end state that count, by where they are: see leaves.
-func (f *filter) counting(key Key, o *Object) map[string]any {
+func (f *filter) counting(key facts.Key, o *facts.Object) map[string]any {
 	if known, ok := f.seen[o]; ok {
 		return known
 	}
@@ -125,15 +126,15 @@ func (f *filter) counting(key Key, o *Object) map[string]any {
 			all[where] = v
 			return
 		}
-		all[where] = Joined(old, v)
+		all[where] = facts.Joined(old, v)
 	})
 	if strings.Contains(string(key), "#") {
 		delete(all, "metadata.name")
 	}
 	if path := []string{"metadata", beingDeleted}; metadata.Marked(o.End) && !f.masked(key, path) {
-		all[Join(path)] = true
+		all[facts.Join(path)] = true
 	}
-	if key.Type() == StatefulSet {
+	if key.Type() == facts.StatefulSet {
 		if updatedByHand(o.End) {
 			delete(all, "status.currentReplicas")
 		}
@@ -186,8 +187,8 @@ func lagOf(observed, generation any) any {
 }
 
 // normal is the object's end state in a form that can be compared with other runs' ends.
-func (f *filter) normal(key Key, o *Object) any {
-	return f.sorted(Key(key.Type()), o.Normal())
+func (f *filter) normal(key facts.Key, o *facts.Object) any {
+	return f.sorted(facts.Key(key.Type()), o.Normal())
 }
 
 // visit calls a function with all values that are neither mappings nor lists, as leaves does, but for the path, in
@@ -196,8 +197,8 @@ func (f *filter) normal(key Key, o *Object) any {
 func (f *filter) visit(v any, path []string, where string, visit func(path []string, where string, v any)) {
 	items := func(list []any, place func(item any, i int) string) {
 		for i, value := range list {
-			step, name := Item, place(value, i)
-			if ItemName(value) != "" {
+			step, name := facts.Item, place(value, i)
+			if facts.ItemName(value) != "" {
 				step = "[" + name + "]"
 			}
 			f.visit(value, append(path, step), where+"["+name+"]", visit)
@@ -213,16 +214,16 @@ func (f *filter) visit(v any, path []string, where string, visit func(path []str
 			f.visit(value, append(path, k), toWhere, visit)
 		}
 	case []any:
-		items(v, ItemPlace)
-	case Bag:
-		items(v, func(item any, _ int) string { return cmp.Or(ItemName(item), "*") })
+		items(v, facts.ItemPlace)
+	case facts.Bag:
+		items(v, func(item any, _ int) string { return cmp.Or(facts.ItemName(item), "*") })
 	default:
 		visit(path, where, v)
 	}
 }
 
 // sorted returns the object with the lists sorted that have no order. It does not change the object.
-func (f *filter) sorted(typ Key, object map[string]any) map[string]any {
+func (f *filter) sorted(typ facts.Key, object map[string]any) map[string]any {
 	if len(f.ref.Unordered) == 0 {
 		return object
 	}
@@ -230,7 +231,7 @@ func (f *filter) sorted(typ Key, object map[string]any) map[string]any {
 	return m
 }
 
-func (f *filter) sort(typ Key, v any, path []string) any {
+func (f *filter) sort(typ facts.Key, v any, path []string) any {
 	switch v := v.(type) {
 	case map[string]any:
 		m := make(map[string]any, len(v))
@@ -238,19 +239,19 @@ func (f *filter) sort(typ Key, v any, path []string) any {
 			m[k] = f.sort(typ, value, append(slices.Clip(path), k))
 		}
 		return m
-	case Bag:
-		list := make(Bag, len(v))
+	case facts.Bag:
+		list := make(facts.Bag, len(v))
 		for i, value := range v {
-			list[i] = f.sort(typ, value, append(slices.Clip(path), Item))
+			list[i] = f.sort(typ, value, append(slices.Clip(path), facts.Item))
 		}
 		return list
 	case []any:
 		list := make([]any, len(v))
 		for i, value := range v {
-			list[i] = f.sort(typ, value, append(slices.Clip(path), Item))
+			list[i] = f.sort(typ, value, append(slices.Clip(path), facts.Item))
 		}
 		if f.unordered(typ, path) {
-			slices.SortFunc(list, func(a, b any) int { return strings.Compare(Canonical(a), Canonical(b)) })
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(facts.Canonical(a), facts.Canonical(b)) })
 		}
 		return list
 	}
@@ -276,7 +277,7 @@ func reordered(a, b any, path []string, visit func(path []string)) {
 		items := func(list []any) []string {
 			all := make([]string, len(list))
 			for i, v := range list {
-				all[i] = Canonical(v)
+				all[i] = facts.Canonical(v)
 			}
 			slices.Sort(all)
 			return all
@@ -286,7 +287,7 @@ func reordered(a, b any, path []string, visit func(path []string)) {
 			return
 		}
 		for i := range a {
-			reordered(a[i], b[i], append(slices.Clip(path), Item), visit)
+			reordered(a[i], b[i], append(slices.Clip(path), facts.Item), visit)
 		}
 	}
 }
@@ -304,7 +305,7 @@ func untold(where string, told, other map[string]any) bool {
 }
 
 // fields compares the end states of two objects.
-func (f *filter) fields(key Key, want, got *Object) []Difference {
+func (f *filter) fields(key facts.Key, want, got *facts.Object) []Difference {
 	wanted, there := f.counting(key, want), f.counting(key, got)
 	sameGeneration := metadata.Of(want.End)["generation"] == metadata.Of(got.End)["generation"]
 	var differ []Difference
@@ -352,10 +353,10 @@ func noteMessages(differ []Difference) {
 // matched returns the objects of a run with the generated names numbered so that they differ from the baseline's as
 // little as possible. Which of several equal objects was created first, and which of them is deleted when fewer are
 // wanted, says nothing.
-func (f *filter) matched(run map[Key]*Object) map[Key]*Object {
+func (f *filter) matched(run map[facts.Key]*facts.Object) map[facts.Key]*facts.Object {
 	objects, first := f.renamed(run)
-	groups := map[string][2][]Key{} // of generated names: the baseline's, and the run's
-	add := func(which int, all map[Key]*Object) {
+	groups := map[string][2][]facts.Key{} // of generated names: the baseline's, and the run's
+	add := func(which int, all map[facts.Key]*facts.Object) {
 		for key, o := range all {
 			if beginning, _, generated := strings.Cut(string(key), "#"); generated && !f.ref.volatile(key) &&
 				(!o.Unchanged() || f.ref.Objects[key] != nil) {
@@ -392,7 +393,7 @@ func (f *filter) matched(run map[Key]*Object) map[Key]*Object {
 	return all
 }
 
-func byNumber(a, b Key) int {
+func byNumber(a, b facts.Key) int {
 	if len(a) != len(b) {
 		return len(a) - len(b)
 	}
@@ -404,17 +405,17 @@ const maxPairs = 400
 
 // assign gives each of a run's objects a key: that of an object of the baseline which ends the same, else of one
 // that differs little, else one of its own.
-func (f *filter) assign(wanted, there []Key, objects map[Key]*Object) map[Key]Key {
-	to := map[Key]Key{}
-	taken := map[Key]bool{}
-	take := func(from, key Key) { to[from], taken[key] = key, true }
+func (f *filter) assign(wanted, there []facts.Key, objects map[facts.Key]*facts.Object) map[facts.Key]facts.Key {
+	to := map[facts.Key]facts.Key{}
+	taken := map[facts.Key]bool{}
+	take := func(from, key facts.Key) { to[from], taken[key] = key, true }
 	// Equal ones of the same number first: this is nearly always all.
 	for _, from := range there {
 		if want := f.ref.Objects[from]; want != nil && f.same(from, want, objects[from]) {
 			take(from, from)
 		}
 	}
-	like := map[uint64][]Key{}
+	like := map[uint64][]facts.Key{}
 	for _, key := range wanted {
 		if !taken[key] {
 			look := f.look(key, f.ref.Objects[key])
@@ -432,7 +433,7 @@ func (f *filter) assign(wanted, there []Key, objects map[Key]*Object) map[Key]Ke
 		}
 	}
 	type pair struct {
-		from, key Key
+		from, key facts.Key
 		cost      int
 	}
 	var pairs []pair
@@ -455,7 +456,7 @@ func (f *filter) assign(wanted, there []Key, objects map[Key]*Object) map[Key]Ke
 			take(from, from)
 		}
 	}
-	free := slices.DeleteFunc(slices.Clone(wanted), func(key Key) bool { return taken[key] })
+	free := slices.DeleteFunc(slices.Clone(wanted), func(key facts.Key) bool { return taken[key] })
 	for _, from := range there {
 		if _, done := to[from]; !done && len(free) > 0 {
 			take(from, free[0])
@@ -468,7 +469,7 @@ func (f *filter) assign(wanted, there []Key, objects map[Key]*Object) map[Key]Ke
 	for _, from := range there {
 		for _, done := to[from]; !done; _, done = to[from] {
 			number++
-			if key := Key(fmt.Sprintf("%s#%d", beginning, number)); !taken[key] && f.ref.Objects[key] == nil {
+			if key := facts.Key(fmt.Sprintf("%s#%d", beginning, number)); !taken[key] && f.ref.Objects[key] == nil {
 				take(from, key)
 			}
 		}
@@ -477,7 +478,7 @@ func (f *filter) assign(wanted, there []Key, objects map[Key]*Object) map[Key]Ke
 }
 
 // same reports whether two objects do not differ in their end states.
-func (f *filter) same(key Key, want, got *Object) bool {
+func (f *filter) same(key facts.Key, want, got *facts.Object) bool {
 	if want.End == nil || got.End == nil {
 		return want.End == nil && got.End == nil
 	}
@@ -485,7 +486,7 @@ func (f *filter) same(key Key, want, got *Object) bool {
 }
 
 // look is equal for objects that are the same; other objects have another one, with very few exceptions.
-func (f *filter) look(key Key, o *Object) uint64 {
+func (f *filter) look(key facts.Key, o *facts.Object) uint64 {
 	if o.End == nil {
 		return 0
 	}
@@ -501,7 +502,7 @@ func (f *filter) look(key Key, o *Object) uint64 {
 }
 
 // cost is by how much two objects differ.
-func (f *filter) cost(key Key, want, got *Object) int {
+func (f *filter) cost(key facts.Key, want, got *facts.Object) int {
 	if (want.End == nil) != (got.End == nil) {
 		return 1 << 20
 	}

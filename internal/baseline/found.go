@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/internal/facts"
 )
 
 // Found is a field of an object that differed between runs without faults.
 type Found struct {
 	// Object is the object's group, see [Key.Group].
-	Object Key    `json:"object"`
-	Path   string `json:"path"` // as in a [Mask]; items of lists that have names are told apart: "[name=a]"
-	Reason string `json:"reason"`
+	Object facts.Key `json:"object"`
+	Path   string    `json:"path"` // as in a [Mask]; items of lists that have names are told apart: "[name=a]"
+	Reason string    `json:"reason"`
 	// Value: only the value differed. Whether the field is there counts.
 	Value bool `json:"value,omitempty"`
 	// Compare: it counts all the same, because people want that.
@@ -20,7 +22,7 @@ type Found struct {
 
 // foundOn returns what was found for an object. Of an object that the runs without faults did not end with, nothing is
 // known; what was found for others of its type may be true of it, too.
-func (ref *Baseline) foundOn(key Key) []*Found {
+func (ref *Baseline) foundOn(key facts.Key) []*Found {
 	if len(ref.Found) == 0 {
 		return nil
 	}
@@ -41,7 +43,7 @@ func (ref *Baseline) foundOn(key Key) []*Found {
 }
 
 // ends reports whether the runs without faults end with the object.
-func (ref *Baseline) ends(key Key) bool {
+func (ref *Baseline) ends(key facts.Key) bool {
 	o := ref.Objects[key]
 	return o != nil && o.End != nil
 }
@@ -57,7 +59,7 @@ const (
 )
 
 // countsAs says how a field counts. found is what foundOn returns for the object.
-func (ref *Baseline) countsAs(key Key, path []string, found []*Found) counts {
+func (ref *Baseline) countsAs(key facts.Key, path []string, found []*Found) counts {
 	if (masks{ref.Compared}).on(key, path) != nil {
 		return fully
 	}
@@ -101,10 +103,10 @@ func unlessWritten(reason string) bool { return reason == followsPods || reason 
 
 // write notes which objects of the runs count because a controller under test has written them. Of locks these are only
 // those that it has written in each run: others may be named after its process.
-func (ref *Baseline) write(runs []*Follower) {
-	locks := map[Key]int{} // in how many runs
+func (ref *Baseline) write(runs []*facts.Follower) {
+	locks := map[facts.Key]int{} // in how many runs
 	for _, run := range runs {
-		seen := map[Key]bool{}
+		seen := map[facts.Key]bool{}
 		changes := run.Changes()
 		for i := range changes {
 			c := &changes[i]
@@ -123,7 +125,7 @@ func (ref *Baseline) write(runs []*Follower) {
 }
 
 // elects reports whether a controller is elected leader by a lease.
-func (ref *Baseline) elects(key Key) bool {
+func (ref *Baseline) elects(key facts.Key) bool {
 	for _, locks := range ref.Leases {
 		if slices.Contains(locks, key.Local()) {
 			return true
@@ -176,13 +178,13 @@ func (ref *Baseline) ByType() []Mask {
 
 // foundPath is the path of a field that differs between two objects, as [Found] has it. The name of a list's item that
 // only one of them has says nothing.
-func (f *filter) foundPath(d Difference, want, got *Object) string {
+func (f *filter) foundPath(d Difference, want, got *facts.Object) string {
 	if d.Field == "metadata."+beingDeleted {
 		return d.Field
 	}
 	var path []string
 	has := [2][]string{}
-	for i, o := range []*Object{want, got} {
+	for i, o := range []*facts.Object{want, got} {
 		f.visit(f.normal(d.Key, o), nil, "", func(named []string, where string, _ any) {
 			has[i] = append(has[i], where)
 			if where == d.Field {
@@ -193,13 +195,13 @@ func (f *filter) foundPath(d Difference, want, got *Object) string {
 	pos := 0
 	for i, step := range path {
 		switch {
-		case step == Item:
+		case step == facts.Item:
 			pos += strings.Index(d.Field[pos:], "]") + 1
 		case isItem(step):
 			pos += len(step)
 			for _, all := range has {
 				if !slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, d.Field[:pos]) }) {
-					path[i] = Item
+					path[i] = facts.Item
 				}
 			}
 		case pos > 0:
@@ -208,5 +210,5 @@ func (f *filter) foundPath(d Difference, want, got *Object) string {
 			pos += len(step)
 		}
 	}
-	return Join(path)
+	return facts.Join(path)
 }

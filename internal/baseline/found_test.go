@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -143,7 +144,7 @@ func TestComparerSeesNewNames(t *testing.T) {
 		`created set/default/a {"metadata": {"uid": "`+uid(30)+`"}}`,
 		`deleted set/default/a {"metadata": {"uid": "`+uid(30)+`"}}`,
 		`created set/default/a {"metadata": {"uid": "`+uid(31)+`"}}`)
-	f, comparer := NewFollower(), ref.Comparer()
+	f, comparer := facts.NewFollower(), ref.Comparer()
 	for i, want := range [][]string{
 		{"claim/default/c: spec.for is \"" + uid(30) + `"; without faults: "(UID of set/default/a)"`,
 			"set/default/a: never created; without faults: exists at the end"},

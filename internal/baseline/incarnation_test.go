@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trommel-dev/trommel/internal/facts"
 )
 
 // Regression: only what the controllers under test had created or deleted themselves was counted. A claim that another
@@ -37,7 +39,7 @@ func TestIncarnations(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := story(t, tt.without...)
-			f, err := Follow(story(t, tt.run...))
+			f, err := facts.Follow(story(t, tt.run...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +70,7 @@ func TestOrphaningDeletion(t *testing.T) {
 		"orphan":             "",
 		"foregroundDeletion": set + ": created 2 times" + instead + "; without faults: created once" + instead,
 	} {
-		f, err := Follow(story(t, append(once, marked(finalizer)...)...))
+		f, err := facts.Follow(story(t, append(once, marked(finalizer)...)...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +115,7 @@ func TestClaimsOfWhatIsCreatedInVain(t *testing.T) {
 		{"of the next owner", slices.Concat([]string{set("1"), deleted, set("2")}, claim, []string{deleted}), twice},
 	} {
 		r := story(t, without...)
-		f, err := Follow(story(t, slices.Concat(without, tt.then)...))
+		f, err := facts.Follow(story(t, slices.Concat(without, tt.then)...))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -22,7 +23,7 @@ const within = 10 * time.Second
 // difference is found without a baseline. It also returns the types that must be recorded for it. The changes are
 // those of the run with the difference. It returns nil where it knows none: for objects with generated names, and for
 // some objects that were created more or less often.
-func (ref *Baseline) Invariant(d Difference, changes []Change) (*plan.Invariant, []plan.ResourceKey) {
+func (ref *Baseline) Invariant(d Difference, changes []facts.Change) (*plan.Invariant, []plan.ResourceKey) {
 	key, err := plan.ParseResourceKey(d.Key.Local())
 	if err != nil || strings.Contains(key.Name, "#") || d.Relation != nil || d.Renewal {
 		return nil, nil
@@ -102,7 +103,7 @@ func (ref *Baseline) keptWhileOwned(key plan.ResourceKey, object map[string]any)
 }
 
 // lastState is the last state of an object.
-func lastState(key Key, changes []Change) map[string]any {
+func lastState(key facts.Key, changes []facts.Change) map[string]any {
 	for _, c := range slices.Backward(changes) {
 		if c.Key == key && c.Cur != nil {
 			return c.Cur
@@ -150,7 +151,7 @@ func fieldHolds(value any, at, where, field string, want any, depth int) string 
 		}
 	case []any:
 		for i, item := range v {
-			named := ItemPlace(item, i)
+			named := facts.ItemPlace(item, i)
 			place := where + "[" + named + "]"
 			if !strings.HasPrefix(field, place) {
 				continue

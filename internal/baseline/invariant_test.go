@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/internal/facts"
 )
 
 // An invariant that is derived from a difference does not hold in the run with the difference, and holds in the one
@@ -55,11 +56,11 @@ func TestInvariant(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := story(t, tt.lines...)
-			changes, err := Changes(r)
+			changes, err := facts.Changes(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			differ := ref.Compare(Objects(changes))
+			differ := ref.Compare(facts.Objects(changes))
 			if len(differ) == 0 {
 				t.Fatal("nothing differs")
 			}
@@ -81,12 +82,12 @@ func TestInvariant(t *testing.T) {
 				lines []string
 				want  bool
 			}{{tt.lines, false}, {without, true}} {
-				changes, err := Changes(story(t, run.lines...))
+				changes, err := facts.Changes(story(t, run.lines...))
 				if err != nil {
 					t.Fatal(err)
 				}
 				var objects []any
-				for _, o := range Objects(changes) {
+				for _, o := range facts.Objects(changes) {
 					if o.End != nil {
 						objects = append(objects, o.End)
 					}
@@ -103,11 +104,11 @@ func TestInvariant(t *testing.T) {
 		`db: deleted set/default/db {"metadata": {` + owned + `}}`,
 		`db: created set/default/db {"metadata": {` + owned + `}}`,
 	})
-	changes, err := Changes(story(t, again...))
+	changes, err := facts.Changes(story(t, again...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	differ := ref.Compare(Objects(changes))
+	differ := ref.Compare(facts.Objects(changes))
 	if len(differ) != 1 {
 		t.Fatalf("differences: %v", differ)
 	}
@@ -120,18 +121,18 @@ func TestInvariant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	less := Difference{Key: "set/default/db", Count: true, Want: Existence{Count: true, Made: 2, MostMade: 2},
-		Got: Existence{Count: true, Made: 1, MostMade: 1}}
+	less := Difference{Key: "set/default/db", Count: true, Want: facts.Existence{Count: true, Made: 2, MostMade: 2},
+		Got: facts.Existence{Count: true, Made: 1, MostMade: 1}}
 	if i, _ := ref.Invariant(less, changes); i != nil {
 		t.Errorf("an object that was created less often: %v", i)
 	}
-	less = Difference{Key: "set/default/db", Count: true, Want: Existence{Count: true, Made: 2, MostMade: 3},
-		Got: Existence{Count: true, Made: 1, MostMade: 1}}
+	less = Difference{Key: "set/default/db", Count: true, Want: facts.Existence{Count: true, Made: 2, MostMade: 3},
+		Got: facts.Existence{Count: true, Made: 1, MostMade: 1}}
 	if i, _ := ref.Invariant(less, changes); i != nil {
 		t.Errorf("an object that was created less often than ever: %v", i)
 	}
-	generated := Difference{Key: "pod/default/web-#1", Want: Existence{There: true, Made: 1, MostMade: 1},
-		Got: Existence{}}
+	generated := Difference{Key: "pod/default/web-#1", Want: facts.Existence{There: true, Made: 1, MostMade: 1},
+		Got: facts.Existence{}}
 	if i, _ := ref.Invariant(generated, changes); i != nil {
 		t.Errorf("a generated name: %v", i)
 	}

@@ -3,6 +3,7 @@ package baseline
 import (
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -55,8 +56,8 @@ var standard = []Mask{
 	{Type: "*", Path: "status.**.startedAt", Reason: "time"},
 	{Type: "*", Path: "status.**.finishedAt", Reason: "time"},
 	{Type: "*", Path: "metadata.annotations.deployment.kubernetes.io/revision", Reason: "counts changes"},
-	{Type: StatefulSet, Path: "status.currentRevision", Reason: isRevision},
-	{Type: StatefulSet, Path: "status.updateRevision", Reason: isRevision},
+	{Type: facts.StatefulSet, Path: "status.currentRevision", Reason: isRevision},
+	{Type: facts.StatefulSet, Path: "status.updateRevision", Reason: isRevision},
 	{Type: "pod", Path: "spec.nodeName", Reason: "the scheduler's choice"},
 	{Type: "pod", Path: "status.hostIP", Reason: "the scheduler's choice"},
 	{Type: "pod", Path: "status.hostIPs", Reason: "the scheduler's choice"},
@@ -96,7 +97,7 @@ var standard = []Mask{
 type masks struct{ all []Mask }
 
 // on is the mask that covers a field, or nil.
-func (m masks) on(key Key, path []string) *Mask {
+func (m masks) on(key facts.Key, path []string) *Mask {
 	typ := key.Type()
 	for i := range m.all {
 		mask := &m.all[i]
@@ -136,11 +137,11 @@ func Covers(mask string, path []string) bool {
 	if !isItem(step) || !strings.HasPrefix(mask, "[") {
 		return false
 	}
-	if rest, ok := after(mask, Item); ok {
+	if rest, ok := after(mask, facts.Item); ok {
 		return Covers(rest, path[1:])
 	}
 	end := strings.Index(mask, "]")
-	for step == Item && end > 0 {
+	for step == facts.Item && end > 0 {
 		if rest, ok := after(mask, mask[:end+1]); ok && Covers(rest, path[1:]) {
 			return true
 		}

@@ -13,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -66,7 +67,7 @@ func (ref *Baseline) Override(entries []MaskEntry) {
 	for _, e := range entries {
 		if e.Object != "" {
 			ref.find(Found{
-				Object: Key(e.Object).Group(), Path: e.Path, Reason: e.Reason, Value: e.Value, Compare: e.Compare,
+				Object: facts.Key(e.Object).Group(), Path: e.Path, Reason: e.Reason, Value: e.Value, Compare: e.Compare,
 			})
 			continue
 		}

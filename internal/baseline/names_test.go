@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -11,11 +12,11 @@ import (
 func TestNamesThatAreNotGenerated(t *testing.T) {
 	for name, want := range map[string]string{"web-0": "pod/default/web-0", "web-x7k2q": "pod/default/web-#1"} {
 		r := story(t, `created pod/default/`+name+` {"metadata": {"generateName": "web-", "uid": "u"}}`)
-		all, err := Changes(r)
+		all, err := facts.Changes(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all[0].Key != Key(want) || all[0].Generated != (name != "web-0") {
+		if all[0].Key != facts.Key(want) || all[0].Generated != (name != "web-0") {
 			t.Errorf("%s has the key %s (generated: %t), want %s", name, all[0].Key, all[0].Generated, want)
 		}
 	}

@@ -7,15 +7,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/internal/facts"
 )
 
 // Random is how a client names objects that belong to the same one, or to none: a part of the name is random, or is
 // made from what differs in each run, such as a time or a UID. The API server knows nothing of that. Such objects are
 // numbered, as those with generated names are.
 type Random struct {
-	Owner     Key    `json:"owner,omitempty"` // its group, see [Key.Group]; empty: they have none
-	Type      string `json:"type"`            // after the cluster, if there are several, as in a [Key]
-	Namespace string `json:"namespace,omitempty"`
+	Owner     facts.Key `json:"owner,omitempty"` // its group, see [Key.Group]; empty: they have none
+	Type      string    `json:"type"`            // after the cluster, if there are several, as in a [Key]
+	Namespace string    `json:"namespace,omitempty"`
 	// Name has "*" in place of each random part, and "?" in place of a UID. The random parts have a length from Least
 	// to Most.
 	Name  string `json:"name"`
@@ -41,12 +43,12 @@ func isRandom(s string) bool {
 	}
 	mixed := len(between.FindAllString(s, -1))
 	return digits.MatchString(s) || consonants.MatchString(s) || mixed > 1 || mixed > 0 && hexadecimal.MatchString(s) ||
-		len(s) == 5 && IsGenerated(s)
+		len(s) == 5 && facts.IsGenerated(s)
 }
 
 // randomName is how objects are named of which this is one; not ok: it is not random.
 func randomName(name string) (r Random, ok bool) {
-	r.Name = AnyUID.ReplaceAllString(name, "?")
+	r.Name = facts.AnyUID.ReplaceAllString(name, "?")
 	ok = r.Name != name
 	r.Name = part.ReplaceAllStringFunc(r.Name, func(s string) string {
 		if !isRandom(s) {
@@ -78,7 +80,7 @@ func likelyName(name string) (r Random, ok bool) {
 
 // matches reports whether an object of this type and owner is named so. What was random may look like a word by
 // chance, so only its length counts.
-func (r *Random) matches(key Key, owner Key) bool {
+func (r *Random) matches(key facts.Key, owner facts.Key) bool {
 	typ, namespace, name := split(key)
 	begins := r.Name[:strings.IndexAny(r.Name, "*?")]
 	if typ != r.Type || namespace != r.Namespace || !strings.HasPrefix(name, begins) || owner.Group() != r.Owner {
@@ -86,13 +88,13 @@ func (r *Random) matches(key Key, owner Key) bool {
 	}
 	text := regexp.QuoteMeta(r.Name)
 	text = strings.ReplaceAll(text, `\*`, fmt.Sprintf("[0-9a-z]{%d,%d}", r.Least, r.Most))
-	text = strings.ReplaceAll(text, `\?`, AnyUID.String())
+	text = strings.ReplaceAll(text, `\?`, facts.AnyUID.String())
 	is, err := regexp.MatchString("^"+text+"$", name)
 	return err == nil && is
 }
 
 // beginning is what the keys of such objects begin with, before their numbers.
-func (r *Random) beginning(owner Key) string {
+func (r *Random) beginning(owner facts.Key) string {
 	if strings.Contains(string(owner), "#") {
 		_, _, name := split(owner)
 		return fmt.Sprintf("%s/%s/%s-", r.Type, r.Namespace, name)
@@ -104,7 +106,7 @@ func (r *Random) beginning(owner Key) string {
 
 // split takes a key apart. If there are several clusters, the type begins with the object's, so that the parts can be
 // put together again.
-func split(key Key) (typ, namespace, name string) {
+func split(key facts.Key) (typ, namespace, name string) {
 	typ, rest, _ := strings.Cut(string(key), "/")
 	namespace, name, _ = strings.Cut(rest, "/")
 	return typ, namespace, name
@@ -115,14 +117,14 @@ const maxOwners = 10
 
 // renames gives the objects of a run that are named at random, and those that belong to such objects and have generated
 // names, the keys that they have in the baseline: by their own keys. Which number each of them has says nothing.
-func (ref *Baseline) renames(objects map[Key]*Object) map[Key]Key {
+func (ref *Baseline) renames(objects map[facts.Key]*facts.Object) map[facts.Key]facts.Key {
 	if len(ref.Random) == 0 {
 		return nil
 	}
-	to := map[Key]Key{}
+	to := map[facts.Key]facts.Key{}
 	numbers := map[string]int{}
-	var rename func(key Key, depth int) Key
-	rename = func(key Key, depth int) Key {
+	var rename func(key facts.Key, depth int) facts.Key
+	rename = func(key facts.Key, depth int) facts.Key {
 		o := objects[key]
 		if known, ok := to[key]; ok || o == nil || depth == 0 {
 			return cmp.Or(known, key)
@@ -147,10 +149,10 @@ func (ref *Baseline) renames(objects map[Key]*Object) map[Key]Key {
 			return key
 		}
 		numbers[beginning]++
-		to[key] = Key(fmt.Sprintf("%s#%d", beginning, numbers[beginning]))
+		to[key] = facts.Key(fmt.Sprintf("%s#%d", beginning, numbers[beginning]))
 		return to[key]
 	}
-	keys := slices.SortedFunc(maps.Keys(objects), func(a, b Key) int {
+	keys := slices.SortedFunc(maps.Keys(objects), func(a, b facts.Key) int {
 		return cmp.Or(cmp.Compare(objects[a].FirstVersion(), objects[b].FirstVersion()), strings.Compare(string(a), string(b)))
 	})
 	for _, key := range keys {
@@ -161,12 +163,12 @@ func (ref *Baseline) renames(objects map[Key]*Object) map[Key]Key {
 
 // renamed returns a run's objects with the keys that renames gives them, and their own keys by these. What values call
 // these objects is no longer compared by its text.
-func (f *filter) renamed(objects map[Key]*Object) (all map[Key]*Object, own map[Key]Key) {
+func (f *filter) renamed(objects map[facts.Key]*facts.Object) (all map[facts.Key]*facts.Object, own map[facts.Key]facts.Key) {
 	to := f.ref.renames(objects)
 	if len(to) == 0 {
 		return objects, nil
 	}
-	all, own = maps.Clone(objects), map[Key]Key{}
+	all, own = maps.Clone(objects), map[facts.Key]facts.Key{}
 	for from := range to {
 		delete(all, from)
 	}
@@ -187,13 +189,13 @@ func (f *filter) renamed(objects map[Key]*Object) (all map[Key]*Object, own map[
 // names differ only in what nobody has chosen, or in what may be a short hash and is another one in each run. Each run
 // must have at least one of them. Of objects that belong to none,
 // the same controller under test must have created them, equally many in each run, and none twice with the same name.
-func (ref *Baseline) name(runs []map[Key]*Object) {
-	ref.chosen = map[Key]bool{}
+func (ref *Baseline) name(runs []map[facts.Key]*facts.Object) {
+	ref.chosen = map[facts.Key]bool{}
 	for key := range runs[0] {
-		ref.chosen[key] = !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool { return objects[key] == nil })
+		ref.chosen[key] = !slices.ContainsFunc(runs, func(objects map[facts.Key]*facts.Object) bool { return objects[key] == nil })
 	}
 	for range maxOwners { // what belongs to them may be named after them
-		var own []map[Key]*Object
+		var own []map[facts.Key]*facts.Object
 		for _, objects := range runs {
 			all, _ := ref.filter().renamed(objects)
 			own = append(own, all)
@@ -206,15 +208,15 @@ func (ref *Baseline) name(runs []map[Key]*Object) {
 	}
 }
 
-func (ref *Baseline) randomIn(runs []map[Key]*Object) []Random {
-	everywhere := func(key Key) bool {
-		return !slices.ContainsFunc(runs, func(objects map[Key]*Object) bool { return objects[key] == nil })
+func (ref *Baseline) randomIn(runs []map[facts.Key]*facts.Object) []Random {
+	everywhere := func(key facts.Key) bool {
+		return !slices.ContainsFunc(runs, func(objects map[facts.Key]*facts.Object) bool { return objects[key] == nil })
 	}
-	var odd []map[Key]Key       // of each run those that are not in all, with their owners
-	var makers []map[Key]string // of each run those of these that have none, with who has created them
+	var odd []map[facts.Key]facts.Key // of each run those that are not in all, with their owners
+	var makers []map[facts.Key]string // of each run those of these that have none, with who has created them
 	var all []Random
 	for _, objects := range runs {
-		owners, made := map[Key]Key{}, map[Key]string{}
+		owners, made := map[facts.Key]facts.Key{}, map[facts.Key]string{}
 		for _, key := range slices.Sorted(maps.Keys(objects)) {
 			o := objects[key]
 			owner := o.Owner()
@@ -245,7 +247,7 @@ func (ref *Baseline) randomIn(runs []map[Key]*Object) []Random {
 	}
 	all = append(all, likely(odd, all)...)
 	return slices.DeleteFunc(all, func(r Random) bool {
-		return r.Owner == "" && !r.madeAlike(makers) || slices.ContainsFunc(odd, func(owners map[Key]Key) bool {
+		return r.Owner == "" && !r.madeAlike(makers) || slices.ContainsFunc(odd, func(owners map[facts.Key]facts.Key) bool {
 			for key, owner := range owners {
 				if r.matches(key, owner) {
 					return false
@@ -259,9 +261,9 @@ func (ref *Baseline) randomIn(runs []map[Key]*Object) []Random {
 // likely finds more of the objects that are named at random, among those of each run that are not in all, with their
 // owners: their names end in what may be a hash, of an owner there are equally many in each run, and no two runs have a
 // name in common. One of them must have a letter beside a digit.
-func likely(odd []map[Key]Key, known []Random) []Random {
+func likely(odd []map[facts.Key]facts.Key, known []Random) []Random {
 	type group struct {
-		names  map[Key]bool
+		names  map[facts.Key]bool
 		counts []int // by run
 		mixed  bool
 	}
@@ -279,7 +281,7 @@ func likely(odd []map[Key]Key, known []Random) []Random {
 			r.Owner, r.Type, r.Namespace = owner.Group(), typ, namespace
 			g := groups[r]
 			if g == nil {
-				g = &group{names: map[Key]bool{}, counts: make([]int, len(odd))}
+				g = &group{names: map[facts.Key]bool{}, counts: make([]int, len(odd))}
 				groups[r] = g
 			}
 			g.names[key] = true
@@ -303,8 +305,8 @@ func likely(odd []map[Key]Key, known []Random) []Random {
 
 // madeAlike reports whether one controller has created the objects without an owner in all runs, equally many in each,
 // and each with a name of its own.
-func (r *Random) madeAlike(runs []map[Key]string) bool {
-	names, by, number := map[Key]bool{}, map[string]bool{}, map[int]bool{}
+func (r *Random) madeAlike(runs []map[facts.Key]string) bool {
+	names, by, number := map[facts.Key]bool{}, map[string]bool{}, map[int]bool{}
 	total := 0
 	for _, made := range runs {
 		n := 0
@@ -321,7 +323,7 @@ func (r *Random) madeAlike(runs []map[Key]string) bool {
 }
 
 // numberedChanges returns the changes with the keys that their objects have in the baseline.
-func numberedChanges(changes []Change, to map[Key]Key) []Change {
+func numberedChanges(changes []facts.Change, to map[facts.Key]facts.Key) []facts.Change {
 	if len(to) == 0 {
 		return changes
 	}
@@ -336,7 +338,7 @@ func numberedChanges(changes []Change, to map[Key]Key) []Change {
 
 // HoldsRandom reports whether a part of what an object of that key holds is another value in each run without faults: a
 // key or a password that somebody has made up, for example. Such an object cannot be made again as it was.
-func (ref *Baseline) HoldsRandom(key Key) bool {
+func (ref *Baseline) HoldsRandom(key facts.Key) bool {
 	return slices.ContainsFunc(ref.foundOn(key), func(m *Found) bool {
 		return m.Object == key.Group() && !m.Compare &&
 			(strings.HasPrefix(m.Path, "data") || strings.HasPrefix(m.Path, "binaryData"))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -58,7 +59,7 @@ func TestRandomNames(t *testing.T) {
 		"job/default/web-#2: spec.x is 3; without faults: 2",
 		`status/default/s: job is "web-h4g3f"; without faults: "web-#"`)
 	// Whose key it is in the run.
-	f, err := Follow(story(t, set, job("created", "web-8d7f6", `, "spec": {"x": 3}`), job("created", "web-init"),
+	f, err := facts.Follow(story(t, set, job("created", "web-8d7f6", `, "spec": {"x": 3}`), job("created", "web-init"),
 		job("created", "web-a1b2c"), job("created", "backup-m1n2b-old"), pod("web-a1b2c", "zzzz2"),
 		status("web-a1b2c")))
 	if err != nil {
@@ -149,7 +150,7 @@ func TestMostOfRandomOwners(t *testing.T) {
 		return story(t, lines...)
 	}
 	ref := learn(t, run("x1y2z"), run("4r5ts"))
-	for owner, want := range map[Key]int{"job/default/web-9q8fh": 3, "job/default/web-#7": 3, "set/default/web": 1} {
+	for owner, want := range map[facts.Key]int{"job/default/web-9q8fh": 3, "job/default/web-#7": 3, "set/default/web": 1} {
 		if got := ref.Most(owner, "pod"); got != want {
 			t.Errorf("%s: %d, want %d", owner, got, want)
 		}
@@ -175,7 +176,7 @@ func TestRandomNamesWithoutOwner(t *testing.T) {
 	checkDifferences(t, ref, story(t, set, volume("data-b3n4m", "1"), volume("data-l5k6j", "2"), status("data-w2e3r")),
 		`status/default/s: volume is "data-w2e3r"; without faults: "data-#"`)
 	// It is known while the run goes on, and who has made what is not.
-	f := NewFollower()
+	f := facts.NewFollower()
 	if err := f.Add(story(t, set, volume("data-b3n4m", "1"), volume("data-l5k6j", "2"),
 		status("data-l5k6j")).History...); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -21,7 +22,7 @@ func Types(r *record.Run) []plan.ResourceKey {
 	// A deletion names only the resource of what is otherwise known by its kind.
 	return slices.DeleteFunc(slices.Clone(all), func(key plan.ResourceKey) bool {
 		return slices.ContainsFunc(all, func(o plan.ResourceKey) bool {
-			return o.Group == key.Group && IsResource(key.Type, o.Type)
+			return o.Group == key.Group && facts.IsResource(key.Type, o.Type)
 		})
 	})
 }
@@ -37,7 +38,7 @@ func TypeOf(o *record.Observation) (key plan.ResourceKey, ok bool) {
 	default:
 		return plan.ResourceKey{}, false
 	}
-	key = plan.ResourceKey{Type: KindOf(o), Group: o.Group, Namespace: "*", Name: "*"}
+	key = plan.ResourceKey{Type: facts.KindOf(o), Group: o.Group, Namespace: "*", Name: "*"}
 	return key, Counts(key) && (o.Point == wire.ControllerWrite || !masksKind(key, unlessWritten))
 }
 
@@ -51,13 +52,13 @@ func Counts(key plan.ResourceKey) bool {
 func masksKind(key plan.ResourceKey, because func(reason string) bool) bool {
 	kinds := []string{key.Type}
 	for _, m := range standard {
-		if kind, _, _ := strings.Cut(m.Type, "."); IsResource(key.Type, kind) {
+		if kind, _, _ := strings.Cut(m.Type, "."); facts.IsResource(key.Type, kind) {
 			kinds = append(kinds, kind)
 		}
 	}
 	return slices.ContainsFunc(kinds, func(kind string) bool {
 		key.Type = kind
-		m := masks{standard}.on(Key(key.String()), []string{"kind"})
+		m := masks{standard}.on(facts.Key(key.String()), []string{"kind"})
 		return m != nil && because(m.Reason)
 	})
 }

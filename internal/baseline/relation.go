@@ -15,12 +15,14 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/trommel-dev/trommel/internal/facts"
 )
 
 // Place is a field of an object, or of all objects of a group.
 type Place struct {
-	Object Key    `json:"object"` // or a group; see placeOfKey
-	Field  string `json:"field"`  // where it is; "data" is all data of a Secret or ConfigMap
+	Object facts.Key `json:"object"` // or a group; see placeOfKey
+	Field  string    `json:"field"`  // where it is; "data" is all data of a Secret or ConfigMap
 }
 
 func (p Place) String() string { return fmt.Sprintf("%s of %s", p.Field, p.Object) }
@@ -84,7 +86,7 @@ type text struct {
 }
 
 // texts are the values of an object that are texts, by where they are.
-func (f *filter) textsOf(key Key, o *Object) map[string]text {
+func (f *filter) textsOf(key facts.Key, o *facts.Object) map[string]text {
 	if known, ok := f.texts[o]; ok {
 		return known
 	}
@@ -107,10 +109,10 @@ func (f *filter) textsOf(key Key, o *Object) map[string]text {
 }
 
 // hasData reports whether an object is a Secret or ConfigMap.
-func hasData(key Key) bool { return key.Type() == "secret" || key.Type() == "configmap" }
+func hasData(key facts.Key) bool { return key.Type() == "secret" || key.Type() == "configmap" }
 
 // decoded is the value as those see it who use a Secret.
-func decoded(key Key, where, s string) string {
+func decoded(key facts.Key, where, s string) string {
 	if key.Type() == "secret" && strings.HasPrefix(where, "data.") {
 		if plain, err := base64.StdEncoding.DecodeString(s); err == nil {
 			return string(plain)
@@ -120,7 +122,7 @@ func decoded(key Key, where, s string) string {
 }
 
 // forms are the texts that a hash of a place may be of.
-func (f *filter) forms(at Place, o *Object) []string {
+func (f *filter) forms(at Place, o *facts.Object) []string {
 	t := f.textsOf(at.Object, o)[at.Field]
 	if at.Field != wholeData {
 		if t.raw == t.value {
@@ -145,23 +147,23 @@ func (f *filter) forms(at Place, o *Object) []string {
 
 // member is an object of a run.
 type member struct {
-	key    Key
-	object *Object
+	key    facts.Key
+	object *facts.Object
 }
 
 // population are a run's objects that are there in the end, by where they are in a Place.
-type population map[Key][]member
+type population map[facts.Key][]member
 
 // placeOfKey is how an object is called in a Place. Which of several objects with generated names has which number says
 // nothing, so they are known by their group.
-func placeOfKey(key Key) Key {
+func placeOfKey(key facts.Key) facts.Key {
 	if strings.Contains(string(key), "#") {
 		return key.Group()
 	}
 	return key
 }
 
-func populationOf(objects map[Key]*Object) population {
+func populationOf(objects map[facts.Key]*facts.Object) population {
 	p := population{}
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
 		if o := objects[key]; o != nil && o.End != nil {
@@ -172,7 +174,7 @@ func populationOf(objects map[Key]*Object) population {
 }
 
 // wrong lists the objects of which a relation does not hold. Not known: it is not known of any object.
-func (f *filter) wrong(r *Relation, p population) (wrong []Key, known bool) {
+func (f *filter) wrong(r *Relation, p population) (wrong []facts.Key, known bool) {
 	for _, is := range p[r.Field.Object] {
 		ofs := p[r.Of.Object]
 		if r.Of.Object == r.Field.Object {
@@ -239,7 +241,7 @@ func encodes(s string, data []byte) bool {
 
 // relate finds the relations that hold in all runs, given how each of them ended, and how often random values were
 // replaced until then.
-func (ref *Baseline) relate(ends []map[Key]*Object, until []time.Time) {
+func (ref *Baseline) relate(ends []map[facts.Key]*facts.Object, until []time.Time) {
 	f := ref.filter()
 	f.exact = true
 	var runs []population
@@ -248,7 +250,7 @@ func (ref *Baseline) relate(ends []map[Key]*Object, until []time.Time) {
 	}
 	var places []Place   // with random values
 	var versions []Place // with values that may be versions
-	looked := map[Key]bool{}
+	looked := map[facts.Key]bool{}
 	for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
 		object := placeOfKey(key)
 		if ref.Objects[key].End == nil || looked[object] || len(ref.foundOn(key)) == 0 {
@@ -398,7 +400,7 @@ var (
 // looksRandom reports whether a text is no time, number, address, word or sentence. What is equal in two fields because
 // a controller was there at the same time, or in the same phase, need not be so after a fault.
 func looksRandom(s string) bool {
-	if len(s) < minRandom || looksLikeTime.MatchString(s) || HasAddress(s) {
+	if len(s) < minRandom || looksLikeTime.MatchString(s) || facts.HasAddress(s) {
 		return false
 	}
 	if armored.MatchString(s) {
@@ -426,7 +428,7 @@ func looksRandom(s string) bool {
 // unrelated lists the relations that do not hold in a run. Of an object that the runs without faults do not end with,
 // it says nothing: that it is there is the difference. Nor of one of a group that has finished: what it was made from
 // may be another one since, and nobody makes it again for that.
-func (f *filter) unrelated(objects map[Key]*Object) []Difference {
+func (f *filter) unrelated(objects map[facts.Key]*facts.Object) []Difference {
 	if len(f.ref.Relations) == 0 {
 		return nil
 	}
@@ -436,7 +438,7 @@ func (f *filter) unrelated(objects map[Key]*Object) []Difference {
 		r := &f.ref.Relations[i]
 		wrong, _ := f.wrong(r, p)
 		for _, key := range wrong {
-			if f.ref.ends(key) && (placeOfKey(key) == key || !Finished(objects[key].End)) {
+			if f.ref.ends(key) && (placeOfKey(key) == key || !facts.Finished(objects[key].End)) {
 				all = append(all, Difference{Key: key, Field: r.Field.Field, Relation: r})
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -33,7 +34,7 @@ func (ref *Baseline) renew(places []Place, runs []population, until []time.Time)
 		sum, known := renewedIn(at, runs, until)
 		for _, m := range own[at.Object] {
 			if known && m.object.Renewed == nil {
-				m.object.Renewed = map[string]Renewed{}
+				m.object.Renewed = map[string]facts.Renewed{}
 			}
 			if known {
 				m.object.Renewed[at.Field] = sum
@@ -42,7 +43,7 @@ func (ref *Baseline) renew(places []Place, runs []population, until []time.Time)
 	}
 }
 
-func renewedIn(at Place, runs []population, until []time.Time) (sum Renewed, known bool) {
+func renewedIn(at Place, runs []population, until []time.Time) (sum facts.Renewed, known bool) {
 	for i, p := range runs {
 		for _, m := range p[at.Object] {
 			came, ok := m.object.Replacements(at.Field)
@@ -56,7 +57,7 @@ func renewedIn(at Place, runs []population, until []time.Time) (sum Renewed, kno
 			}
 			stood := max(0, until[i].Sub(last.At))
 			if !known {
-				sum, known = Renewed{Least: len(came) - 1, Stood: stood, Asked: asked}, true
+				sum, known = facts.Renewed{Least: len(came) - 1, Stood: stood, Asked: asked}, true
 			}
 			sum.Least, sum.Most = min(sum.Least, len(came)-1), max(sum.Most, len(came)-1)
 			sum.Stood = min(sum.Stood, stood)
@@ -135,7 +136,7 @@ func (ref *Baseline) made(at Place) bool {
 // may be replaced from time to time. Not at all is a mistake if the object was created for the same state of its owner
 // as without faults, and the owner has come as far since as it had when the value was replaced there. That several
 // causes have led to one replacement is right.
-func (f *filter) renewals(key Key, want, got *Object) []Difference {
+func (f *filter) renewals(key facts.Key, want, got *facts.Object) []Difference {
 	var all []Difference
 	for _, where := range slices.Sorted(maps.Keys(want.Renewed)) {
 		usual := want.Renewed[where]

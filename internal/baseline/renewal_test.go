@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -152,7 +153,7 @@ func TestRenewalsOutsideOfSecrets(t *testing.T) {
 			a.Meta.Rested, b.Meta.Rested = true, true
 			ref := learn(t, a, b)
 			checkDifferences(t, ref, story(t, line("created", values[2])))
-			f, err := Follow(story(t, line("created", values[2]), line("updated", values[3])))
+			f, err := facts.Follow(story(t, line("created", values[2]), line("updated", values[3])))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -319,7 +320,7 @@ func TestComparerSeesNewTexts(t *testing.T) {
 	ref := learn(t, story(t, secrets("s3cr3tOne")...), story(t, secrets("pAssw0rd2")...))
 	lines := append(secrets("7hirdOneX"), `db: updated secret/default/app {`+secretData("password", "f0urthOne")+`}`)
 	history := story(t, lines...).History
-	f, comparer := NewFollower(), ref.Comparer()
+	f, comparer := facts.NewFollower(), ref.Comparer()
 	for i, want := range []int{1, 0, 2} {
 		if err := f.Add(history[i]); err != nil {
 			t.Fatal(err)

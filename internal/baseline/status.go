@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -41,10 +42,10 @@ var (
 // saysHowThingsAre reports whether a difference in a status is about how things are: a phase, a number of replicas, or
 // whether a condition of the baseline holds, for example. Messages, counters, and conditions that the baseline does
 // not have may tell what has happened.
-func saysHowThingsAre(d Difference, want *Object) bool {
+func saysHowThingsAre(d Difference, want *facts.Object) bool {
 	if _, field, ok := condition(d.Field); ok {
 		item, known := strings.TrimSuffix(d.Field, field), false
-		Leaves(want.End, nil, "", func(l Leaf) { known = known || strings.HasPrefix(l.Where, item) })
+		facts.Leaves(want.End, nil, "", func(l facts.Leaf) { known = known || strings.HasPrefix(l.Where, item) })
 		return known && (field == "status" || field == "type")
 	}
 	for _, name := range d.path() {
@@ -170,13 +171,13 @@ type Kept struct {
 // happened: they differ, and nothing else does. It learns nothing about an object that differs in how things are, nor
 // from a run in which anything else differs: then the fault was not harmless. How says which fault it was.
 func (ref *Baseline) Keep(r *record.Run, how string) error {
-	run, err := Follow(r)
+	run, err := facts.Follow(r)
 	if err != nil {
 		return err
 	}
 	differ, _ := ref.compare(run.Objects())
 	var kept []Kept
-	broken := map[Key]bool{}
+	broken := map[facts.Key]bool{}
 	for _, d := range differ {
 		switch {
 		case d.Note:
@@ -211,11 +212,13 @@ func (d Difference) path() []string {
 }
 
 func (d Difference) inCustomStatus() bool {
-	return d.Relation == nil && !d.Renewal && inStatus(d.Field) && IsCustom(d.Key.Type())
+	return d.Relation == nil && !d.Renewal && inStatus(d.Field) && facts.IsCustom(d.Key.Type())
 }
 
 // usual is an object of the baseline; it is empty if there is none.
-func (ref *Baseline) usual(key Key) *Object { return cmp.Or(ref.Objects[key], &Object{}) }
+func (ref *Baseline) usual(key facts.Key) *facts.Object {
+	return cmp.Or(ref.Objects[key], &facts.Object{})
+}
 
 // OnlyInStatus reports whether a run differs from the baseline, and only in the status of custom resources, in fields
 // that may tell of what has happened. Then it helps to know what Keep learns.

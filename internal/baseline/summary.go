@@ -5,16 +5,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // widen adds another run's objects to the sums.
-func (ref *Baseline) widen(objects map[Key]*Object) {
+func (ref *Baseline) widen(objects map[facts.Key]*facts.Object) {
 	for key, o := range ref.Objects {
 		got := objects[key]
 		if got == nil {
-			got = &Object{}
+			got = &facts.Object{}
 		}
 		o.Made, o.MostMade = min(o.Made, got.Made), max(o.MostMade, got.MostMade)
 		o.Vain, o.Instead = max(o.Vain, got.Vain), max(o.Instead, got.Instead)
@@ -36,7 +37,7 @@ func (ref *Baseline) widen(objects map[Key]*Object) {
 }
 
 // unorder finds the lists whose order differs from another run's.
-func (ref *Baseline) unorder(objects map[Key]*Object) {
+func (ref *Baseline) unorder(objects map[facts.Key]*facts.Object) {
 	for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
 		got := objects[key]
 		if got == nil || got.End == nil || ref.Objects[key].End == nil {
@@ -44,7 +45,7 @@ func (ref *Baseline) unorder(objects map[Key]*Object) {
 		}
 		was, is := ref.Objects[key].Normal(), got.Normal()
 		reordered(was, is, nil, func(path []string) {
-			m := Mask{Type: key.Type(), Path: Join(path), Reason: "its order differs between runs without faults"}
+			m := Mask{Type: key.Type(), Path: facts.Join(path), Reason: "its order differs between runs without faults"}
 			if !ref.masked(key, path) && !slices.Contains(ref.Unordered, m) {
 				ref.Unordered = append(ref.Unordered, m)
 			}
@@ -54,26 +55,26 @@ func (ref *Baseline) unorder(objects map[Key]*Object) {
 
 // summarize sums up what happened in the runs, now that it is known which fields count.
 func (ref *Baseline) summarize(runs []*record.Run) error {
-	siblings := map[string]*Siblings{}
-	logged := map[string]*LoggedError{}
+	siblings := map[string]*facts.Siblings{}
+	logged := map[string]*facts.LoggedError{}
 	for i, r := range runs {
 		changes := ref.Changes
 		if i > 0 {
 			changes = ref.Others[i-1]
 		}
 		ref.filter().returned(ref.Objects, changes)
-		for _, s := range Most(changes) {
+		for _, s := range facts.Most(changes) {
 			id := string(s.Owner) + " " + s.Type
 			if known := siblings[id]; known == nil || known.Most < s.Most {
-				siblings[id] = &Siblings{Owner: s.Owner, Type: s.Type, Most: s.Most}
+				siblings[id] = &facts.Siblings{Owner: s.Owner, Type: s.Type, Most: s.Most}
 			}
 		}
-		for _, l := range Loops(r.Events, r.Meta.Calm, r.Meta.Observed) {
+		for _, l := range facts.Loops(r.Events, r.Meta.Calm, r.Meta.Observed) {
 			if !slices.ContainsFunc(ref.Loops, l.Same) {
 				ref.Loops = append(ref.Loops, l)
 			}
 		}
-		all, err := Errors(r)
+		all, err := facts.Errors(r)
 		if err != nil {
 			return err
 		}
@@ -96,8 +97,8 @@ func (ref *Baseline) summarize(runs []*record.Run) error {
 }
 
 // returned counts how often fields changed back in a run.
-func (f *filter) returned(objects map[Key]*Object, changes []Change) {
-	for key, fields := range Returns(changes) {
+func (f *filter) returned(objects map[facts.Key]*facts.Object, changes []facts.Change) {
+	for key, fields := range facts.Returns(changes) {
 		o := objects[key]
 		if o == nil {
 			continue
@@ -115,12 +116,12 @@ func (f *filter) returned(objects map[Key]*Object, changes []Change) {
 
 // MostReturned is how often a field of an object changed back to the value before the last one, at most in any run
 // without faults. A nil baseline knows of none.
-func (ref *Baseline) MostReturned(key Key, where string) int {
+func (ref *Baseline) MostReturned(key facts.Key, where string) int {
 	if ref == nil {
 		return 0
 	}
 	most := 0
-	count := func(objects map[Key]*Object) {
+	count := func(objects map[facts.Key]*facts.Object) {
 		if o := objects[key]; o != nil {
 			most = max(most, o.Returned[where])
 		}
@@ -134,15 +135,15 @@ func (ref *Baseline) MostReturned(key Key, where string) int {
 
 // AnyReturned reports whether any field of an object changed back to the value before the last one in any run without
 // faults.
-func (ref *Baseline) AnyReturned(key Key) bool {
-	any := func(o *Object) bool { return o != nil && len(o.Returned) > 0 }
+func (ref *Baseline) AnyReturned(key facts.Key) bool {
+	any := func(o *facts.Object) bool { return o != nil && len(o.Returned) > 0 }
 	return any(ref.Objects[key]) ||
 		slices.ContainsFunc(ref.Alternatives, func(a Alternative) bool { return any(a.Objects[key]) })
 }
 
 // Most returns how many objects of a type the owner had at a time without faults; 1 if it never had more. Of an owner
 // that they do not know by its name, any of its type of which the name is random may be meant.
-func (ref *Baseline) Most(owner Key, typ string) int {
+func (ref *Baseline) Most(owner facts.Key, typ string) int {
 	most := 1
 	for _, s := range ref.Siblings {
 		switch {
@@ -157,13 +158,13 @@ func (ref *Baseline) Most(owner Key, typ string) int {
 }
 
 // OwnerFinished reports whether the object, or one that it belongs to, has finished at the end.
-func (ref *Baseline) OwnerFinished(key Key) bool {
+func (ref *Baseline) OwnerFinished(key facts.Key) bool {
 	for range 10 { // owners may form a circle
 		object := ref.Objects[key]
 		if object == nil || object.End == nil {
 			return false
 		}
-		if Finished(object.End) {
+		if facts.Finished(object.End) {
 			return true
 		}
 		uid := metadata.Text(metadata.Controller(object.End), "uid")

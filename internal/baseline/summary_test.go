@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -159,12 +160,12 @@ func TestSiblings(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			changes, err := Changes(story(t, tt.lines...))
+			changes, err := facts.Changes(story(t, tt.lines...))
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := ""
-			for _, s := range Most(changes) {
+			for _, s := range facts.Most(changes) {
 				got += fmt.Sprintf("%d of %d, by %v, generated %t, at %d", s.Most, s.Wanted, s.By, s.Generated, s.At)
 			}
 			if got != tt.want {
@@ -189,7 +190,7 @@ func TestLogSummary(t *testing.T) {
 	}
 	line := "E1122 12:00:00.000000       1 db.go:1] no pod %d\n"
 	ref := learn(t, run("I1122 fine\n"+fmt.Sprintf(line, 1)), run(fmt.Sprintf(line, 2)+fmt.Sprintf(line, 3)))
-	want := []LoggedError{{
+	want := []facts.LoggedError{{
 		Controller: "db", Shape: "db.go: no pod #", Most: 2, Line: strings.TrimSpace(fmt.Sprintf(line, 1)),
 	}}
 	if !slices.Equal(ref.Errors, want) {
@@ -199,10 +200,10 @@ func TestLogSummary(t *testing.T) {
 
 // A thousand objects are compared within a second.
 func BenchmarkCompare(b *testing.B) {
-	objects := func() map[Key]*Object {
-		all := map[Key]*Object{}
+	objects := func() map[facts.Key]*facts.Object {
+		all := map[facts.Key]*facts.Object{}
 		for i := range 1000 {
-			all[Key(fmt.Sprintf("pod/default/web-#%d", i+1))] = &Object{Made: 1, MostMade: 1, Ours: true,
+			all[facts.Key(fmt.Sprintf("pod/default/web-#%d", i+1))] = &facts.Object{Made: 1, MostMade: 1, Ours: true,
 				End: samplePod(i)}
 		}
 		return all
@@ -243,7 +244,7 @@ func BenchmarkLearn(b *testing.B) {
 		}
 		run.History = append(run.History, record.HistoryEntry{
 			ResourceVersion: uint64(i), Event: event, Type: "pod", Namespace: "default", Name: meta["name"].(string),
-			Object: []byte(Canonical(pod)),
+			Object: []byte(facts.Canonical(pod)),
 		})
 	}
 	for b.Loop() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -600,26 +601,26 @@ func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 }
 
 // followed is what happened in the first run of an outcome's plan.
-func followed(o *Outcome) (*baseline.Follower, error) {
+func followed(o *Outcome) (*facts.Follower, error) {
 	r, err := record.Open(o.Record)
 	if err != nil {
 		return nil, err
 	}
-	return baseline.Follow(r)
+	return facts.Follow(r)
 }
 
 // differing are the findings that a run of a plan differs from a baseline, and better those of them by which it is
 // nearer to what an object's status promises.
-func differing(ref *baseline.Baseline, p *plan.Plan, f *baseline.Follower) []record.Finding {
+func differing(ref *baseline.Baseline, p *plan.Plan, f *facts.Follower) []record.Finding {
 	return toldOf(ref, p, f, func(t findings.Told) bool { return !t.Nearer })
 }
 
-func better(ref *baseline.Baseline, p *plan.Plan, f *baseline.Follower) []record.Finding {
+func better(ref *baseline.Baseline, p *plan.Plan, f *facts.Follower) []record.Finding {
 	return toldOf(ref, p, f, func(t findings.Told) bool { return t.Nearer })
 }
 
 func toldOf(
-	ref *baseline.Baseline, p *plan.Plan, f *baseline.Follower, which func(findings.Told) bool,
+	ref *baseline.Baseline, p *plan.Plan, f *facts.Follower, which func(findings.Told) bool,
 ) (all []record.Finding) {
 	for _, told := range judge.Tell(ref, p, f, nil) {
 		if which(told) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/expr"
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -261,7 +261,7 @@ func (c *campaign) madeAnew(ctx context.Context, t *task) ([]record.Finding, err
 		if err != nil || fresh == nil {
 			return err
 		}
-		follower, err := baseline.Follow(fresh)
+		follower, err := facts.Follow(fresh)
 		if err != nil {
 			return err
 		}

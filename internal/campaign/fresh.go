@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
 	steps "github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
@@ -23,7 +24,7 @@ func (c *campaign) freshly(
 	ctx context.Context, once runner, w workload, all []plan.Step, rest plan.Pace, ref *baseline.Baseline,
 	done *record.Run, slow *pace,
 ) (*record.Run, error) {
-	objects, clusters, ok, err := baseline.Asked(done, steps.FieldManager)
+	objects, clusters, ok, err := facts.Asked(done, steps.FieldManager)
 	if err != nil || !ok {
 		return nil, err
 	}

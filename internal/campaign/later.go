@@ -12,6 +12,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -162,7 +163,7 @@ func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) 
 		if err != nil {
 			return nil, err
 		}
-		changes, err := baseline.Changes(first)
+		changes, err := facts.Changes(first)
 		if err != nil {
 			return nil, err
 		}
@@ -197,9 +198,9 @@ func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) 
 }
 
 // eventful reports whether a controller under test has changed something after the clock has jumped for the first time.
-func eventful(changes []baseline.Change, began []record.Step, steps []plan.Step) bool {
+func eventful(changes []facts.Change, began []record.Step, steps []plan.Step) bool {
 	k := slices.IndexFunc(steps, func(s plan.Step) bool { return s.AdvanceTime > 0 })
-	return k >= 0 && k < len(began) && slices.ContainsFunc(changes, func(c baseline.Change) bool {
+	return k >= 0 && k < len(began) && slices.ContainsFunc(changes, func(c facts.Change) bool {
 		return c.By != "" && !c.Time.Before(began[k].Started)
 	})
 }

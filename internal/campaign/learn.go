@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -156,17 +157,17 @@ func (c *campaign) learnOne(ctx context.Context, w workload, l *Learned, why str
 // little (nil: nothing), and what is wrong with its sample. The baseline is nil if a run did not pass; the error then
 // has the run.
 func (c *campaign) endings(w workload, ref *baseline.Baseline, err error) (wait *plan.Step, trouble string) {
-	var runs [][]baseline.Change
+	var runs [][]facts.Change
 	var failed *notPassedError
 	switch {
 	case errors.As(err, &failed):
-		changes, err := baseline.Changes(failed.run)
+		changes, err := facts.Changes(failed.run)
 		if err != nil {
 			return nil, ""
 		}
-		runs = [][]baseline.Change{changes}
+		runs = [][]facts.Change{changes}
 	case err == nil:
-		runs = append([][]baseline.Change{ref.Changes}, ref.Others...)
+		runs = append([][]facts.Change{ref.Changes}, ref.Others...)
 	}
 	steps := slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)
 	return propose.SuggestWait(steps, runs...), propose.Trouble(runs...)
@@ -341,8 +342,8 @@ func (c *campaign) compareRuns(
 		c.unsteady(ctx, w, quiet, runs, options, err)
 		return nil, err
 	}
-	ref.Types, ref.Reached, ref.Pace = types, baseline.Reached(runs[0]), quiet.Pace
-	ref.Calls = baseline.Calls(runs)
+	ref.Types, ref.Reached, ref.Pace = types, facts.Reached(runs[0]), quiet.Pace
+	ref.Calls = facts.Calls(runs)
 	ref.Took = usual(runs)
 	ref.Unlisted = runs[0].Meta.Unlisted
 	ref.Rested = true
@@ -392,7 +393,7 @@ func (c *campaign) allowOther(
 	if odd.Pace == plan.PaceRest {
 		return ref.Allow(other)
 	}
-	end, err := baseline.Follow(other)
+	end, err := facts.Follow(other)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/atomicfile"
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -290,7 +290,7 @@ func points(m *wire.Manifest) []string {
 	var all []string
 	seen := map[string]bool{}
 	for _, p := range m.Points {
-		name := baseline.PointName(p.Point, p.Name)
+		name := facts.PointName(p.Point, p.Name)
 		if p.Point != wire.APIServerRecv && !seen[name] {
 			seen[name] = true
 			all = append(all, name)

@@ -11,6 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -90,11 +91,11 @@ type users struct {
 
 func usersOf(ref *baseline.Baseline) users {
 	var u users
-	deleted := map[baseline.Key]bool{}
-	updates := map[baseline.Key][][]baseline.Field{} // by others
+	deleted := map[facts.Key]bool{}
+	updates := map[facts.Key][][]facts.Field{} // by others
 	for i := range ref.Changes {
 		change := &ref.Changes[i]
-		if !baseline.IsCustom(change.Key.Type()) {
+		if !facts.IsCustom(change.Key.Type()) {
 			continue
 		}
 		switch {
@@ -108,8 +109,8 @@ func usersOf(ref *baseline.Baseline) users {
 			}
 		case change.Event == record.Updated:
 			fields := ref.Changed(change)
-			u.returns = u.returns || slices.ContainsFunc(updates[change.Key], func(before []baseline.Field) bool {
-				return baseline.Reverses(before, fields)
+			u.returns = u.returns || slices.ContainsFunc(updates[change.Key], func(before []facts.Field) bool {
+				return facts.Reverses(before, fields)
 			})
 			updates[change.Key] = append(updates[change.Key], fields)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -30,11 +31,11 @@ spec:
 
 // What workloads would add is said only of patterns that have no plans because no workload does what they are about.
 func TestWorkloadsThatWouldAddPlans(t *testing.T) {
-	const db = baseline.Key("db.example.com/default/a")
+	const db = facts.Key("db.example.com/default/a")
 	type object = map[string]any
 	sized := func(n float64) object { return object{"spec": object{"replicas": n}} }
-	change := func(by, event string, prev, cur object) baseline.Change {
-		return baseline.Change{Key: db, Event: event, By: by, Prev: prev, Cur: cur, Taken: []string{"op"}}
+	change := func(by, event string, prev, cur object) facts.Change {
+		return facts.Change{Key: db, Event: event, By: by, Prev: prev, Cur: cur, Taken: []string{"op"}}
 	}
 	created := change("", record.Created, nil, sized(1))
 	up, down := change("", record.Updated, sized(1), sized(2)), change("", record.Updated, sized(2), sized(1))
@@ -45,30 +46,30 @@ func TestWorkloadsThatWouldAddPlans(t *testing.T) {
 	const adds = "; this adds workloads that do: trommel propose -c DIR --write"
 	for _, tt := range []struct {
 		name    string
-		changes []baseline.Change
+		changes []facts.Change
 		config  func(c *Config)
 		want    []string
 	}{
-		{"it is only created", []baseline.Change{created}, nil, []string{stale + adds, unobserved + adds}},
-		{"it is deleted, too", []baseline.Change{created, deleted}, nil, []string{stale + adds, unobserved + adds}},
-		{"it is created again", []baseline.Change{created, deleted, created}, nil, []string{unobserved + adds}},
-		{"it is changed and changed back", []baseline.Change{created, up, down}, nil, []string{stale + adds}},
-		{"by the controller", []baseline.Change{created, change("op", record.Updated, sized(1), sized(2)),
+		{"it is only created", []facts.Change{created}, nil, []string{stale + adds, unobserved + adds}},
+		{"it is deleted, too", []facts.Change{created, deleted}, nil, []string{stale + adds, unobserved + adds}},
+		{"it is created again", []facts.Change{created, deleted, created}, nil, []string{unobserved + adds}},
+		{"it is changed and changed back", []facts.Change{created, up, down}, nil, []string{stale + adds}},
+		{"by the controller", []facts.Change{created, change("op", record.Updated, sized(1), sized(2)),
 			change("op", record.Updated, sized(2), sized(1))}, nil, []string{stale + adds, unobserved + adds}},
 		{"no custom resource", nil, nil, nil},
-		{"one API server", []baseline.Change{created}, func(c *Config) { c.Suite.Cluster.APIServers = 1 },
+		{"one API server", []facts.Change{created}, func(c *Config) { c.Suite.Cluster.APIServers = 1 },
 			[]string{unobserved + adds}},
-		{"other patterns", []baseline.Change{created}, func(c *Config) { c.Patterns = []string{"intermediate"} }, nil},
-		{"not all workloads", []baseline.Change{created}, func(c *Config) {
+		{"other patterns", []facts.Change{created}, func(c *Config) { c.Patterns = []string{"intermediate"} }, nil},
+		{"not all workloads", []facts.Change{created}, func(c *Config) {
 			c.Workloads = []string{"w"}
 			c.Suite.Workloads["v"] = plan.Workload{}
 		}, []string{stale + "; one of those that were not chosen may: v",
 			unobserved + "; one of those that were not chosen may: v"}},
-		{"a variant", []baseline.Change{created}, func(c *Config) { c.Variant = "fixed" }, []string{
+		{"a variant", []facts.Change{created}, func(c *Config) { c.Variant = "fixed" }, []string{
 			stale + "; this adds workloads that do: trommel propose -c DIR --variant fixed --write",
 			unobserved + "; this adds workloads that do: trommel propose -c DIR --variant fixed --write",
 		}},
-		{"nothing to derive workloads from", []baseline.Change{created}, func(c *Config) {
+		{"nothing to derive workloads from", []facts.Change{created}, func(c *Config) {
 			c.Suite.Workloads["w"] = plan.Workload{Command: []string{"./create"}}
 		}, []string{stale, unobserved}},
 	} {
@@ -88,7 +89,7 @@ func TestWorkloadsThatWouldAddPlans(t *testing.T) {
 				tt.config(&config)
 			}
 			c := newCampaign(config)
-			ref := &baseline.Baseline{Workload: "w", Changes: tt.changes, Objects: baseline.Objects(tt.changes)}
+			ref := &baseline.Baseline{Workload: "w", Changes: tt.changes, Objects: facts.Objects(tt.changes)}
 			var got []string
 			for _, s := range c.suggest([]Learned{{Workload: "w", Baseline: ref}}) {
 				got = append(got, strings.ReplaceAll(s.String(), dir, "DIR"))

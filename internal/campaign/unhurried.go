@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -47,7 +48,7 @@ func (c *campaign) unhurried(ctx context.Context, t *task, o *Outcome, first *re
 	}
 	now := c.options(t).Baseline
 	if !slices.ContainsFunc(o.Findings, func(f record.Finding) bool {
-		return ofReverts(f) && now.AnyReturned(baseline.Key(f.Subject))
+		return ofReverts(f) && now.AnyReturned(facts.Key(f.Subject))
 	}) {
 		return false, nil
 	}

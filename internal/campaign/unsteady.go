@@ -10,6 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -44,9 +45,9 @@ func (c *campaign) unsteady(
 		Plan: quiet.TestName, Workload: w.name, Status: Bug, Cause: findings.Undisturbed, Faultless: true,
 		Why: "nothing is done to the controllers, and each step of the workload begins when they are at rest",
 	}
-	ends := make([]*baseline.Follower, len(there))
+	ends := make([]*facts.Follower, len(there))
 	for i, r := range there {
-		if ends[i], err = baseline.Follow(r); err != nil {
+		if ends[i], err = facts.Follow(r); err != nil {
 			return // learning has said it
 		}
 		o.Took += r.Meta.Took()
@@ -58,7 +59,7 @@ func (c *campaign) unsteady(
 		}
 		var lines []string
 		for i, r := range there {
-			lines = append(lines, fmt.Sprintf("%s: %s", r.Dir, baseline.EndOf(ends[i].Objects()[key])))
+			lines = append(lines, fmt.Sprintf("%s: %s", r.Dir, facts.EndOf(ends[i].Objects()[key])))
 			for _, cause := range (baseline.Difference{Key: key, Own: key}).Caused(ends[i].Changes()) {
 				text := "  " + cause.String()
 				if cause.By != "" {
@@ -86,7 +87,7 @@ func (c *campaign) unsteady(
 // differentEnds says what is wrong with an object that is there at the end of some runs only: of those runs that are
 // fewer. It returns one of these, and how many there are; 0: all end alike. If they are equally many, those are wrong
 // in which it is missing.
-func differentEnds(key baseline.Key, runs []*baseline.Follower) (f record.Finding, odd, times int) {
+func differentEnds(key facts.Key, runs []*facts.Follower) (f record.Finding, odd, times int) {
 	var with, without []int
 	for i, r := range runs {
 		if o := r.Objects()[key]; o != nil && o.End != nil {
@@ -108,7 +109,7 @@ func differentEnds(key baseline.Key, runs []*baseline.Follower) (f record.Findin
 		Changes:  run.Changes(), Objects: run.Objects(),
 	}
 	f = r.Tell([]baseline.Difference{{
-		Key: key, Own: key, Want: baseline.EndOf(right.Objects()[key]), Got: baseline.EndOf(run.Objects()[key]),
+		Key: key, Own: key, Want: facts.EndOf(right.Objects()[key]), Got: facts.EndOf(run.Objects()[key]),
 	}})[0].Finding
 	f.Title = strings.Replace(f.Title, "; without faults: ", "; in other runs: ", 1)
 	return f, wrong[0], len(wrong)

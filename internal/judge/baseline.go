@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -64,13 +65,13 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 // Tell says how a run differs from the baseline, and what that means. Planned are the resource versions of changes
 // that the plan has made itself.
 func Tell(
-	ref *baseline.Baseline, p *plan.Plan, f *baseline.Follower, planned map[uint64]bool,
+	ref *baseline.Baseline, p *plan.Plan, f *facts.Follower, planned map[uint64]bool,
 ) []findings.Told {
 	return tell(ref, p, f, planned, Differences(ref, p, f))
 }
 
 func tell(
-	ref *baseline.Baseline, p *plan.Plan, f *baseline.Follower, planned map[uint64]bool,
+	ref *baseline.Baseline, p *plan.Plan, f *facts.Follower, planned map[uint64]bool,
 	differ []baseline.Difference,
 ) []findings.Told {
 	r := findings.Run{
@@ -113,7 +114,7 @@ func planned(e Evidence) map[uint64]bool {
 // itself writes or deletes objects, how often objects were created counts only for what the plan cannot have had made
 // again; see [touch.explains]. Nor does it count that was not created what nobody could create in time; see [inTime].
 func Differences(
-	ref *baseline.Baseline, p *plan.Plan, run *baseline.Follower,
+	ref *baseline.Baseline, p *plan.Plan, run *facts.Follower,
 ) []baseline.Difference {
 	return Comparison(ref, p)(run)
 }
@@ -122,10 +123,10 @@ func Differences(
 // safe for concurrent use.
 func Comparison(
 	ref *baseline.Baseline, p *plan.Plan,
-) func(run *baseline.Follower) []baseline.Difference {
+) func(run *facts.Follower) []baseline.Difference {
 	comparer, undue := ref.Comparer(), &inTime{ref: ref, atRest: p.Pace == plan.PaceRest}
 	upgraded := p.Upgrades()
-	return func(run *baseline.Follower) []baseline.Difference {
+	return func(run *facts.Follower) []baseline.Difference {
 		objects := run.Objects()
 		by := touched(p, objects)
 		undue.run = run
@@ -153,9 +154,9 @@ func races(p *plan.Plan, ref *baseline.Baseline) bool {
 // harmsData reports whether a difference is that something that holds data is not there, or there although it should be
 // gone, or was created more often.
 func harmsData(
-	d baseline.Difference, ref *baseline.Baseline, objects map[baseline.Key]*baseline.Object,
+	d baseline.Difference, ref *baseline.Baseline, objects map[facts.Key]*facts.Object,
 ) bool {
-	if d.Field != "" || !baseline.HoldsData(d.Key.Type()) {
+	if d.Field != "" || !facts.HoldsData(d.Key.Type()) {
 		return false
 	}
 	want, got := ref.Objects[d.Key], objects[d.Own]
@@ -163,7 +164,7 @@ func harmsData(
 }
 
 // copied reports whether an object has the annotation of conflicts that the plan has not written to it.
-func copied(p *plan.Plan, objects map[baseline.Key]*baseline.Object) bool {
+func copied(p *plan.Plan, objects map[facts.Key]*facts.Object) bool {
 	if !slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return conflicts(&a) }) {
 		return false
 	}

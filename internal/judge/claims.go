@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -38,7 +38,7 @@ func (e Evidence) recall(found []record.Finding) {
 			if c.Says != record.ClaimAbsent {
 				continue
 			}
-			if lines := e.came(baseline.Key(c.Object)); lines != nil {
+			if lines := e.came(facts.Key(c.Object)); lines != nil {
 				found[i].Detail += "\nearlier in the run:\n  " + strings.Join(lines, "\n  ")
 			}
 		}
@@ -50,7 +50,7 @@ func (e Evidence) recall(found []record.Finding) {
 const maxCame = 6
 
 // came lists the creations and deletions of the objects of a resource key, the newest first.
-func (e Evidence) came(named baseline.Key) (lines []string) {
+func (e Evidence) came(named facts.Key) (lines []string) {
 	key, err := plan.ParseResourceKey(named.Local())
 	if err != nil {
 		return nil

@@ -3,8 +3,8 @@ package judge
 import (
 	"context"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -25,9 +25,9 @@ func (complaints) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 		return nil, err
 	}
 	var all []record.Finding
-	seen := map[baseline.Key]bool{}
+	seen := map[facts.Key]bool{}
 	for _, c := range f.Changes() {
-		if c.By != "" || c.Event != record.Created || !baseline.IsCustom(c.Key.Type()) || seen[c.Key] ||
+		if c.By != "" || c.Event != record.Created || !facts.IsCustom(c.Key.Type()) || seen[c.Key] ||
 			len(metadata.Owners(c.Cur)) > 0 {
 			continue
 		}
@@ -36,7 +36,7 @@ func (complaints) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 		if object == nil || object.End == nil || metadata.Marked(object.End) {
 			continue
 		}
-		if what := baseline.Complaint(object.End); what != "" {
+		if what := facts.Complaint(object.End); what != "" {
 			all = append(all, record.Finding{
 				Severity: record.SeverityNote, Judge: record.JudgeComplaint, Subject: string(c.Key),
 				Title: findings.Name(string(c.Key)) + " ended with " + what, Time: e.Meta.Observed,

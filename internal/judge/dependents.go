@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -32,12 +32,12 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 		since  int // index of the change since which its spec is the same
 	}
 	living := map[string]owner{} // by UID
-	born := map[baseline.Key]int{}
+	born := map[facts.Key]int{}
 	type loss struct {
-		change *baseline.Change
+		change *facts.Change
 		uid    string // of the owner
 	}
-	lost := map[baseline.Key]loss{}
+	lost := map[facts.Key]loss{}
 	var findings []record.Finding
 	for i := range changes {
 		c := &changes[i]
@@ -69,7 +69,7 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 		}
 		deletes := c.Event == record.Deleted && !metadata.Marked(c.Prev) || c.Marked()
 		at, known := born[c.Key]
-		if !deletes || c.By == "" || !known || baseline.Finished(c.Prev) {
+		if !deletes || c.By == "" || !known || facts.Finished(c.Prev) {
 			continue
 		}
 		for _, ref := range metadata.Owners(c.Prev) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -33,7 +33,7 @@ func (duplicates) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 		return nil, err
 	}
 	var findings []record.Finding
-	for _, s := range baseline.Most(changes) {
+	for _, s := range facts.Most(changes) {
 		last := &changes[s.At]
 		if !s.Generated || len(s.By) == 0 || last.Event != record.Created || last.By == "" ||
 			s.Wanted >= 0 && s.Most <= s.Wanted {
@@ -68,7 +68,7 @@ func (duplicates) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 }
 
 // namesAt are the names in the run of objects that existed after the changes.
-func namesAt(changes []baseline.Change, keys []baseline.Key) []string {
+func namesAt(changes []facts.Change, keys []facts.Key) []string {
 	var names []string
 	for _, key := range keys {
 		name := string(key)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -35,7 +36,7 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		return nil, err
 	}
 	var findings []record.Finding
-	returns := baseline.Returns(changes)
+	returns := facts.Returns(changes)
 	for _, key := range slices.Sorted(maps.Keys(returns)) {
 		for _, where := range slices.Sorted(maps.Keys(returns[key])) {
 			r := returns[key][where]
@@ -56,7 +57,7 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			for _, i := range calm[len(calm)-fightReturns+1:] {
 				c := &changes[i]
 				ours = ours || c.By != ""
-				for _, f := range baseline.FieldsOf(c) {
+				for _, f := range facts.FieldsOf(c) {
 					if f.Where == where {
 						lines = append(lines, fmt.Sprintf("from %s to %s: %s", baseline.Value(f.Prev),
 							baseline.Value(f.Cur), e.happened(c)))

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -66,17 +66,17 @@ func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 // stuck is an object that is marked for deletion in the end and still has a finalizer that was set in the run.
 type stuck struct {
 	finalizer       string
-	set, mark, last *baseline.Change
+	set, mark, last *facts.Change
 	setter          string   // who set the finalizer
 	controllers     []string // those under test that set it, or removed it from other objects
 }
 
 // stuckIn lists what is stuck in the end of a run, and has been for a while.
-func stuckIn(e Evidence, changes []baseline.Change) []*stuck {
-	last, mark := map[baseline.Key]*baseline.Change{}, map[baseline.Key]*baseline.Change{}
-	set := map[baseline.Key]map[string]*baseline.Change{} // by finalizer
-	removers := map[string]map[string]bool{}              // controllers, by finalizer
-	var keys []baseline.Key
+func stuckIn(e Evidence, changes []facts.Change) []*stuck {
+	last, mark := map[facts.Key]*facts.Change{}, map[facts.Key]*facts.Change{}
+	set := map[facts.Key]map[string]*facts.Change{} // by finalizer
+	removers := map[string]map[string]bool{}        // controllers, by finalizer
+	var keys []facts.Key
 	for i := range changes {
 		c := &changes[i]
 		known := last[c.Key] != nil
@@ -87,7 +87,7 @@ func stuckIn(e Evidence, changes []baseline.Change) []*stuck {
 		// The history of an object can begin with an update.
 		if !known || c.Event != record.Updated {
 			delete(mark, c.Key)
-			set[c.Key] = map[string]*baseline.Change{}
+			set[c.Key] = map[string]*facts.Change{}
 		}
 		if c.Marked() {
 			mark[c.Key] = c
@@ -145,7 +145,7 @@ func isOthers(manager string) bool {
 }
 
 // setter names the controller under test, or else the clients, that made a change; empty: unknown.
-func (e Evidence) setter(c *baseline.Change) string {
+func (e Evidence) setter(c *facts.Change) string {
 	if c.By != "" {
 		return c.By
 	}
@@ -161,7 +161,7 @@ func (e Evidence) setter(c *baseline.Change) string {
 // excuse says why it may be right that the object stays; empty: nothing is known that explains it. Due: it is right, or
 // another finding says it.
 func (s *stuck) excuse(
-	e Evidence, f *baseline.Follower, owners *findings.Owners, all []*stuck,
+	e Evidence, f *facts.Follower, owners *findings.Owners, all []*stuck,
 ) (text string, due bool) {
 	// An owner waits for what belongs to it. What keeps that is the reason.
 	waits := ""
@@ -194,13 +194,13 @@ func (s *stuck) excuse(
 			return "", true // it had no chance
 		case !running:
 			excuse(name + " was not running in the end")
-		case f.SetBack(name, baseline.Life{From: s.mark.Time, To: e.Meta.Observed}):
+		case f.SetBack(name, facts.Life{From: s.mark.Time, To: e.Meta.Observed}):
 			excuse("a call of " + name + " was made to fail, and it may try again later")
 		case s.polls(e, name):
 			excuse(name + " puts something off for longer than it was watched, and may remove it then")
 		}
 	}
-	if watched := s.watched(e); watched < baseline.Patience {
+	if watched := s.watched(e); watched < facts.Patience {
 		excuse("it was watched for only " + watched.Round(time.Second/10).String())
 	}
 	if !e.Meta.Rested {
@@ -229,8 +229,8 @@ func (s *stuck) polls(e Evidence, controller string) bool {
 
 // user is an object that lives, belongs neither to the stuck one nor to a controller under test, and names it: the
 // finalizer may be there to protect what is in use. Empty: there is none.
-func (s *stuck) user(f *baseline.Follower, owners *findings.Owners) string {
-	made := map[baseline.Key]bool{} // by controllers
+func (s *stuck) user(f *facts.Follower, owners *findings.Owners) string {
+	made := map[facts.Key]bool{} // by controllers
 	for _, c := range f.Changes() {
 		if c.Event == record.Created {
 			made[c.Key] = c.By != ""

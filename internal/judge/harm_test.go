@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -330,7 +331,7 @@ func TestOwnerOfWhatAStepLacks(t *testing.T) {
 		return map[string]any{"metadata": m}
 	}
 	owner := map[string]any{"apiVersion": "example.com/v1", "kind": "Db", "name": "db", "uid": "u", "controller": true}
-	ref := &baseline.Baseline{Objects: map[baseline.Key]*baseline.Object{
+	ref := &baseline.Baseline{Objects: map[facts.Key]*facts.Object{
 		"db.example.com/default/db": {End: meta("db", map[string]any{"uid": "u"})},
 		"secret/default/a":          {End: meta("a", map[string]any{"ownerReferences": []any{owner}})},
 	}}

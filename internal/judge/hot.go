@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -19,7 +19,7 @@ type hot struct{}
 func (hot) Name() string { return "hot" }
 
 func (hot) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	var objects baseline.HotObjects
+	var objects facts.HotObjects
 	for i := range e.Events {
 		objects.Take(e.Events[i])
 	}
@@ -46,7 +46,7 @@ func (hot) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 }
 
 // HotTitle says which object is hot, how hot, and what changes.
-func HotTitle(h baseline.Hot) string {
+func HotTitle(h facts.Hot) string {
 	title := fmt.Sprintf("%s writes %s again and again: %d times in %s", h.Controller, h.Object, h.Times,
 		h.Span.Round(100*time.Millisecond))
 	const most = 5

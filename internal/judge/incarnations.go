@@ -7,6 +7,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -29,7 +30,7 @@ func Excused(all []record.Finding) string {
 }
 
 // excusesOf returns notes that name what is not counted, because another run has ended like that.
-func excusesOf(e Evidence, f *baseline.Follower) []record.Finding {
+func excusesOf(e Evidence, f *facts.Follower) []record.Finding {
 	var all []record.Finding
 	var hows []string
 	var objects []int
@@ -63,7 +64,7 @@ func excusesOf(e Evidence, f *baseline.Follower) []record.Finding {
 // more or less often, where that need not be a mistake; and one about the objects that others than the controllers
 // under test have created more or less often, and that hold no data: what the controllers did may have led to that. Of
 // a run whose plan writes objects itself, it says only the first three.
-func notesOf(e Evidence, p *plan.Plan, f *baseline.Follower) []record.Finding {
+func notesOf(e Evidence, p *plan.Plan, f *facts.Follower) []record.Finding {
 	var messages, histories, times, counts, renewals []baseline.Difference
 	for _, d := range e.Baseline.Compare(f.Objects()) {
 		switch {
@@ -104,7 +105,7 @@ func notesOf(e Evidence, p *plan.Plan, f *baseline.Follower) []record.Finding {
 
 // note tells differences that are worth to be known. What they are is said of the first one; the others have a noun.
 func note(
-	e Evidence, f *baseline.Follower, all []baseline.Difference, what, noun string,
+	e Evidence, f *facts.Follower, all []baseline.Difference, what, noun string,
 ) record.Finding {
 	var lines []string
 	for _, d := range all {

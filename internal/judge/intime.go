@@ -6,6 +6,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -13,12 +14,12 @@ import (
 // deletion before the controller that creates it without faults was back, or tried again what the plan had made fail.
 type inTime struct {
 	ref    *baseline.Baseline
-	run    *baseline.Follower
+	run    *facts.Follower
 	atRest bool // each step of the workload begins when nothing is to be done any more
 
-	runs   [][]baseline.Change               // without faults
-	owners *findings.Owners                  // in these runs; nil: not needed yet
-	whom   map[baseline.Key][][]baseline.Key // see MadeFor
+	runs   [][]facts.Change            // without faults
+	owners *findings.Owners            // in these runs; nil: not needed yet
+	whom   map[facts.Key][][]facts.Key // see MadeFor
 }
 
 // explains reports whether an object was created less often than without faults only because of that: those for whom it
@@ -38,17 +39,17 @@ func (t *inTime) explains(d baseline.Difference) bool {
 		return false
 	}
 	if t.owners == nil {
-		t.runs = slices.Concat([][]baseline.Change{t.ref.Changes}, t.ref.Others)
+		t.runs = slices.Concat([][]facts.Change{t.ref.Changes}, t.ref.Others)
 		t.owners = findings.NewOwners(t.ref.Changes, t.ref.Objects)
-		t.whom = map[baseline.Key][][]baseline.Key{}
+		t.whom = map[facts.Key][][]facts.Key{}
 	}
 	whom, known := t.whom[d.Key]
 	if !known {
 		whom = t.owners.MadeFor(d.Key, t.runs)
 		t.whom[d.Key] = whom
 	}
-	return slices.ContainsFunc(whom, func(all []baseline.Key) bool {
-		return !slices.ContainsFunc(all, func(owner baseline.Key) bool {
+	return slices.ContainsFunc(whom, func(all []facts.Key) bool {
+		return !slices.ContainsFunc(all, func(owner facts.Key) bool {
 			return t.needed(d, owner, want.Made-made)
 		})
 	})
@@ -56,8 +57,8 @@ func (t *inTime) explains(d baseline.Difference) bool {
 
 // needed reports whether an object should have been created for somebody: in time for one that is gone, for more of
 // those that there were fewer than without faults; or for one that is there in the end, where the object is not.
-func (t *inTime) needed(d baseline.Difference, owner baseline.Key, fewer int) bool {
-	lives := baseline.Lives(t.run.Changes(), owner)
+func (t *inTime) needed(d baseline.Difference, owner facts.Key, fewer int) bool {
+	lives := facts.Lives(t.run.Changes(), owner)
 	for n, life := range lives {
 		if !life.To.IsZero() {
 			fewer -= t.undue(d, owner, n, life)
@@ -67,10 +68,10 @@ func (t *inTime) needed(d baseline.Difference, owner baseline.Key, fewer int) bo
 }
 
 // undue is how many objects nobody could create in the n-th life of their owner.
-func (t *inTime) undue(d baseline.Difference, owner baseline.Key, n int, life baseline.Life) int {
+func (t *inTime) undue(d baseline.Difference, owner facts.Key, n int, life facts.Life) int {
 	usual := -1
 	for r, changes := range t.runs {
-		lives := baseline.Lives(changes, owner)
+		lives := facts.Lives(changes, owner)
 		if n >= len(lives) {
 			return 0
 		}
@@ -103,13 +104,13 @@ func (t *inTime) undue(d baseline.Difference, owner baseline.Key, n int, life ba
 // nil if there is none, or if the run has created an object between as often: then whoever creates the other one from
 // it could have done so.
 func (t *inTime) origin(
-	c *baseline.Change, changes []baseline.Change, usual, life baseline.Life,
-) *baseline.Change {
+	c *facts.Change, changes []facts.Change, usual, life facts.Life,
+) *facts.Change {
 	if c.By != "" {
 		return c
 	}
 	for _, up := range t.owners.All(c.Key) {
-		above := slices.DeleteFunc(creations(changes, up, usual), func(a *baseline.Change) bool {
+		above := slices.DeleteFunc(creations(changes, up, usual), func(a *facts.Change) bool {
 			return a.Time.After(c.Time)
 		})
 		if len(above) <= len(creations(t.run.Changes(), up, life)) {
@@ -133,7 +134,7 @@ const atRest = 500 * time.Millisecond
 // away reports whether a controller could not do what it does in a step without faults: it was away when the owner's
 // life ended, and at the beginning of each step after that one until then. A step that begins at rest begins when the
 // controller has had its chance, however short that was; it only must have been there.
-func (t *inTime) away(controller string, step int, life baseline.Life, needs time.Duration) bool {
+func (t *inTime) away(controller string, step int, life facts.Life, needs time.Duration) bool {
 	atStep := needs
 	if t.atRest {
 		atStep = 0
@@ -148,8 +149,8 @@ func (t *inTime) away(controller string, step int, life baseline.Life, needs tim
 }
 
 // creations are those of the objects of a key in the life of their owner.
-func creations(changes []baseline.Change, key baseline.Key, life baseline.Life) []*baseline.Change {
-	var all []*baseline.Change
+func creations(changes []facts.Change, key facts.Key, life facts.Life) []*facts.Change {
+	var all []*facts.Change
 	for i := range changes {
 		if c := &changes[i]; c.Key == key && c.Event == record.Created && life.Has(c.Time) {
 			all = append(all, c)

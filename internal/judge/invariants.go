@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -132,7 +133,7 @@ func (e Evidence) deeds() map[uint64]string {
 		}
 		var fields []string
 		counting := baseline.Fields(c)
-		for _, f := range baseline.FieldsOf(c) {
+		for _, f := range facts.FieldsOf(c) {
 			if !c.Marked() && slices.Contains(counting, f.Where) {
 				fields = append(fields, fmt.Sprintf("%s from %s to %s", f.Where, baseline.Value(f.Prev),
 					baseline.Value(f.Cur)))

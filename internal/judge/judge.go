@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -45,7 +46,7 @@ type Evidence struct {
 	parts []Evidence
 
 	// followed has followed the history. Hear sets it, so that judges share the work.
-	followed func() (*baseline.Follower, error)
+	followed func() (*facts.Follower, error)
 }
 
 // Judge examines one kind of evidence. An error says that it could not finish; findings returned with it are valid.

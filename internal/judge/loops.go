@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -23,7 +23,7 @@ func (loops) Name() string { return "loops" }
 func (loops) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
 	restless := e.restless()
-	for _, l := range baseline.Loops(e.Events, e.Meta.Calm, e.Meta.Observed) {
+	for _, l := range facts.Loops(e.Events, e.Meta.Calm, e.Meta.Observed) {
 		if e.Baseline != nil && slices.ContainsFunc(e.Baseline.Loops, l.Same) {
 			continue
 		}

@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // read follows the history.
-func (e Evidence) read() (*baseline.Follower, error) {
-	return baseline.Follow(&record.Run{
+func (e Evidence) read() (*facts.Follower, error) {
+	return facts.Follow(&record.Run{
 		Meta: e.Meta, Actions: e.Actions, History: e.History, Events: e.Events, Processes: e.Processes,
 	})
 }
 
 // follower has followed the history.
-func (e Evidence) follower() (*baseline.Follower, error) {
+func (e Evidence) follower() (*facts.Follower, error) {
 	if e.followed == nil {
 		return e.read()
 	}
@@ -28,7 +29,7 @@ func (e Evidence) follower() (*baseline.Follower, error) {
 }
 
 // Changes returns the changes of the history, with who made them. The caller must not change them.
-func (e Evidence) Changes() ([]baseline.Change, error) {
+func (e Evidence) Changes() ([]facts.Change, error) {
 	f, err := e.follower()
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (e Evidence) after(at time.Time) string {
 }
 
 // happened says what a change did, when, and who did it, as far as that is known.
-func (e Evidence) happened(c *baseline.Change) string {
+func (e Evidence) happened(c *facts.Change) string {
 	who := e.who(c)
 	if who != "" {
 		who = " by " + who
@@ -73,7 +74,7 @@ func (e Evidence) happened(c *baseline.Change) string {
 }
 
 // who made a change: a controller under test, or else the clients that the object's managed fields name.
-func (e Evidence) who(c *baseline.Change) string {
+func (e Evidence) who(c *facts.Change) string {
 	if c.By != "" {
 		return c.By
 	}
@@ -85,7 +86,7 @@ func (e Evidence) who(c *baseline.Change) string {
 }
 
 // writers are the clients that made a change, as far as the object's managed fields name them.
-func (e Evidence) writers(c *baseline.Change) []record.FieldManager {
+func (e Evidence) writers(c *facts.Change) []record.FieldManager {
 	// Those of several clusters are not in the order of their versions, but each version is of one.
 	at := slices.IndexFunc(e.History, func(h record.HistoryEntry) bool { return h.ResourceVersion == c.Version })
 	if at < 0 || c.Event == record.Deleted {
@@ -152,6 +153,6 @@ func (e Evidence) calm() time.Duration {
 }
 
 // nameOf is how an object is called in the run: its key, with the name that was generated.
-func nameOf(c *baseline.Change) string {
+func nameOf(c *facts.Change) string {
 	return string(c.Key[:strings.LastIndex(string(c.Key), "/")+1]) + c.Name()
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -24,9 +24,9 @@ func (orphans) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	gone := map[string]*baseline.Change{} // by UID
-	last := map[baseline.Key]*baseline.Change{}
-	var keys []baseline.Key
+	gone := map[string]*facts.Change{} // by UID
+	last := map[facts.Key]*facts.Change{}
+	var keys []facts.Key
 	for i := range changes {
 		c := &changes[i]
 		if last[c.Key] == nil {
@@ -44,7 +44,7 @@ func (orphans) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		if c.Cur == nil || len(refs) == 0 || metadata.Marked(c.Cur) {
 			continue
 		}
-		var end *baseline.Change // of the last owner
+		var end *facts.Change // of the last owner
 		for _, ref := range refs {
 			id, _ := ref["uid"].(string)
 			g := gone[id]

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -12,11 +13,11 @@ import (
 // Without pauses between the steps of a workload nearly everything may differ from runs with pauses, but no data is
 // lost.
 func TestDifferencesOfAWorkloadWithoutPauses(t *testing.T) {
-	const claim, pod, secret, service = baseline.Key("persistentvolumeclaim/default/c"),
-		baseline.Key("pod/default/p"), baseline.Key("secret/default/s"), baseline.Key("service/default/v")
+	const claim, pod, secret, service = facts.Key("persistentvolumeclaim/default/c"),
+		facts.Key("pod/default/p"), facts.Key("secret/default/s"), facts.Key("service/default/v")
 	run := func(claims, pods int, more ...string) *record.Run {
 		var all []string
-		for key, times := range map[baseline.Key]int{claim: claims, pod: pods} {
+		for key, times := range map[facts.Key]int{claim: claims, pod: pods} {
 			once := []string{"1 created " + string(key) + " {}", "2 deleted " + string(key) + " {}"}
 			all = append(all, slices.Repeat(once, times)...)
 			all = append(all[:len(all)-1], "3 updated "+string(key)+` {"data": "1"}`)
@@ -24,18 +25,18 @@ func TestDifferencesOfAWorkloadWithoutPauses(t *testing.T) {
 		return tale(t, append(all, more...)...)
 	}
 	usual := []*record.Run{run(1, 2, `1 created secret/default/s {"data": "1"}`, `1 created service/default/v {}`)}
-	follower, err := baseline.Follow(run(2, 3, `1 created secret/default/s {"data": "2"}`))
+	follower, err := facts.Follow(run(2, 3, `1 created secret/default/s {"data": "2"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
 		name           string
 		baseline, plan plan.Pace
-		want           []baseline.Key
+		want           []facts.Key
 	}{
-		{"both paced", plan.PaceRest, plan.PaceRest, []baseline.Key{claim, secret, service}},
-		{"neither paced", plan.PaceNone, plan.PaceNone, []baseline.Key{claim, secret, service}},
-		{"the baseline paced", plan.PaceRest, plan.PaceNone, []baseline.Key{claim}},
+		{"both paced", plan.PaceRest, plan.PaceRest, []facts.Key{claim, secret, service}},
+		{"neither paced", plan.PaceNone, plan.PaceNone, []facts.Key{claim, secret, service}},
+		{"the baseline paced", plan.PaceRest, plan.PaceNone, []facts.Key{claim}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ref, err := baseline.Learn("w", append(usual, usual...))
@@ -43,7 +44,7 @@ func TestDifferencesOfAWorkloadWithoutPauses(t *testing.T) {
 				t.Fatal(err)
 			}
 			ref.Pace = tt.baseline
-			var got []baseline.Key
+			var got []facts.Key
 			for _, d := range Differences(ref, &plan.Plan{Pace: tt.plan}, follower) {
 				got = append(got, d.Key)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -28,7 +29,7 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		return nil, err
 	}
 	var findings []record.Finding
-	returns := baseline.Returns(changes)
+	returns := facts.Returns(changes)
 	for _, key := range slices.Sorted(maps.Keys(returns)) {
 		if e.Baseline.Objects[key] == nil {
 			continue // its number may be another one in other runs
@@ -44,7 +45,7 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			}
 			var lines []string
 			for _, i := range ours {
-				for _, f := range baseline.FieldsOf(&changes[i]) {
+				for _, f := range facts.FieldsOf(&changes[i]) {
 					if f.Where == where {
 						lines = append(lines, fmt.Sprintf("from %s to %s: %s", baseline.Value(f.Prev),
 							baseline.Value(f.Cur), e.happened(&changes[i])))
@@ -66,8 +67,8 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 
 // isMark reports whether a change has only added or removed a field of the metadata: a label, an annotation or a
 // finalizer that says what is going on comes and goes with it.
-func isMark(c *baseline.Change, where string) bool {
-	return slices.ContainsFunc(baseline.FieldsOf(c), func(f baseline.Field) bool {
+func isMark(c *facts.Change, where string) bool {
+	return slices.ContainsFunc(facts.FieldsOf(c), func(f facts.Field) bool {
 		return f.Where == where && f.Path[0] == "metadata" && (f.Prev == nil || f.Cur == nil)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -74,11 +75,11 @@ func (e Evidence) upgradesAtRest() (all []upgraded) {
 // changedSince says, a line for each object, what was changed in the course of an upgrade, and of how many objects the
 // pods are replaced. What an upgrade is meant to change is not among that: the controllers' own Deployments, which the
 // follower leaves out, and what the manifests themselves say.
-func changedSince(f *baseline.Follower, u upgraded) (lines []string, replaced int) {
+func changedSince(f *facts.Follower, u upgraded) (lines []string, replaced int) {
 	changes, objects := f.Changes(), f.Objects()
-	fields := map[baseline.Key][]string{}
-	what := map[baseline.Key]string{}
-	var keys []baseline.Key
+	fields := map[facts.Key][]string{}
+	what := map[facts.Key]string{}
+	var keys []facts.Key
 	for i := range changes {
 		c := &changes[i]
 		if c.Time.Before(u.began) || c.Time.After(u.end) || c.Installs() ||

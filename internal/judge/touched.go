@@ -6,6 +6,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -16,7 +17,7 @@ type touch struct {
 	writes  bool      // it has, more than the annotation that causes a conflict
 	keys    []written // what
 	unknown bool      // and of what is not known, such as a file's contents, or may lead to anything
-	objects map[baseline.Key]*baseline.Object
+	objects map[facts.Key]*facts.Object
 	owners  *findings.Owners // nil: not needed yet
 }
 
@@ -31,7 +32,7 @@ var infrastructure = []string{"node", "customresourcedefinition", "storageclass"
 
 // touched says what a plan has written in a run with these objects. The annotation that causes a conflict leads to
 // nothing, unless a controller copies it to what other objects are made from.
-func touched(p *plan.Plan, objects map[baseline.Key]*baseline.Object) *touch {
+func touched(p *plan.Plan, objects map[facts.Key]*facts.Object) *touch {
 	t := &touch{writes: writes(p), objects: objects}
 	t.any = slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes })
 	if !t.writes {
@@ -70,7 +71,7 @@ func (t *touch) explains(d baseline.Difference) bool {
 		return false
 	}
 	typ := d.Key.Type()
-	if t.unknown || t.objects[d.Own] == nil || !d.More() || !baseline.HoldsData(typ) {
+	if t.unknown || t.objects[d.Own] == nil || !d.More() || !facts.HoldsData(typ) {
 		return true
 	}
 	if typ == "secret" && slices.ContainsFunc(t.keys, func(k written) bool {
@@ -82,14 +83,14 @@ func (t *touch) explains(d baseline.Difference) bool {
 		t.owners = findings.NewOwners(nil, t.objects)
 	}
 	above := t.owners.All(d.Own)
-	if users := baseline.IsCustom(typ); users != (len(above) == 0) {
+	if users := facts.IsCustom(typ); users != (len(above) == 0) {
 		return true
 	}
 	return slices.ContainsFunc(append(above, d.Own), t.wrote)
 }
 
 // wrote reports whether the plan has written an object, or its namespace.
-func (t *touch) wrote(key baseline.Key) bool {
+func (t *touch) wrote(key facts.Key) bool {
 	typ, group, _ := strings.Cut(key.Type(), ".")
 	_, rest, _ := strings.Cut(string(key), "/")
 	namespace, name, _ := strings.Cut(rest, "/")

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -24,7 +24,7 @@ func (unrest) Name() string { return "unrest" }
 
 func (unrest) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
-	loops := baseline.Loops(e.Events, e.Meta.Calm, e.Meta.Observed)
+	loops := facts.Loops(e.Events, e.Meta.Calm, e.Meta.Observed)
 	for _, u := range e.restless() {
 		var asked []string
 		writes := false

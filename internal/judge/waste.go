@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
@@ -33,7 +33,7 @@ func (waste) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	}
 	all := wasted(changes)
 	if ref := e.Baseline; ref != nil {
-		for _, usual := range slices.Concat([][]baseline.Change{ref.Changes}, ref.Others) {
+		for _, usual := range slices.Concat([][]facts.Change{ref.Changes}, ref.Others) {
 			known := wasted(usual)
 			all = slices.DeleteFunc(all, func(w wastedObject) bool {
 				return !slices.ContainsFunc(known, w.same)
@@ -74,8 +74,8 @@ func (waste) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 
 // wastedObject is an object that was created for nothing.
 type wastedObject struct {
-	created *baseline.Change
-	deleted *baseline.Change // of the object, or of another one like it
+	created *facts.Change
+	deleted *facts.Change // of the object, or of another one like it
 }
 
 // same reports whether two wasted objects are of the same kind, apart from numbers in their names.
@@ -85,7 +85,7 @@ func (w wastedObject) same(other wastedObject) bool {
 }
 
 // wasted lists what controllers created for nothing in a run.
-func wasted(changes []baseline.Change) (all []wastedObject) {
+func wasted(changes []facts.Change) (all []wastedObject) {
 	for i := range changes {
 		c := &changes[i]
 		if c.Event != record.Created || c.By == "" {
@@ -108,14 +108,14 @@ func wasted(changes []baseline.Change) (all []wastedObject) {
 // used reports whether anybody has used an object from its creation, the first of these changes, to its deletion, the
 // last one: it has run or finished, somebody else than its creator and Kubernetes has changed what it asks for, or
 // another object belongs to it or names it.
-func used(changes []baseline.Change) bool {
+func used(changes []facts.Change) bool {
 	born, gone := &changes[0], &changes[len(changes)-1]
 	status, _ := gone.Prev["status"].(map[string]any)
-	if baseline.Finished(gone.Prev) || status["phase"] == "Running" {
+	if facts.Finished(gone.Prev) || status["phase"] == "Running" {
 		return true
 	}
 	uid, name := metadata.UID(born.Cur), born.Name()
-	return slices.ContainsFunc(changes[1:], func(c baseline.Change) bool {
+	return slices.ContainsFunc(changes[1:], func(c facts.Change) bool {
 		if c.Key == born.Key {
 			return c.By != born.By && !reflect.DeepEqual(c.Cur["spec"], born.Cur["spec"]) && c.Cur != nil
 		}
@@ -125,13 +125,13 @@ func used(changes []baseline.Change) bool {
 
 // surplus reports whether an object was deleted that was like one that the same controller had just created: of the
 // same type and controller, and created with the same content, while its owner asked for the same. It had not finished.
-func surplus(created, deleted *baseline.Change, before []baseline.Change) bool {
+func surplus(created, deleted *facts.Change, before []facts.Change) bool {
 	owner := metadata.Text(metadata.Controller(created.Cur), "uid")
 	if owner == "" || owner != metadata.Text(metadata.Controller(deleted.Prev), "uid") ||
-		created.Key.Type() != deleted.Key.Type() || created.Sent == nil || baseline.Finished(deleted.Prev) {
+		created.Key.Type() != deleted.Key.Type() || created.Sent == nil || facts.Finished(deleted.Prev) {
 		return false
 	}
-	var born *baseline.Change
+	var born *facts.Change
 	for i := range before {
 		c := &before[i]
 		switch {

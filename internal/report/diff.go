@@ -17,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -302,7 +303,7 @@ func endStates(a, b *record.Run, known *baseline.Baseline) ([]string, error) {
 		return nil, fmt.Errorf("%s: %w", a.Dir, err)
 	}
 	ref.Compared, ref.Unordered, ref.Found = known.Compared, known.Unordered, known.Found
-	follower, err := baseline.Follow(b)
+	follower, err := facts.Follow(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.Dir, err)
 	}
@@ -409,7 +410,7 @@ var namedObject = regexp.MustCompile(`[a-z][a-z0-9.]*/[a-z0-9.-]*/[a-z0-9.:-]*[a
 type names map[string]string
 
 func namesIn(r *record.Run) (names, error) {
-	changes, err := baseline.Changes(r)
+	changes, err := facts.Changes(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Dir, err)
 	}

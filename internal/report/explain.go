@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -208,7 +209,7 @@ func story(r *record.Run, found []toldFinding) ([]moment, error) {
 // changesOf tells what happened to the recorded objects. If it is much, only objects that the plan or a finding names
 // are told.
 func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
-	changes, err := baseline.Changes(r)
+	changes, err := facts.Changes(r)
 	if err != nil {
 		return nil, err
 	}
@@ -217,8 +218,8 @@ func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
 		writers[h.ResourceVersion] = h.Writers
 	}
 	var all []moment
-	last := map[baseline.Key]int{} // index in all of the newest update of an object, by the same client
-	by := map[baseline.Key]string{}
+	last := map[facts.Key]int{} // index in all of the newest update of an object, by the same client
+	by := map[facts.Key]string{}
 	folded := map[int]int{}
 	left := 0
 	few := len(changes) <= explainedChanges
@@ -266,7 +267,7 @@ func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
 }
 
 // named reports whether the plan's actions, a stale read or a finding names the object of a change.
-func named(r *record.Run, found []toldFinding, c *baseline.Change) bool {
+func named(r *record.Run, found []toldFinding, c *facts.Change) bool {
 	keys := []string{string(c.Key), withoutGroup(string(c.Key))}
 	in := func(text string) bool {
 		return slices.ContainsFunc(keys, func(k string) bool { return contains(text, k) })
@@ -309,7 +310,7 @@ func withoutGroup(key string) string {
 }
 
 // sentence says a change.
-func sentence(c *baseline.Change, who string) string {
+func sentence(c *facts.Change, who string) string {
 	key := withoutGroup(string(c.Key))
 	passive := map[string]string{record.Created: "created", record.Deleted: "deleted"}[c.Event]
 	switch {
@@ -334,10 +335,10 @@ func sentence(c *baseline.Change, who string) string {
 }
 
 // fieldsOf says which fields a change has changed.
-func fieldsOf(c *baseline.Change) string {
+func fieldsOf(c *facts.Change) string {
 	counting := baseline.Fields(c)
 	var parts []string
-	for _, f := range baseline.FieldsOf(c) {
+	for _, f := range facts.FieldsOf(c) {
 		if slices.Contains(counting, f.Where) {
 			parts = append(parts, howChanged(f))
 		}
@@ -351,7 +352,7 @@ func fieldsOf(c *baseline.Change) string {
 	return ": " + strings.Join(parts, ", ")
 }
 
-func howChanged(f baseline.Field) string {
+func howChanged(f facts.Field) string {
 	switch {
 	case f.Prev == nil:
 		return fmt.Sprintf("%s is set to %s", f.Where, value(f.Cur))

@@ -190,7 +190,7 @@ func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) err
 		page.Notes = append(slices.Clone(page.Notes), "What was held and how triggers were satisfied is not shown: "+
 			"the record is incomplete, or another version of Trommel wrote it.")
 	}
-	page.Facts = facts(r)
+	page.Facts = headFacts(r)
 	for _, f := range found {
 		one := pageFinding{Class: string(f.Severity), Title: Title(f.Finding), Times: f.times(), Detail: f.Detail}
 		if at := f.cause; !at.IsZero() {
@@ -212,8 +212,8 @@ func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) err
 	return runTemplate.Execute(w, page)
 }
 
-// facts says when, with what and for how long a run ran.
-func facts(r *record.Run) []string {
+// headFacts says when, with what and for how long a run ran.
+func headFacts(r *record.Run) []string {
 	var all []string
 	add := func(format string, v any, known bool) {
 		if known {

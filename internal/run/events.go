@@ -9,6 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -27,7 +28,7 @@ type events struct {
 	completed []record.Action // in order of completion
 	kept      []record.Event  // writes and reconciles of the controllers
 	updates   map[call]string // updates under way: the resource versions from which they begin
-	hot       baseline.HotObjects
+	hot       facts.HotObjects
 	// overheated is closed when an object is so hot that nothing else can be expected of its controller; nil: nobody
 	// needs to know.
 	overheated chan struct{}
@@ -106,7 +107,7 @@ func (e *events) keep(event record.Event) {
 }
 
 // tooHot returns the object that is so hot that nothing else can be expected of its controller; nil: there is none.
-func (e *events) tooHot() *baseline.Hot {
+func (e *events) tooHot() *facts.Hot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.hot.Over()

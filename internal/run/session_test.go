@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -122,11 +122,11 @@ func checkEvidence(tb testing.TB, r *record.Run) {
 	}) {
 		tb.Errorf("%s: no write of a controller is recorded", r.Meta.Plan)
 	}
-	changes, err := baseline.Changes(r)
+	changes, err := facts.Changes(r)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if hooked && !slices.ContainsFunc(changes, func(c baseline.Change) bool { return c.By != "" }) {
+	if hooked && !slices.ContainsFunc(changes, func(c facts.Change) bool { return c.By != "" }) {
 		tb.Errorf("%s: no change is known to be a controller's", r.Meta.Plan)
 	}
 	failed := slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Judge == record.JudgeWorkload })

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -20,7 +21,7 @@ type course struct {
 }
 
 func courseOf(
-	key baseline.Key, changes []baseline.Change, objects map[baseline.Key]*baseline.Object,
+	key facts.Key, changes []facts.Change, objects map[facts.Key]*facts.Object,
 ) course {
 	o := objects[key]
 	c := course{before: o.Existed()}
@@ -108,13 +109,13 @@ func (c course) String() string {
 // Bear compares what a finding's title says with the history of the run. If they contradict each other, it replaces
 // the title by what the history says, and returns the contradiction; empty: there is none.
 func Bear(
-	f *record.Finding, changes []baseline.Change, objects map[baseline.Key]*baseline.Object,
+	f *record.Finding, changes []facts.Change, objects map[facts.Key]*facts.Object,
 ) (contradiction string) {
 	for _, claim := range f.Claims {
 		if claim.Object == "" {
 			continue
 		}
-		if is := courseOf(baseline.Key(claim.Object), changes, objects); !is.bears(claim) {
+		if is := courseOf(facts.Key(claim.Object), changes, objects); !is.bears(claim) {
 			contradiction = fmt.Sprintf("%q says of %s that %s; it was %s", f.Title, claim.Object, claim.Says, is)
 			f.Title = claim.Object + " was " + is.String()
 			return contradiction
@@ -124,7 +125,7 @@ func Bear(
 }
 
 // claim notes what the words for an object's existence say.
-func claim(all *record.Claims, key baseline.Key, e baseline.Existence) {
+func claim(all *record.Claims, key facts.Key, e facts.Existence) {
 	switch object := string(key); {
 	case e.Never():
 		all.Say(object, record.ClaimNever)
@@ -140,7 +141,7 @@ func claim(all *record.Claims, key baseline.Key, e baseline.Existence) {
 
 // ClaimsOf is what the text of a difference says of the object in the run.
 func ClaimsOf(d baseline.Difference) (all record.Claims) {
-	if e, ok := d.Got.(baseline.Existence); ok {
+	if e, ok := d.Got.(facts.Existence); ok {
 		claim(&all, d.Own, e)
 	}
 	return all

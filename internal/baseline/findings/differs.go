@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
@@ -15,8 +16,8 @@ import (
 // Run is a run whose differences from runs without faults are told.
 type Run struct {
 	Baseline *baseline.Baseline
-	Changes  []baseline.Change
-	Objects  map[baseline.Key]*baseline.Object
+	Changes  []facts.Change
+	Objects  map[facts.Key]*facts.Object
 	// Planned are the resource versions of changes that the plan has made itself.
 	Planned map[uint64]bool
 	// Interrupted: all that the plan does to the controllers is to interrupt their work.
@@ -29,7 +30,7 @@ type Run struct {
 type Line struct {
 	Harm    record.Harm
 	Differ  []baseline.Difference // what matters most first
-	Causes  []*baseline.Change
+	Causes  []*facts.Change
 	whole   bool
 	version uint64 // of the write; 0: what should have come did not
 	part    string // of the object, if no write is known
@@ -201,7 +202,7 @@ func (r *Run) know() {
 }
 
 // owner is whose an object is: as the run shows it, or else the runs without faults.
-func (r *Run) owner(d baseline.Difference) baseline.Key {
+func (r *Run) owner(d baseline.Difference) facts.Key {
 	r.know()
 	if owner := r.owners.Of(d.Own); owner != "" {
 		return owner
@@ -210,7 +211,7 @@ func (r *Run) owner(d baseline.Difference) baseline.Key {
 }
 
 // state is what became of the object in the run and, at most, in a run without faults.
-func (r *Run) state(d baseline.Difference) (got, want baseline.Object) {
+func (r *Run) state(d baseline.Difference) (got, want facts.Object) {
 	if o := r.Objects[d.Own]; o != nil {
 		got = *o
 	}
@@ -225,9 +226,9 @@ func (r *Run) ofWhole(d baseline.Difference) record.Harm {
 	switch {
 	case d.Field == beingDeleted, got.End != nil && !d.Count:
 		return record.HarmLeft
-	case baseline.HoldsData(d.Key.Type()) && got.Deleted > want.Deleted && r.loses(d) && !r.restored(d):
+	case facts.HoldsData(d.Key.Type()) && got.Deleted > want.Deleted && r.loses(d) && !r.restored(d):
 		return record.HarmLost
-	case d.Count, !baseline.HoldsData(d.Key.Type()) && r.finished(r.owner(d)):
+	case d.Count, !facts.HoldsData(d.Key.Type()) && r.finished(r.owner(d)):
 		return record.HarmReplaced
 	case !r.irreplaceable(d):
 		return record.HarmMissing
@@ -279,7 +280,7 @@ func (r *Run) restored(d baseline.Difference) bool {
 	if d.Key.Type() != "secret" || got.End == nil {
 		return false
 	}
-	return !slices.ContainsFunc(r.Changes, func(c baseline.Change) bool {
+	return !slices.ContainsFunc(r.Changes, func(c facts.Change) bool {
 		return c.Key == d.Own && c.Event == record.Deleted && !reflect.DeepEqual(c.Prev["data"], got.End["data"])
 	})
 }
@@ -287,16 +288,16 @@ func (r *Run) restored(d baseline.Difference) bool {
 // finished reports whether an owner has done what it is there for, in the run and without faults: what belongs to it is
 // not needed any more. Whether it is deleted may be decided by who is faster, as of two Jobs of a JobSet that fail at
 // the same time.
-func (r *Run) finished(owner baseline.Key) bool {
+func (r *Run) finished(owner facts.Key) bool {
 	got, want := r.Objects[owner], r.Baseline.Objects[owner]
-	return got != nil && got.End != nil && baseline.Finished(got.End) &&
-		want != nil && want.End != nil && baseline.Finished(want.End)
+	return got != nil && got.End != nil && facts.Finished(got.End) &&
+		want != nil && want.End != nil && facts.Finished(want.End)
 }
 
 // deletion is a change by which an object was taken away from its living owner.
 type deletion struct {
-	*baseline.Change
-	owner baseline.Key
+	*facts.Change
+	owner facts.Key
 	// giver is the controller that had given the object an owner that was gone, for which the garbage collector deleted
 	// it; empty: it was not so.
 	giver string
@@ -349,14 +350,14 @@ func (r *Run) taken(d baseline.Difference) *deletion {
 }
 
 // formerOwner is whose an object was before a change, and whether the change gives it another owner.
-func (r *Run) formerOwner(c *baseline.Change) (was member, changes bool) {
+func (r *Run) formerOwner(c *facts.Change) (was member, changes bool) {
 	was, is := r.owners.top(c.Key, c.Prev), r.owners.top(c.Key, c.Cur)
 	return was, was.key != "" && is.key != "" && metadata.UID(was.object) != metadata.UID(is.object)
 }
 
 // whole says what became of an object as a whole: what is harmed, by whom, and then how that differs. The claims are
 // what this says of objects.
-func (r *Run) whole(d baseline.Difference, l Line, owner baseline.Key) (title string, claims record.Claims) {
+func (r *Run) whole(d baseline.Difference, l Line, owner facts.Key) (title string, claims record.Claims) {
 	got, want := r.state(d)
 	name := Name(string(d.Key))
 	of := name
@@ -428,7 +429,7 @@ func (r *Run) whole(d baseline.Difference, l Line, owner baseline.Key) (title st
 	case !d.Count:
 		text = of + " is missing"
 	case got.Made < want.Made:
-		switch e := baseline.EndOf(&got); {
+		switch e := facts.EndOf(&got); {
 		case e.Never():
 			text = of + " was left out"
 		case got.Made == 0:
@@ -439,20 +440,20 @@ func (r *Run) whole(d baseline.Difference, l Line, owner baseline.Key) (title st
 	default:
 		text = of + " was created too often"
 	}
-	if e, ok := d.Got.(baseline.Existence); ok {
+	if e, ok := d.Got.(facts.Existence); ok {
 		claim(&claims, d.Own, e)
 	}
 	return text + ": " + without(d), claims
 }
 
 // gone reports whether an object is not there in the end.
-func (r *Run) gone(key baseline.Key) bool {
+func (r *Run) gone(key facts.Key) bool {
 	o := r.Objects[key]
 	return o == nil || o.End == nil
 }
 
 // plans reports whether the last deletion of an object was the plan's.
-func (r *Run) plans(key baseline.Key) bool {
+func (r *Run) plans(key facts.Key) bool {
 	own := false
 	for i := range r.Changes {
 		c := &r.Changes[i]

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // beginning is the key of an object with a generated name without the number; ok is false for other names.
-func beginning(key baseline.Key) (text string, ok bool) {
+func beginning(key facts.Key) (text string, ok bool) {
 	at := strings.LastIndex(string(key), "#")
 	if at < 0 || strings.Trim(string(key[at+1:]), "0123456789") != "" {
 		return "", false
@@ -23,9 +24,9 @@ func beginning(key baseline.Key) (text string, ok bool) {
 
 // createdLike is how many objects were created whose generated names begin like that of a key: the number only says
 // which came first.
-func createdLike(key baseline.Key, changes []baseline.Change) int {
+func createdLike(key facts.Key, changes []facts.Change) int {
 	begins, _ := beginning(key)
-	all := map[baseline.Key]bool{}
+	all := map[facts.Key]bool{}
 	for i := range changes {
 		if b, ok := beginning(changes[i].Key); ok && b == begins && changes[i].Event == record.Created {
 			all[changes[i].Key] = true
@@ -37,7 +38,7 @@ func createdLike(key baseline.Key, changes []baseline.Change) int {
 // numbers says that there were more or fewer objects whose names begin alike than without faults. It is empty if the
 // name is not generated, if the difference is another one, or if one of the two has none of them: then the number of
 // the one that is missing, or should not be there, misleads nobody.
-func (r *Run) numbers(d baseline.Difference, owner baseline.Key) string {
+func (r *Run) numbers(d baseline.Difference, owner facts.Key) string {
 	begins, generated := beginning(d.Key)
 	got, want := r.Objects[d.Own], r.Baseline.Objects[d.Key]
 	if !generated || d.Field != "" || (got == nil) == (want == nil || want.MostMade == 0) {
@@ -88,7 +89,7 @@ func (r *Run) usuallyDeleted(d baseline.Difference, taken *deletion) bool {
 		}
 		last := ending(key, r.Baseline.Changes)
 		if o.End != nil || last == nil || last.By != taken.By ||
-			baseline.Finished(last.Prev) != baseline.Finished(taken.Prev) {
+			facts.Finished(last.Prev) != facts.Finished(taken.Prev) {
 			return false
 		}
 		any = true
@@ -97,8 +98,8 @@ func (r *Run) usuallyDeleted(d baseline.Difference, taken *deletion) bool {
 }
 
 // ending is the change with which the last deletion of an object began; nil: there is none.
-func ending(key baseline.Key, changes []baseline.Change) *baseline.Change {
-	var last *baseline.Change
+func ending(key facts.Key, changes []facts.Change) *facts.Change {
+	var last *facts.Change
 	marked := false
 	for i := range changes {
 		c := &changes[i]
@@ -153,7 +154,7 @@ func (r *Run) shared(d baseline.Difference) string {
 type place struct{ typ, field string }
 
 // users lists the objects that name one whose generated name begins like that of a key, by field and by that name.
-func users(of baseline.Key, objects map[baseline.Key]*baseline.Object) map[place]map[string][]baseline.Key {
+func users(of facts.Key, objects map[facts.Key]*facts.Object) map[place]map[string][]facts.Key {
 	begins, _ := beginning(of)
 	names := map[string]bool{}
 	for key, o := range objects {
@@ -161,7 +162,7 @@ func users(of baseline.Key, objects map[baseline.Key]*baseline.Object) map[place
 			names[metadata.Text(metadata.Of(o.Last()), "name")] = true
 		}
 	}
-	all := map[place]map[string][]baseline.Key{}
+	all := map[place]map[string][]facts.Key{}
 	for key, o := range objects {
 		var visit func(v any, field string)
 		visit = func(v any, field string) {
@@ -178,7 +179,7 @@ func users(of baseline.Key, objects map[baseline.Key]*baseline.Object) map[place
 					return
 				}
 				if all[at] == nil {
-					all[at] = map[string][]baseline.Key{}
+					all[at] = map[string][]facts.Key{}
 				}
 				all[at][v] = append(all[at][v], key)
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -23,12 +23,12 @@ var nouns = map[string]string{
 // Name is how people call an object: its type without the group, and its name with the namespace; after the cluster if
 // there are several.
 func Name(key string) string {
-	typ, rest, _ := strings.Cut(baseline.Key(key).Local(), "/")
+	typ, rest, _ := strings.Cut(facts.Key(key).Local(), "/")
 	typ, _, _ = strings.Cut(typ, ".")
 	if noun, ok := nouns[typ]; ok {
 		typ = noun
 	}
-	return record.In(baseline.Key(key).Cluster(), typ+" "+strings.TrimPrefix(rest, "/"))
+	return record.In(facts.Key(key).Cluster(), typ+" "+strings.TrimPrefix(rest, "/"))
 }
 
 // lost says what is lost with an object that is deleted; empty: nothing that cannot be made again.
@@ -38,9 +38,9 @@ func lost(typ string) string {
 		return "its pods are gone with it"
 	case typ == "namespace":
 		return "all that it held is lost"
-	case baseline.IsCustom(typ):
+	case facts.IsCustom(typ):
 		return "what belongs to it is lost"
-	case baseline.HoldsData(typ):
+	case facts.HoldsData(typ):
 		return "its data is lost"
 	}
 	return ""
@@ -70,7 +70,7 @@ func AtStake(typ string, deletes, content bool) Stake {
 	switch {
 	case deletes && lost(typ) != "":
 		return StakeLoss
-	case deletes && !small, content && baseline.HoldsData(typ):
+	case deletes && !small, content && facts.HoldsData(typ):
 		return StakeData
 	case deletes, content && !small:
 		return StakeUsual

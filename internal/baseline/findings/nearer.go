@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -189,7 +190,7 @@ func isWord(text string) bool {
 // knewAll reports whether an object came to keep its promises after the last change that others than controllers have
 // made to what belongs to nobody: what users write, above all. Until then something may have come that a controller
 // has missed.
-func (r *Run) knewAll(key baseline.Key) bool {
+func (r *Run) knewAll(key facts.Key) bool {
 	last, kept := -1, -1
 	for i := range r.Changes {
 		c := &r.Changes[i]
@@ -221,7 +222,7 @@ var byKubernetes = []string{"endpoints", "persistentvolume", "node", "lease.coor
 	"event.events.k8s.io"}
 
 // isInput reports whether a change may be a user's: of more than the status of an object that belongs to no other.
-func isInput(c *baseline.Change) bool {
+func isInput(c *facts.Change) bool {
 	if slices.Contains(byKubernetes, c.Key.Type()) {
 		return false
 	}

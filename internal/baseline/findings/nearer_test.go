@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -96,14 +97,14 @@ func TestNearerToWhatTheStatusPromises(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			want, got := custom(2, test.want), custom(2, test.got)
 			start := custom(1, status{})
-			changes := []baseline.Change{
+			changes := []facts.Change{
 				{Key: key, Event: "created", Version: 1, Cur: start},
 				{Key: key, Event: "updated", Version: 2, Prev: start, Cur: custom(2, status{})},
 				{Key: key, Event: "updated", Version: 3, Prev: custom(2, status{}), Cur: got, By: "op"},
 				{Key: "endpoints/default/db", Event: "created", Version: 4, Cur: map[string]any{}},
 			}
 			if test.late {
-				changes = append(changes, baseline.Change{Key: "secret/default/s", Event: "deleted", Version: 5,
+				changes = append(changes, facts.Change{Key: "secret/default/s", Event: "deleted", Version: 5,
 					Prev: map[string]any{"metadata": map[string]any{"name": "s"}}})
 			}
 			var differ []baseline.Difference
@@ -116,8 +117,8 @@ func TestNearerToWhatTheStatusPromises(t *testing.T) {
 					Want: valueAt(want, name), Got: valueAt(got, name)})
 			}
 			r := Run{
-				Baseline: &baseline.Baseline{Objects: map[baseline.Key]*baseline.Object{key: {End: want}}},
-				Changes:  changes, Objects: map[baseline.Key]*baseline.Object{key: {End: got}},
+				Baseline: &baseline.Baseline{Objects: map[facts.Key]*facts.Object{key: {End: want}}},
+				Changes:  changes, Objects: map[facts.Key]*facts.Object{key: {End: got}},
 				Interrupted: !test.stale,
 			}
 			var nearer, rest []string

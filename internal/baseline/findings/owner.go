@@ -6,32 +6,32 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // Owners knows whose objects are, over a run. It is not safe for concurrent use.
 type Owners struct {
-	changes []baseline.Change
-	objects map[baseline.Key]*baseline.Object
-	byUID   map[string]member               // all objects that there ever were
-	last    map[baseline.Key]map[string]any // the newest state of each
-	names   map[string]baseline.Key         // keys by the names in the run, which may be generated
+	changes []facts.Change
+	objects map[facts.Key]*facts.Object
+	byUID   map[string]member            // all objects that there ever were
+	last    map[facts.Key]map[string]any // the newest state of each
+	names   map[string]facts.Key         // keys by the names in the run, which may be generated
 }
 
 type member struct {
-	key    baseline.Key
+	key    facts.Key
 	object map[string]any // its newest state
 }
 
 // NewOwners returns the owners in a run with these changes, after which the objects are as given. The objects may be
 // those of runs without faults.
-func NewOwners(changes []baseline.Change, objects map[baseline.Key]*baseline.Object) *Owners {
+func NewOwners(changes []facts.Change, objects map[facts.Key]*facts.Object) *Owners {
 	o := &Owners{
-		changes, objects, map[string]member{}, map[baseline.Key]map[string]any{}, map[string]baseline.Key{},
+		changes, objects, map[string]member{}, map[facts.Key]map[string]any{}, map[string]facts.Key{},
 	}
-	add := func(key baseline.Key, object map[string]any) {
+	add := func(key facts.Key, object map[string]any) {
 		if object != nil {
 			o.byUID[cmp.Or(metadata.UID(object), string(key))] = member{key, object}
 			o.last[key] = object
@@ -54,21 +54,21 @@ func NewOwners(changes []baseline.Change, objects map[baseline.Key]*baseline.Obj
 }
 
 // Of returns the key of the object that one belongs to in the end, such as a custom resource; empty: to none.
-func (o *Owners) Of(key baseline.Key) baseline.Key { return o.top(key, o.last[key]).key }
+func (o *Owners) Of(key facts.Key) facts.Key { return o.top(key, o.last[key]).key }
 
 // Named returns the key of an object by type/namespace/name, as it is called in the run. The group may be missing.
-func (o *Owners) Named(name string) baseline.Key {
+func (o *Owners) Named(name string) facts.Key {
 	if key, ok := o.names[name]; ok {
 		return key
 	}
-	return baseline.Key(name)
+	return facts.Key(name)
 }
 
 // maxDepth is how far up owners are looked for; they may form a circle.
 const maxDepth = 10
 
 // top climbs from an object to the last of its owners; zero: it has none.
-func (o *Owners) top(key baseline.Key, object map[string]any) member {
+func (o *Owners) top(key facts.Key, object map[string]any) member {
 	var top member
 	for range maxDepth {
 		up, ok := o.owner(key, object)
@@ -82,8 +82,8 @@ func (o *Owners) top(key baseline.Key, object map[string]any) member {
 
 // All lists the keys of all objects that one belongs to, and of the StatefulSet that has a volume claim in its
 // templates even if the claim refers to another owner, nearest first.
-func (o *Owners) All(key baseline.Key) []baseline.Key {
-	var all []baseline.Key
+func (o *Owners) All(key facts.Key) []facts.Key {
+	var all []facts.Key
 	climb := func(at member, ok bool) {
 		for range maxDepth {
 			if !ok || slices.Contains(all, at.key) {
@@ -97,14 +97,14 @@ func (o *Owners) All(key baseline.Key) []baseline.Key {
 	if key.Type() == "persistentvolumeclaim" {
 		climb(o.setOf(key, o.last[key]))
 	}
-	return slices.DeleteFunc(all, func(k baseline.Key) bool { return k == key })
+	return slices.DeleteFunc(all, func(k facts.Key) bool { return k == key })
 }
 
 // owner is the object that another one belongs to. Volume claims of a StatefulSet have no reference to it, volumes
 // refer to their claims in another way, and what an operator creates may be tied to its custom resource only by a label
 // or by its name. An object outside namespaces cannot refer to a custom resource in one. Some operators then refer to
 // the definition of its type instead, to which nothing belongs.
-func (o *Owners) owner(key baseline.Key, object map[string]any) (member, bool) {
+func (o *Owners) owner(key facts.Key, object map[string]any) (member, bool) {
 	if ref := ownerReference(object); ref != nil {
 		if up, ok := o.byUID[metadata.Text(ref, "uid")]; ok {
 			return up, true
@@ -114,11 +114,11 @@ func (o *Owners) owner(key baseline.Key, object map[string]any) (member, bool) {
 		if grouped {
 			typ += "." + group
 		}
-		named := baseline.KeyIn(key.Cluster(), typ+"/"+metadata.Text(metadata.Of(object), "namespace")+"/"+
+		named := facts.KeyIn(key.Cluster(), typ+"/"+metadata.Text(metadata.Of(object), "namespace")+"/"+
 			metadata.Text(ref, "name"))
 		return member{named, o.last[named]}, true
 	}
-	if baseline.IsCustom(key.Type()) || object == nil {
+	if facts.IsCustom(key.Type()) || object == nil {
 		return member{}, false
 	}
 	switch key.Type() {
@@ -129,7 +129,7 @@ func (o *Owners) owner(key baseline.Key, object map[string]any) (member, bool) {
 	case "persistentvolume":
 		spec, _ := object["spec"].(map[string]any)
 		if claim, ok := spec["claimRef"].(map[string]any); ok {
-			named := baseline.KeyIn(key.Cluster(), "persistentvolumeclaim/"+metadata.Text(claim, "namespace")+"/"+
+			named := facts.KeyIn(key.Cluster(), "persistentvolumeclaim/"+metadata.Text(claim, "namespace")+"/"+
 				metadata.Text(claim, "name"))
 			return member{named, o.last[named]}, true
 		}
@@ -155,11 +155,11 @@ func ownerReference(object map[string]any) map[string]any {
 
 // setOf finds the StatefulSet that has a volume claim in its templates: the claim is named after the template and a
 // pod.
-func (o *Owners) setOf(of baseline.Key, claim map[string]any) (member, bool) {
+func (o *Owners) setOf(of facts.Key, claim map[string]any) (member, bool) {
 	name := metadata.Text(metadata.Of(claim), "name")
 	for _, key := range slices.Sorted(maps.Keys(o.last)) {
 		if key.Type() == "statefulset.apps" && key.Cluster() == of.Cluster() && sameNamespace(claim, o.last[key]) &&
-			baseline.IsClaimOf(name, o.last[key]) {
+			facts.IsClaimOf(name, o.last[key]) {
 			return member{key, o.last[key]}, true
 		}
 	}

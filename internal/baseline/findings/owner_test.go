@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 )
 
 func TestOwnersOf(t *testing.T) {
 	const definition = `"ownerReferences": [{"apiVersion": "apiextensions.k8s.io/v1", ` +
 		`"kind": "CustomResourceDefinition", "name": "clusters.db.example", "uid": "x"}]`
-	objects := map[baseline.Key]*baseline.Object{}
-	for key, metadata := range map[baseline.Key]string{
+	objects := map[facts.Key]*facts.Object{}
+	for key, metadata := range map[facts.Key]string{
 		"cluster.db.example/a/db":                         `"namespace": "a", "name": "db", "uid": "1"`,
 		"cluster.db.example/a/db-1":                       `"namespace": "a", "name": "db-1", "uid": "2"`,
 		"cluster.db.example/a/twice":                      `"namespace": "a", "name": "twice", "uid": "3"`,
@@ -29,10 +29,10 @@ func TestOwnersOf(t *testing.T) {
 		if err := json.Unmarshal([]byte(`{"metadata": {`+metadata+`}}`), &object); err != nil {
 			t.Fatal(err)
 		}
-		objects[key] = &baseline.Object{End: object}
+		objects[key] = &facts.Object{End: object}
 	}
 	owners := NewOwners(nil, objects)
-	for key, want := range map[baseline.Key]baseline.Key{
+	for key, want := range map[facts.Key]facts.Key{
 		"clusterrole.rbac.authorization.k8s.io//op:a:db":  "cluster.db.example/a/db",
 		"clusterrole.rbac.authorization.k8s.io//op-db-1":  "cluster.db.example/a/db-1",
 		"clusterrole.rbac.authorization.k8s.io//op-twice": "", // of one of two

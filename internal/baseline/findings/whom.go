@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -18,18 +18,18 @@ import (
 // name in which a controller made the object, if it also has their name, in its own name or in a label. What
 // Kubernetes' own controllers make is for those for whom its owner was made: a volume claim is for those for whom the
 // StatefulSet is. Otherwise the requests and the names are one answer together.
-func (o *Owners) MadeFor(key baseline.Key, runs [][]baseline.Change) [][]baseline.Key {
+func (o *Owners) MadeFor(key facts.Key, runs [][]facts.Change) [][]facts.Key {
 	return o.madeFor(key, runs, maxDepth)
 }
 
-func (o *Owners) madeFor(key baseline.Key, runs [][]baseline.Change, depth int) (all [][]baseline.Key) {
+func (o *Owners) madeFor(key facts.Key, runs [][]facts.Change, depth int) (all [][]facts.Key) {
 	requested, ours, always := o.requested(key, runs)
-	if always && !slices.ContainsFunc(requested, func(whom baseline.Key) bool { return !o.isNamedAfter(key, whom) }) {
+	if always && !slices.ContainsFunc(requested, func(whom facts.Key) bool { return !o.isNamedAfter(key, whom) }) {
 		all = append(all, requested)
 	}
 	owner := o.Of(key)
 	if owner != "" && ownerReference(o.last[key]) != nil {
-		all = append(all, []baseline.Key{owner})
+		all = append(all, []facts.Key{owner})
 	}
 	if up, ok := o.owner(key, o.last[key]); len(all) == 0 && ok && !ours && depth > 0 {
 		all = o.madeFor(up.key, runs, depth-1)
@@ -39,7 +39,7 @@ func (o *Owners) madeFor(key baseline.Key, runs [][]baseline.Change, depth int) 
 	}
 	others := o.namesakes(key, o.last[key])
 	if owner != "" {
-		others = []baseline.Key{owner}
+		others = []facts.Key{owner}
 	}
 	if len(others) == 0 {
 		return nil // others may need it, too
@@ -49,13 +49,13 @@ func (o *Owners) madeFor(key baseline.Key, runs [][]baseline.Change, depth int) 
 			requested = append(requested, whom)
 		}
 	}
-	return [][]baseline.Key{requested}
+	return [][]facts.Key{requested}
 }
 
 // requested returns those that the reconcile requests name in which controllers under test created an object, or the
 // objects that these belong to. Ours: controllers under test created it. All: each of its creations was in such a
 // request.
-func (o *Owners) requested(key baseline.Key, runs [][]baseline.Change) (whom []baseline.Key, ours, all bool) {
+func (o *Owners) requested(key facts.Key, runs [][]facts.Change) (whom []facts.Key, ours, all bool) {
 	all = true
 	for _, changes := range runs {
 		for i := range changes {
@@ -78,7 +78,7 @@ func (o *Owners) requested(key baseline.Key, runs [][]baseline.Change) (whom []b
 
 // namedBy returns the objects that the request names in which a change was made, as far as they lived then: its type is
 // unknown. Of an object that belongs to another one it returns that one.
-func (o *Owners) namedBy(c *baseline.Change, changes []baseline.Change) []baseline.Key {
+func (o *Owners) namedBy(c *facts.Change, changes []facts.Change) []facts.Key {
 	if c.Request == "" {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (o *Owners) namedBy(c *baseline.Change, changes []baseline.Change) []baseli
 	if !found {
 		namespace, name = "", c.Request
 	}
-	var all []baseline.Key
+	var all []facts.Key
 	for key, object := range o.last {
 		meta := metadata.Of(object)
 		if key == c.Key || key.Cluster() != c.Key.Cluster() || metadata.Text(meta, "name") != name ||
@@ -103,24 +103,24 @@ func (o *Owners) namedBy(c *baseline.Change, changes []baseline.Change) []baseli
 }
 
 // lived reports whether an object was there at a time, and not marked for deletion.
-func lived(changes []baseline.Change, key baseline.Key, at time.Time) bool {
-	return slices.ContainsFunc(baseline.Lives(changes, key), func(l baseline.Life) bool { return l.Has(at) })
+func lived(changes []facts.Change, key facts.Key, at time.Time) bool {
+	return slices.ContainsFunc(facts.Lives(changes, key), func(l facts.Life) bool { return l.Has(at) })
 }
 
 // isNamedAfter reports whether an object has the name of another one in its own name or in a label.
-func (o *Owners) isNamedAfter(key, other baseline.Key) bool {
+func (o *Owners) isNamedAfter(key, other facts.Key) bool {
 	return hasName(o.last[key], metadata.Text(metadata.Of(o.last[other]), "name"))
 }
 
 // namesakes returns the custom resources after which an object is named, in its namespace, or in any if it has none: of
 // those with the longest name, since db is a part of db-1, too.
-func (o *Owners) namesakes(key baseline.Key, own map[string]any) []baseline.Key {
+func (o *Owners) namesakes(key facts.Key, own map[string]any) []facts.Key {
 	namespaced := metadata.Text(metadata.Of(own), "namespace") != ""
-	var all []baseline.Key
+	var all []facts.Key
 	length := 0
 	for other, object := range o.last {
 		name := metadata.Text(metadata.Of(object), "name")
-		if other == key || !baseline.IsCustom(other.Type()) || other.Cluster() != key.Cluster() ||
+		if other == key || !facts.IsCustom(other.Type()) || other.Cluster() != key.Cluster() ||
 			namespaced && !sameNamespace(own, object) || len(name) < length || !hasName(own, name) {
 			continue
 		}

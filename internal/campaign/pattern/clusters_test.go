@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -41,10 +41,10 @@ workloads: {w: [{sleep: 1s}]}
 
 // copied is what the workload pin of examples/copy-operator does without faults: an object and its copy in another
 // cluster have one name.
-func copied() []baseline.Change {
+func copied() []facts.Change {
 	const (
-		original = baseline.Key("east: configmap/default/settings")
-		copied   = baseline.Key("west: configmap/default/settings")
+		original = facts.Key("east: configmap/default/settings")
+		copied   = facts.Key("west: configmap/default/settings")
 	)
 	meta := func(fields object) object {
 		all := object{"name": "settings", "namespace": "default"}
@@ -59,7 +59,7 @@ func copied() []baseline.Change {
 		"finalizers": []any{"example.trommel.dev/copy"}, "deletionTimestamp": "2026-01-01T00:00:00Z",
 	})
 	pinned := meta(object{"annotations": object{"example.trommel.dev/pinned": "true"}})
-	all := []baseline.Change{
+	all := []facts.Change{
 		change("", "", original, record.Created, nil, asks),
 		sending(change("op", wire.Update, original, record.Updated, asks, claimed), "7"),
 		change("op", wire.Create, copied, record.Created, nil, asks),
@@ -132,10 +132,10 @@ func TestCausesAcrossClusters(t *testing.T) {
 // cluster is moved, and that to its own cluster stays.
 func TestPastOfAnotherCluster(t *testing.T) {
 	const (
-		flag = baseline.Key("west: configmap/default/flag")
-		made = baseline.Key("east: configmap/default/made")
+		flag = facts.Key("west: configmap/default/flag")
+		made = facts.Key("east: configmap/default/made")
 	)
-	changes := []baseline.Change{
+	changes := []facts.Change{
 		change("", "", flag, record.Created, nil, object{}),
 		reading(change("op", wire.Create, made, record.Created, nil, object{}), string(flag)),
 		change("", "", flag, record.Deleted, object{}, nil),

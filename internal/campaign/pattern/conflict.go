@@ -5,6 +5,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -43,6 +44,6 @@ func (g *generator) conflict() {
 }
 
 // restsOnVersion reports whether a write is refused if the object has changed since it was read.
-func restsOnVersion(c *baseline.Change) bool {
+func restsOnVersion(c *facts.Change) bool {
 	return metadata.Text(metadata.Of(c.Sent), "resourceVersion") != "" && c.Op != wire.Apply
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 )
@@ -98,7 +98,7 @@ func (g *generator) madeBy(n int) int {
 		return -1
 	}
 	steps := g.ref.Courses[0].Steps
-	return slices.IndexFunc(g.ref.Changes, func(c baseline.Change) bool {
+	return slices.IndexFunc(g.ref.Changes, func(c facts.Change) bool {
 		return c.By == "" && !c.Time.Before(steps[n].Started) &&
 			(n+1 == len(steps) || c.Time.Before(steps[n+1].Started))
 	})

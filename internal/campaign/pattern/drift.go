@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -126,7 +126,7 @@ func (g *generator) seen(i int, by string) *build.Condition {
 // deletions deletes objects that a controller has created and that exist at the end: right after their creation, and in
 // the steady state. Heard selects the objects whose changes the controller takes in, or the others.
 func (g *generator) deletions(heard bool) {
-	created := map[baseline.Key]int{} // for the last time
+	created := map[facts.Key]int{} // for the last time
 	for i := range g.ref.Changes {
 		if c := &g.ref.Changes[i]; c.By != "" && c.Event == record.Created {
 			created[c.Key] = i
@@ -147,7 +147,7 @@ func (g *generator) deletions(heard bool) {
 			continue
 		case !heard && takes:
 			continue
-		case baseline.Finished(g.ref.Objects[c.Key].End):
+		case facts.Finished(g.ref.Objects[c.Key].End):
 			g.drop(signature, why, "the object has done its work at the end: nobody needs it again")
 			continue
 		case slices.Contains(records, c.Key.Type()):

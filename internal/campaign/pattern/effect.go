@@ -3,7 +3,7 @@ package pattern
 import (
 	"slices"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -69,16 +69,16 @@ func (g *generator) undoes(i, k int) past {
 	case u.Event != record.Updated:
 		return still
 	case c.Event == record.Created:
-		if slices.ContainsFunc(g.changed[k], func(f baseline.Field) bool {
+		if slices.ContainsFunc(g.changed[k], func(f facts.Field) bool {
 			return f.Path[0] == "spec" && f.Prev != nil
 		}) {
 			return replaced
 		}
 		return still
-	case baseline.Reverses(g.changed[i], g.changed[k]):
+	case facts.Reverses(g.changed[i], g.changed[k]):
 		return restored
-	case slices.ContainsFunc(g.changed[k], func(f baseline.Field) bool {
-		return slices.ContainsFunc(g.changed[i], func(was baseline.Field) bool {
+	case slices.ContainsFunc(g.changed[k], func(f facts.Field) bool {
+		return slices.ContainsFunc(g.changed[i], func(was facts.Field) bool {
 			return was.Where == f.Where && was.Cur != nil
 		})
 	}):

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // A state is past not only when exactly what was before is back: Sieve takes any other value, and a deletion.
 func TestUndone(t *testing.T) {
-	scale := func(from, to int) baseline.Change {
+	scale := func(from, to int) facts.Change {
 		return change("", "", db, record.Updated, spec(from), spec(to))
 	}
 	created := change("", "", db, record.Created, nil, spec(3))
@@ -29,20 +29,20 @@ func TestUndone(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name    string
-		changes []baseline.Change
+		changes []facts.Change
 		want    []undone // of the first
 	}{
-		{"there and back", []baseline.Change{scale(2, 1), scale(1, 2)}, []undone{{1, restored}}},
-		{"to another value", []baseline.Change{scale(3, 1), scale(1, 2)}, []undone{{1, replaced}}},
-		{"further on", []baseline.Change{scale(1, 2), scale(2, 3)}, []undone{{1, replaced}}},
-		{"by another value, and back", []baseline.Change{scale(3, 1), scale(1, 2), scale(2, 3)},
+		{"there and back", []facts.Change{scale(2, 1), scale(1, 2)}, []undone{{1, restored}}},
+		{"to another value", []facts.Change{scale(3, 1), scale(1, 2)}, []undone{{1, replaced}}},
+		{"further on", []facts.Change{scale(1, 2), scale(2, 3)}, []undone{{1, replaced}}},
+		{"by another value, and back", []facts.Change{scale(3, 1), scale(1, 2), scale(2, 3)},
 			[]undone{{1, replaced}, {2, restored}}},
-		{"created, then updated", []baseline.Change{created, scale(3, 2)}, []undone{{1, replaced}}},
-		{"created, then its status", []baseline.Change{created, status}, nil},
-		{"updated, then marked", []baseline.Change{scale(2, 3), mark}, []undone{{1, leaving}}},
-		{"created, marked, gone", []baseline.Change{created, mark, gone}, []undone{{1, leaving}, {2, restored}}},
-		{"marked, gone", []baseline.Change{mark, gone}, nil},
-		{"marked, and a namesake", []baseline.Change{mark, gone, created}, []undone{{2, restored}}},
+		{"created, then updated", []facts.Change{created, scale(3, 2)}, []undone{{1, replaced}}},
+		{"created, then its status", []facts.Change{created, status}, nil},
+		{"updated, then marked", []facts.Change{scale(2, 3), mark}, []undone{{1, leaving}}},
+		{"created, marked, gone", []facts.Change{created, mark, gone}, []undone{{1, leaving}, {2, restored}}},
+		{"marked, gone", []facts.Change{mark, gone}, nil},
+		{"marked, and a namesake", []facts.Change{mark, gone, created}, []undone{{2, restored}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []undone
@@ -60,7 +60,7 @@ func TestUndone(t *testing.T) {
 // deletes what is there now.
 func TestStaleWhenItsDeletionIsMadeAgain(t *testing.T) {
 	off := func(o object) object { return object{"spec": object{"suspend": true}, "kind": o["kind"]} }
-	changes := []baseline.Change{
+	changes := []facts.Change{
 		change("", "", db, record.Updated, spec(2), off(spec(2))),
 		change("op", wire.Delete, key, record.Deleted, object{}, nil),
 		change("", "", db, record.Updated, off(spec(2)), object{"spec": object{"suspend": false}}),
@@ -79,7 +79,7 @@ func TestStaleWhenItsDeletionIsMadeAgain(t *testing.T) {
 
 // A mark for deletion of an object whose namesake lives is the most harmful past.
 func TestStaleMarkOfANamesakeComesFirst(t *testing.T) {
-	changes := []baseline.Change{
+	changes := []facts.Change{
 		change("", "", db, record.Created, nil, spec(2)),
 		change("op", wire.Create, key, record.Created, nil, object{}),
 		change("", "", db, record.Updated, spec(2), spec(1)),
@@ -100,13 +100,13 @@ func TestStaleMarkOfANamesakeComesFirst(t *testing.T) {
 
 // Each moment for which there is no stale plan says why.
 func TestStaleSaysWhyNot(t *testing.T) {
-	all := Generate(suite(t), baselines([]baseline.Change{change("", "", db, record.Created, nil, spec(2))}), "stale")
+	all := Generate(suite(t), baselines([]facts.Change{change("", "", db, record.Created, nil, spec(2))}), "stale")
 	if got := plans(all); !slices.Equal(got, []string{"dropped: nothing undoes it later"}) {
 		t.Errorf("got %q", got)
 	}
 	s := suite(t)
 	s.Cluster.APIServers = 1
-	all = Generate(s, baselines([]baseline.Change{change("", "", db, record.Created, nil, spec(2))}), "stale")
+	all = Generate(s, baselines([]facts.Change{change("", "", db, record.Created, nil, spec(2))}), "stale")
 	want := "dropped: there is only one API server (apiServers: of the suite's cluster)"
 	if got := plans(all); !slices.Equal(got, []string{want}) {
 		t.Errorf("got %q", got)
@@ -140,7 +140,7 @@ func TestPlacesInLists(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := change("op", wire.Update, db, record.Updated, tt.prev, tt.cur)
-			got := plans(Generate(suite(t), baselines([]baseline.Change{c}), "intermediate"))
+			got := plans(Generate(suite(t), baselines([]facts.Change{c}), "intermediate"))
 			if len(got) != 1 || strings.HasPrefix(got[0], "dropped") {
 				t.Errorf("got %q", got)
 			}
@@ -152,12 +152,12 @@ func TestPlacesInLists(t *testing.T) {
 // step undoes another.
 func TestDown(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	at := func(c baseline.Change, seconds int) baseline.Change {
+	at := func(c facts.Change, seconds int) facts.Change {
 		c.Time = began.Add(time.Duration(seconds) * time.Second)
 		return c
 	}
 	apply, wait := plan.Step{Apply: &plan.ApplyStep{}}, plan.Step{Wait: &plan.WaitStep{}}
-	user := func(from, to, seconds int) baseline.Change {
+	user := func(from, to, seconds int) facts.Change {
 		return at(change("", "", db, record.Updated, spec(from), spec(to)), seconds)
 	}
 	made := at(change("op", wire.Create, set, record.Created, nil, spec(1)), 1)
@@ -173,31 +173,31 @@ func TestDown(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		steps   []plan.Step
-		changes []baseline.Change
+		changes []facts.Change
 		want    []string
 	}{
-		{"the next step", []plan.Step{apply, apply}, []baseline.Change{made, user(1, 2, 10)},
+		{"the next step", []plan.Step{apply, apply}, []facts.Change{made, user(1, 2, 10)},
 			[]string{kill + to(1, 2) + " or 48s"}},
 		{"a step that has waited for this write", []plan.Step{apply, wait, apply},
-			[]baseline.Change{made, user(1, 2, 20)}, []string{kill + to(1, 2) + " or 1m8s"}},
+			[]facts.Change{made, user(1, 2, 20)}, []string{kill + to(1, 2) + " or 1m8s"}},
 		{"a step that waits for more", []plan.Step{apply, wait, apply},
-			[]baseline.Change{made, told, user(1, 2, 20)}, nil},
+			[]facts.Change{made, told, user(1, 2, 20)}, nil},
 		{"the last step", []plan.Step{apply, apply, apply},
-			[]baseline.Change{made, user(1, 2, 10), at(change("", "", key, record.Created, nil, object{}), 20)},
+			[]facts.Change{made, user(1, 2, 10), at(change("", "", key, record.Created, nil, object{}), 20)},
 			[]string{
 				kill + to(1, 2) + " or 48s",
 				kill + "startController at onObjectCreation secret/default/db #1 afterAPIServerRecv or 1m8s",
 			}},
 		{"what is undone", []plan.Step{apply, apply, apply},
-			[]baseline.Change{made, user(1, 2, 10), user(2, 1, 20)}, []string{kill + to(1, 2) + " or 48s"}},
+			[]facts.Change{made, user(1, 2, 10), user(2, 1, 20)}, []string{kill + to(1, 2) + " or 48s"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ref := baselines(tt.changes)
-			var course baseline.Course
+			var course facts.Course
 			for n := range tt.steps {
 				course.Steps = append(course.Steps, record.Step{Started: began.Add(time.Duration(10*n) * time.Second)})
 			}
-			ref.Courses = []baseline.Course{course}
+			ref.Courses = []facts.Course{course}
 			g := newGenerator(suite(t), ref)
 			g.steps = tt.steps
 			g.pattern = Pattern{Name: "down", chance: 1}
@@ -215,7 +215,7 @@ func TestDown(t *testing.T) {
 
 // A process is killed once more at the first write of the one that was started after the first crash.
 func TestTwoCrashes(t *testing.T) {
-	changes := []baseline.Change{
+	changes := []facts.Change{
 		change("op", wire.Create, key, record.Created, nil, object{}),
 		change("op", wire.Create, set, record.Created, nil, spec(1)),
 	}
@@ -253,7 +253,7 @@ func TestAnnotatedCalls(t *testing.T) {
 // Regression: while two of three replicas came up, which may be when they are made or when they are scaled up again, an
 // object was created that asked for one, and the workload waited in vain for three.
 func TestNamesakeIsWhatUsersAskFor(t *testing.T) {
-	const database = baseline.Key("database.example.org/default/db")
+	const database = facts.Key("database.example.org/default/db")
 	state := func(replicas, ready float64) object {
 		return object{
 			"kind": "Database", "apiVersion": "example.org/v1", "spec": object{"replicas": replicas},
@@ -271,7 +271,7 @@ func TestNamesakeIsWhatUsersAskFor(t *testing.T) {
 		{"", state(1, 3), "", state(3, 3)},
 		{"op", state(1, 2), wire.Update, state(1, 3)},
 	}
-	var changes []baseline.Change
+	var changes []facts.Change
 	for _, s := range steps {
 		event := record.Updated
 		if s.previous == nil {
@@ -297,14 +297,14 @@ func TestNamesakeIsWhatUsersAskFor(t *testing.T) {
 
 // Another client replaces the object between two tries of the controller's write.
 func TestNamesake(t *testing.T) {
-	const database = baseline.Key("database.example.org/default/db")
+	const database = facts.Key("database.example.org/default/db")
 	created := object{
 		"kind": "Database", "apiVersion": "example.org/v1", "spec": spec(2)["spec"],
 		"metadata": object{"name": "db", "namespace": "default", "uid": "1", "labels": object{"a": "b"}},
 	}
 	ready := maps.Clone(created)
 	ready["status"] = object{"ready": 2.0}
-	changes := []baseline.Change{
+	changes := []facts.Change{
 		change("", "", database, record.Created, nil, created),
 		change("op", wire.Update, database, record.Updated, created, ready),
 		change("op", wire.Create, "cache.example.org/default/c", record.Created, nil, spec(1)),

@@ -7,19 +7,20 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // Each kind of write is refused with each status once, from its first write on, whatever the object.
 func TestDeniedWrites(t *testing.T) {
-	changes := []baseline.Change{
+	changes := []facts.Change{
 		change("", "", db, record.Created, nil, spec(2)),
 		change("op", wire.Create, "secret/default/a", record.Created, nil, object{}),
 		change("op", wire.Create, "secret/default/b", record.Created, nil, object{}),
 		change("op", wire.Create, set, record.Created, nil, spec(2)),
 	}
-	ref := &baseline.Baseline{Workload: "w", Changes: changes, Objects: baseline.Objects(changes)}
+	ref := &baseline.Baseline{Workload: "w", Changes: changes, Objects: facts.Objects(changes)}
 	var got []plan.CallFailure
 	for _, c := range Generate(suite(t), ref, "denied") {
 		if c.Plan == nil {
@@ -47,7 +48,7 @@ func TestDeniedWrites(t *testing.T) {
 }
 
 func TestLostAnswerOfOneWrite(t *testing.T) {
-	changes := []baseline.Change{change("op", wire.Delete, key, record.Deleted, object{}, nil)}
+	changes := []facts.Change{change("op", wire.Delete, key, record.Deleted, object{}, nil)}
 	ref := &baseline.Baseline{Workload: "w", Changes: changes}
 	all := Generate(suite(t), ref, "lost-answer")
 	if len(all) != 1 || all[0].Plan == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -43,23 +44,23 @@ workloads: {w: [{sleep: 1s}, {sleep: 10s}, {advanceTime: 24h}, {sleep: 10s}, {ad
 	for _, p := range Patterns() {
 		names = append(names, p.Name)
 	}
-	database := baseline.Key("database.example.com/default/db")
+	database := facts.Key("database.example.com/default/db")
 	asked := func(replicas int) object {
 		o := spec(replicas)
 		o["apiVersion"], o["kind"] = "example.com/v1", "Database"
 		o["metadata"] = object{"name": "db", "namespace": "default"}
 		return o
 	}
-	token := func(from, to string) baseline.Change {
+	token := func(from, to string) facts.Change {
 		return change("op", wire.Update, key, record.Updated, object{"data": object{"token": from}},
 			object{"data": object{"token": to}})
 	}
-	recreated := func(first, second string) []baseline.Change {
+	recreated := func(first, second string) []facts.Change {
 		pod := change("op", wire.Create, "pod/default/db-#1", record.Created, nil, object{
 			"metadata": object{"name": "db-" + first, "generateName": "db-"},
 		})
 		pod.Generated = true
-		all := []baseline.Change{
+		all := []facts.Change{
 			change("", "", database, record.Created, nil, asked(2)),
 			sending(change("op", wire.Update, database, record.Updated, asked(2), finalized(asked(2))), "7"),
 			change("op", wire.Create, set, record.Created, nil, spec(2)),

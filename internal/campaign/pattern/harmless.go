@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -62,7 +63,7 @@ func (g *generator) refuseOthers(by string, i int) {
 	var actions []*build.Action
 	var words []string
 	for _, k := range g.writes[by] {
-		if done[kind(k)] || baseline.IsCustom(g.ref.Changes[k].Key.Type()) {
+		if done[kind(k)] || facts.IsCustom(g.ref.Changes[k].Key.Type()) {
 			continue
 		}
 		d, rule := g.beforeWriteAfter(last, k)
@@ -84,7 +85,7 @@ func (g *generator) refuseOthers(by string, i int) {
 // there is none.
 func (g *generator) firstWrite(by string) (i int, d build.Trigger) {
 	writes := slices.DeleteFunc(slices.Clone(g.writes[by]), func(i int) bool {
-		return baseline.IsCustom(g.ref.Changes[i].Key.Type())
+		return facts.IsCustom(g.ref.Changes[i].Key.Type())
 	})
 	slices.SortStableFunc(writes, func(a, b int) int {
 		rank := func(i int) int {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -15,7 +16,7 @@ func TestHarmless(t *testing.T) {
 	db := object{"apiVersion": "example.com/v1", "kind": "Db"}
 	ref := &baseline.Baseline{
 		Workload: "w", Controllers: []string{"op", "idle"}, Pace: plan.PaceRest,
-		Changes: []baseline.Change{
+		Changes: []facts.Change{
 			change("op", wire.Create, "db.example.com/default/other", record.Created, nil, db),
 			change("op", wire.Update, "service/default/a", record.Updated, spec(1), spec(2)),
 			change("op", wire.Create, "secret/default/a", record.Created, nil, spec(1)),

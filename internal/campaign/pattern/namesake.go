@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -25,7 +25,7 @@ const goneWithin = 20 * time.Second
 func (g *generator) namesake() {
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
-		if c.By == "" || c.Event != record.Updated || g.deletes(i) || c.Generated || !baseline.IsCustom(c.Key.Type()) {
+		if c.By == "" || c.Event != record.Updated || g.deletes(i) || c.Generated || !facts.IsCustom(c.Key.Type()) {
 			continue
 		}
 		why := fmt.Sprintf("%s gets no answer to its own write, which takes effect: %s; before it tries again, "+
@@ -45,7 +45,7 @@ func (g *generator) namesake() {
 			g.drop(signature, why, rule)
 			continue
 		}
-		g.where = map[baseline.Key]string{c.Key: while}
+		g.where = map[facts.Key]string{c.Key: while}
 		scope, _ := g.object(i)
 		server := g.server(i)
 		write, rule := g.beforeWrite(i)
@@ -88,9 +88,9 @@ func (g *generator) whileAskedFor(i int, asked object) (where, rule string) {
 		if c.By != "" || c.Cur == nil {
 			continue
 		}
-		other := &baseline.Change{Key: c.Key, Prev: c.Cur, Cur: asked}
+		other := &facts.Change{Key: c.Key, Prev: c.Cur, Cur: asked}
 		differs, tells := false, false
-		for _, f := range baseline.FieldsOf(other) {
+		for _, f := range facts.FieldsOf(other) {
 			if f.Path[0] == "status" || f.Path[0] == "metadata" {
 				continue
 			}
@@ -111,7 +111,7 @@ func (g *generator) whileAskedFor(i int, asked object) (where, rule string) {
 }
 
 // equalTo is the CEL condition that a field has its value after the change; empty: it is in a list, or gone.
-func equalTo(f baseline.Field) string {
+func equalTo(f facts.Field) string {
 	value := ""
 	switch v := f.Cur.(type) {
 	case string:
@@ -143,7 +143,7 @@ func (g *generator) askedFor(i int) object {
 		case c.Event == record.Created && c.By != "", c.Cur == nil:
 			asked = nil
 		case c.Event == record.Created, c.By == "" && asked != nil:
-			asked = baseline.Anew(c.Cur, metadata.Of(c.Cur))
+			asked = facts.Anew(c.Cur, metadata.Of(c.Cur))
 		}
 	}
 	return asked

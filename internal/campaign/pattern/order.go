@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -126,7 +126,7 @@ func struck(p *plan.Plan) (at, moment strike) {
 	return at, moment
 }
 
-func typeOf(key plan.ResourceKey) string { return baseline.Key(key.String()).Type() }
+func typeOf(key plan.ResourceKey) string { return facts.Key(key.String()).Type() }
 
 // strikeAt is the change that satisfies a condition, or the call.
 func strikeAt(c *plan.Condition) strike {

@@ -10,14 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // inOrder tells the plans of workloads in their order: the number of the workload, the pattern and the signature.
-func inOrder(t *testing.T, patterns []string, workloads ...[]baseline.Change) []string {
+func inOrder(t *testing.T, patterns []string, workloads ...[]facts.Change) []string {
 	t.Helper()
 	var all [][]Candidate
 	plans := 0
@@ -43,9 +43,9 @@ func inOrder(t *testing.T, patterns []string, workloads ...[]baseline.Change) []
 }
 
 const (
-	database = baseline.Key("database.example.org/default/db")
-	claim    = baseline.Key("persistentvolumeclaim/default/data-db-0")
-	account  = baseline.Key("serviceaccount/default/db")
+	database = facts.Key("database.example.org/default/db")
+	claim    = facts.Key("persistentvolumeclaim/default/data-db-0")
+	account  = facts.Key("serviceaccount/default/db")
 )
 
 func ready(replicas, ready int) object {
@@ -55,11 +55,11 @@ func ready(replicas, ready int) object {
 func withStatus(phase string) object { return object{"status": object{"phase": phase}} }
 
 func TestOrder(t *testing.T) {
-	made := func(key baseline.Key) baseline.Change {
+	made := func(key facts.Key) facts.Change {
 		return change("op", wire.Create, key, record.Created, nil, object{})
 	}
 	created := change("", "", database, record.Created, nil, spec(2))
-	recreate := []baseline.Change{
+	recreate := []facts.Change{
 		created, made(account), made(set),
 		change("", "", database, record.Updated, spec(2), marked(spec(2))),
 		change("op", wire.Delete, set, record.Deleted, object{}, nil),
@@ -70,12 +70,12 @@ func TestOrder(t *testing.T) {
 	for _, tt := range []struct {
 		name, reason string
 		patterns     []string
-		workloads    [][]baseline.Change
+		workloads    [][]facts.Change
 		want         []string
 	}{
 		{
 			"what holds data comes first", "a status, or a service account, is made again from what is there",
-			[]string{"intermediate"}, [][]baseline.Change{{
+			[]string{"intermediate"}, [][]facts.Change{{
 				made(account), made("role.rbac.authorization.k8s.io/default/db"), made("configmap/default/db"),
 				made("service/default/db"), made("pod/default/db-0"),
 				change("op", wire.Update, database, record.Updated, withStatus("New"), withStatus("Ready")),
@@ -99,7 +99,7 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			"patterns take turns", "those that find most come first, and one of each kind before the second of any",
-			[]string{"intermediate", "lost-answer", "own-write-unseen"}, [][]baseline.Change{{
+			[]string{"intermediate", "lost-answer", "own-write-unseen"}, [][]facts.Change{{
 				made(account), made(set), made(key), change("op", wire.Update, set, record.Updated, spec(2), spec(3)),
 				change("op", wire.Update, set, record.Updated, withStatus("New"), withStatus("Ready")),
 			}},
@@ -118,7 +118,7 @@ func TestOrder(t *testing.T) {
 		{
 			"workloads with a common beginning",
 			"what differs only in the workload comes after all that differ in kind",
-			[]string{"lost-answer"}, [][]baseline.Change{
+			[]string{"lost-answer"}, [][]facts.Change{
 				{
 					made(account), made(set), made("pod/default/db-0"), made("pod/default/db-1"),
 					change("op", wire.Update, set, record.Updated, spec(2), spec(3)),
@@ -134,7 +134,7 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			"the stale mark of a namesake", "it deletes what is in use: shown at each kind of write, before all else",
-			[]string{"intermediate", "stale"}, [][]baseline.Change{{made(claim)}, recreate},
+			[]string{"intermediate", "stale"}, [][]facts.Change{{made(claim)}, recreate},
 			[]string{
 				"1 stale " + mark + " / statefulset.apps created", "1 stale " + mark + " / serviceaccount created",
 				"1 intermediate statefulset.apps deleted",
@@ -142,7 +142,7 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			"what is done once more", "a status that has led to the deletion of data comes before a spec that has not",
-			[]string{"stale"}, [][]baseline.Change{{
+			[]string{"stale"}, [][]facts.Change{{
 				created, made(set), change("", "", claim, record.Created, nil, spec(1)),
 				change("", "", database, record.Updated, spec(2), spec(1)),
 				change("op", wire.Update, set, record.Updated, spec(2), spec(1)),

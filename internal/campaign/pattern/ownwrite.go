@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 )
@@ -23,7 +23,7 @@ func (g *generator) ownWriteUnseen() {
 		}
 		why := fmt.Sprintf("%s does not see its own write for %s: %s", c.By, unseenFor, g.describe(i))
 		signature := g.signature(i)
-		if !g.hears(c.By, i, unseenFor, func(o *baseline.Change) bool { return o.Key != c.Key }) {
+		if !g.hears(c.By, i, unseenFor, func(o *facts.Change) bool { return o.Key != c.Key }) {
 			g.drop(signature, why, "nothing else reaches the controller meanwhile")
 			continue
 		}
@@ -42,7 +42,7 @@ func (g *generator) ownWriteUnseen() {
 }
 
 // hears reports whether a controller takes in a change of a kind within a time after the i-th.
-func (g *generator) hears(by string, i int, within time.Duration, kind func(*baseline.Change) bool) bool {
+func (g *generator) hears(by string, i int, within time.Duration, kind func(*facts.Change) bool) bool {
 	end := g.ref.Changes[i].Time.Add(within)
 	for k := i + 1; k < len(g.ref.Changes); k++ {
 		c := &g.ref.Changes[k]

@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // part is a part of an object that a controller sets.
 type part struct {
-	key  baseline.Key
+	key  facts.Key
 	path []string
 	by   string
 	at   int // the controller's last change that has set it
@@ -35,9 +35,9 @@ func (p *part) String() string { return strings.Join(p.path, ".") }
 // fields of the spec, the data, labels, owner references and finalizers; of other objects, the finalizers. Their
 // other writes there are answers to others, who may change them.
 func (g *generator) parts() []*part {
-	all := map[string]*part{}       // by object and path
-	managed := map[string]bool{}    // by controller, type and path
-	made := map[baseline.Key]bool{} // by a controller under test
+	all := map[string]*part{}    // by object and path
+	managed := map[string]bool{} // by controller, type and path
+	made := map[facts.Key]bool{} // by a controller under test
 	for i := range g.ref.Changes {
 		c := &g.ref.Changes[i]
 		if c.Event == record.Created {
@@ -97,7 +97,7 @@ func (g *generator) parts() []*part {
 }
 
 // partsOf lists the paths of an object's parts, before and after a change.
-func partsOf(c *baseline.Change) [][]string {
+func partsOf(c *facts.Change) [][]string {
 	paths := [][]string{
 		{"metadata", "labels"}, {"metadata", "ownerReferences"}, {"metadata", "finalizers"}, {"data"}, {"binaryData"},
 	}
@@ -125,7 +125,7 @@ func valueAt(o object, path []string) any {
 
 // sends reports whether a write contains a part, and not only the API server's default for it. If it is not known what
 // was sent, everything that is there counts.
-func sends(c *baseline.Change, path []string) bool {
+func sends(c *facts.Change, path []string) bool {
 	if c.Sent == nil {
 		return valueAt(c.Cur, path) != nil
 	}

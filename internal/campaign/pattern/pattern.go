@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -164,13 +165,13 @@ type generator struct {
 	steps     []plan.Step // of the workload
 	own       []plan.Step // the same, if it is not one of the suite's
 	runs      []*trace    // without faults; the first is that of ref.Changes
-	changed   [][]baseline.Field
-	writes    map[string][]int        // of each controller
-	words     []string                // what describe says of each change
-	where     map[baseline.Key]string // what triggers also ask of objects
-	positions map[int][]int           // of changes that triggers were made of: where they are in each run
-	steadies  map[string]moment       // of each controller
-	duration  time.Duration           // of the workload
+	changed   [][]facts.Field
+	writes    map[string][]int     // of each controller
+	words     []string             // what describe says of each change
+	where     map[facts.Key]string // what triggers also ask of objects
+	positions map[int][]int        // of changes that triggers were made of: where they are in each run
+	steadies  map[string]moment    // of each controller
+	duration  time.Duration        // of the workload
 	pattern   Pattern
 	build     string         // with which the plans begin
 	label     string         // in the plans' names; empty: the pattern's
@@ -181,11 +182,11 @@ type generator struct {
 func newGenerator(suite *plan.Suite, ref *baseline.Baseline) *generator {
 	g := &generator{
 		suite: suite, ref: ref, count: map[string]int{}, positions: map[int][]int{},
-		changed: make([][]baseline.Field, len(ref.Changes)), writes: map[string][]int{},
+		changed: make([][]facts.Field, len(ref.Changes)), writes: map[string][]int{},
 		words:    make([]string, len(ref.Changes)),
 		steadies: map[string]moment{}, steps: suite.Workloads[ref.Workload].Steps,
 	}
-	for _, changes := range slices.Concat([][]baseline.Change{ref.Changes}, ref.Others) {
+	for _, changes := range slices.Concat([][]facts.Change{ref.Changes}, ref.Others) {
 		g.runs = append(g.runs, newTrace(changes))
 	}
 	for i := range ref.Changes {
@@ -250,10 +251,10 @@ func (g *generator) addPlan(b *build.PlanBuilder, chance float64, signature, why
 func (g *generator) signature(i int) string {
 	c := &g.ref.Changes[i]
 	typ := record.In(c.Key.Cluster(), c.Key.Type())
-	return strings.Join(append([]string{typ, verb(c)}, baseline.Paths(g.changed[i])...), " ")
+	return strings.Join(append([]string{typ, verb(c)}, facts.Paths(g.changed[i])...), " ")
 }
 
-func verb(c *baseline.Change) string {
+func verb(c *facts.Change) string {
 	if c.Marked() {
 		return "marked for deletion"
 	}
@@ -272,7 +273,7 @@ func (g *generator) describe(i int) string {
 const namedFields = 4
 
 // describe says what a change is, in words.
-func describe(c *baseline.Change) string {
+func describe(c *facts.Change) string {
 	switch {
 	case c.Marked():
 		return fmt.Sprintf("%s is marked for deletion", c.Key)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -39,12 +40,12 @@ func finalized(o object) object {
 }
 
 // sending is a write that rests on a version.
-func sending(c baseline.Change, version string) baseline.Change {
+func sending(c facts.Change, version string) facts.Change {
 	c.Sent = object{"metadata": object{"resourceVersion": version}}
 	return c
 }
 
-func reading(c baseline.Change, read ...string) baseline.Change {
+func reading(c facts.Change, read ...string) facts.Change {
 	c.Read = read
 	return c
 }
@@ -54,12 +55,12 @@ func marked(o object) object {
 }
 
 // change is one of an object that the operator takes in; by is empty for somebody else's.
-func change(by string, op wire.Operation, key baseline.Key, event string, prev, cur object) baseline.Change {
-	return baseline.Change{Key: key, Event: event, Prev: prev, Cur: cur, By: by, Op: op, Taken: []string{"op"}}
+func change(by string, op wire.Operation, key facts.Key, event string, prev, cur object) facts.Change {
+	return facts.Change{Key: key, Event: event, Prev: prev, Cur: cur, By: by, Op: op, Taken: []string{"op"}}
 }
 
 // apart lets a reconcile of its own make each change.
-func apart(changes []baseline.Change) {
+func apart(changes []facts.Change) {
 	for i := range changes {
 		changes[i].Reconcile = fmt.Sprint(i)
 	}
@@ -117,13 +118,13 @@ func told(d plan.Definition) string {
 }
 
 const (
-	db  = baseline.Key("database/default/db")
-	set = baseline.Key("statefulset.apps/default/db")
-	key = baseline.Key("secret/default/db")
+	db  = facts.Key("database/default/db")
+	set = facts.Key("statefulset.apps/default/db")
+	key = facts.Key("secret/default/db")
 )
 
 func TestPatterns(t *testing.T) {
-	scaled := []baseline.Change{
+	scaled := []facts.Change{
 		change("", "", db, record.Created, nil, spec(2)),
 		change("op", wire.Create, set, record.Created, nil, spec(2)),
 		change("", "", db, record.Updated, spec(2), spec(1)),
@@ -131,7 +132,7 @@ func TestPatterns(t *testing.T) {
 		change("", "", db, record.Updated, spec(1), spec(2)),
 		change("op", wire.Update, set, record.Updated, spec(1), spec(2)),
 	}
-	recreated := []baseline.Change{
+	recreated := []facts.Change{
 		change("", "", db, record.Created, nil, spec(2)),
 		change("op", wire.Create, key, record.Created, nil, object{}),
 		change("", "", db, record.Updated, spec(2), marked(spec(2))),
@@ -140,7 +141,7 @@ func TestPatterns(t *testing.T) {
 		change("", "", db, record.Created, nil, spec(2)),
 		change("op", wire.Create, key, record.Created, nil, object{}),
 	}
-	claimed := []baseline.Change{
+	claimed := []facts.Change{
 		change("", "", db, record.Created, nil, spec(2)),
 		sending(change("op", wire.Update, db, record.Updated, spec(2), finalized(spec(2))), "7"),
 		change("op", wire.Create, set, record.Created, nil, spec(2)),
@@ -149,7 +150,7 @@ func TestPatterns(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		pattern string
-		changes []baseline.Change
+		changes []facts.Change
 		want    []string
 	}{
 		{"lost-answer", recreated, []string{
@@ -223,7 +224,7 @@ func TestPatterns(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.pattern, func(t *testing.T) {
-			ref := &baseline.Baseline{Workload: "w", Changes: tt.changes, Objects: baseline.Objects(tt.changes)}
+			ref := &baseline.Baseline{Workload: "w", Changes: tt.changes, Objects: facts.Objects(tt.changes)}
 			got := plans(Generate(suite(t), ref, tt.pattern))
 			for _, want := range tt.want {
 				want = strings.Replace(want, "resumeController at 5s", "resumeAPIServer at 5s", 1)
@@ -255,9 +256,9 @@ func TestWindowsWaitForSlowControllers(t *testing.T) {
 
 // The first plan of each kind comes before the second.
 func TestFirstOneOfEachKind(t *testing.T) {
-	var changes []baseline.Change
+	var changes []facts.Change
 	for i := range 5 {
-		changes = append(changes, change("op", wire.Create, baseline.Key(fmt.Sprintf("pod/default/p%d", i)),
+		changes = append(changes, change("op", wire.Create, facts.Key(fmt.Sprintf("pod/default/p%d", i)),
 			record.Created, nil, object{}))
 	}
 	changes = append(changes, change("op", wire.Create, "secret/default/s", record.Created, nil, object{}))
@@ -279,19 +280,19 @@ func TestFirstOneOfEachKind(t *testing.T) {
 }
 
 // baselines makes a baseline of runs without faults.
-func baselines(runs ...[]baseline.Change) *baseline.Baseline {
+func baselines(runs ...[]facts.Change) *baseline.Baseline {
 	return &baseline.Baseline{
-		Workload: "w", Changes: runs[0], Others: runs[1:], Objects: baseline.Objects(runs[0]),
+		Workload: "w", Changes: runs[0], Others: runs[1:], Objects: facts.Objects(runs[0]),
 	}
 }
 
 // A plan must happen in its run, so what it waits for must happen in every run without faults.
 func TestTriggersHoldInAllRuns(t *testing.T) {
 	status := func(ready int) object { return object{"status": object{"ready": float64(ready)}} }
-	ready := func(from, to int) baseline.Change {
+	ready := func(from, to int) facts.Change {
 		return change("op", wire.Update, db, record.Updated, status(from), status(to))
 	}
-	at := func(ip string) baseline.Change {
+	at := func(ip string) facts.Change {
 		return change("op", wire.Update, db, record.Updated, object{"status": object{}},
 			object{"status": object{"ip": ip}})
 	}
@@ -307,21 +308,21 @@ func TestTriggersHoldInAllRuns(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name string
-		runs [][]baseline.Change
+		runs [][]facts.Change
 		want []string
 	}{
-		{"the same", [][]baseline.Change{{created, ready(0, 1)}, {ready(0, 1), created}}, []string{made, once + up}},
-		{"a step is skipped", [][]baseline.Change{{created, ready(0, 1)}, {created, ready(0, 2)}},
+		{"the same", [][]facts.Change{{created, ready(0, 1)}, {ready(0, 1), created}}, []string{made, once + up}},
+		{"a step is skipped", [][]facts.Change{{created, ready(0, 1)}, {created, ready(0, 2)}},
 			[]string{made, once + set}},
-		{"reached in another way", [][]baseline.Change{{ready(0, 2)}, {ready(0, 1), ready(1, 2)}},
+		{"reached in another way", [][]facts.Change{{ready(0, 2)}, {ready(0, 1), ready(1, 2)}},
 			[]string{once + whole}},
-		{"not there", [][]baseline.Change{{created, ready(0, 2)}, {ready(0, 2)}}, []string{once + whole, never}},
-		{"an address, which is the same by chance", [][]baseline.Change{{at("10.128.0.5")}, {at("10.128.0.5")}},
+		{"not there", [][]facts.Change{{created, ready(0, 2)}, {ready(0, 2)}}, []string{once + whole, never}},
+		{"an address, which is the same by chance", [][]facts.Change{{at("10.128.0.5")}, {at("10.128.0.5")}},
 			[]string{once + "<nil>→map[status:map[ip:$present]]"}},
-		{"equally often", [][]baseline.Change{
+		{"equally often", [][]facts.Change{
 			{ready(0, 1), ready(1, 0), ready(0, 1)}, {ready(0, 1), ready(1, 0), ready(0, 1)},
 		}, []string{once + up, twice + up}},
-		{"not equally often", [][]baseline.Change{
+		{"not equally often", [][]facts.Change{
 			{ready(0, 1), ready(1, 0), ready(0, 1)},
 			{ready(0, 1), ready(1, 0), ready(0, 1), ready(1, 0), ready(0, 1)},
 		}, []string{
@@ -347,10 +348,10 @@ func TestListsAndManySteps(t *testing.T) {
 			object{"name": "side", "image": "s:1"}, object{"name": "main", "image": "m:" + tag},
 		}}}
 	}
-	change := func(from, to string) baseline.Change {
+	change := func(from, to string) facts.Change {
 		return change("", "", db, record.Updated, image(from), image(to))
 	}
-	changes := []baseline.Change{change("2", "1"), change("1", "3"), change("3", "2")}
+	changes := []facts.Change{change("2", "1"), change("1", "3"), change("3", "2")}
 	got := plans(Generate(suite(t), baselines(changes, changes), "unobserved"))
 	state := func(tag string) string {
 		return "map[spec:map[containers:[$present map[image:m:" + tag + "]]]]"
@@ -365,10 +366,10 @@ func TestListsAndManySteps(t *testing.T) {
 
 // A write counts as following from a change only if the reconcile that made it, or the one before, had read the object.
 func TestFollowUps(t *testing.T) {
-	write := func(read ...string) []baseline.Change {
+	write := func(read ...string) []facts.Change {
 		w := change("op", wire.Create, key, record.Created, nil, object{})
 		w.Read = read
-		return []baseline.Change{
+		return []facts.Change{
 			change("", "", db, record.Updated, spec(2), marked(spec(2))), w,
 			change("", "", db, record.Deleted, marked(spec(2)), nil),
 			change("", "", db, record.Created, nil, spec(2)), w,
@@ -399,10 +400,10 @@ func TestFollowUps(t *testing.T) {
 
 // Names that differ between runs cannot be written by a plan, and its triggers leave them open.
 func TestGeneratedNames(t *testing.T) {
-	run := func(suffixes ...string) []baseline.Change {
-		var all []baseline.Change
+	run := func(suffixes ...string) []facts.Change {
+		var all []facts.Change
 		for i, suffix := range suffixes {
-			c := change("op", wire.Create, baseline.Key(fmt.Sprintf("pod/default/web-#%d", i+1)), record.Created, nil,
+			c := change("op", wire.Create, facts.Key(fmt.Sprintf("pod/default/web-#%d", i+1)), record.Created, nil,
 				object{"metadata": object{"name": "web-" + suffix}})
 			c.Generated = true
 			all = append(all, c)
@@ -440,7 +441,7 @@ func TestDriftOfWhatIsNotUpdated(t *testing.T) {
 	made.Sent = secret
 	unheard := change("op", wire.Create, "configmap/default/db", record.Created, nil, object{})
 	unheard.Taken = nil
-	ref := baselines([]baseline.Change{made, unheard})
+	ref := baselines([]facts.Change{made, unheard})
 	moment := " at onObjectCreation configmap/default/db #1 afterControllerWrite; then 1s"
 	got := plans(Generate(suite(t), ref, "drift-any"))
 	for _, want := range []string{
@@ -463,7 +464,7 @@ func TestDriftOfWhatIsNotUpdated(t *testing.T) {
 
 // There is no plan where a difference at the end would say nothing against the controller.
 func TestDriftRules(t *testing.T) {
-	deployment := baseline.Key("deployment.apps/default/db")
+	deployment := facts.Key("deployment.apps/default/db")
 	template := func(image string) object {
 		return object{"spec": object{
 			"template": object{"spec": object{"containers": []any{object{"image": image}}}}, "replicas": 1.0,
@@ -475,26 +476,26 @@ func TestDriftRules(t *testing.T) {
 	unheard.Taken = nil
 	for _, tt := range []struct {
 		name    string
-		changes []baseline.Change
+		changes []facts.Change
 		want    string
 	}{
-		{"others change it", []baseline.Change{
+		{"others change it", []facts.Change{
 			change("op", wire.Create, set, record.Created, nil, spec(1)),
 			change("op", wire.Update, set, record.Updated, spec(1), spec(2)),
 			change("", "", set, record.Updated, spec(2), spec(3)),
 		}, "others change the field too"},
-		{"immutable", []baseline.Change{
+		{"immutable", []facts.Change{
 			change("op", wire.Create, "job.batch/default/db", record.Created, nil, template("a")),
 			change("op", wire.Update, "job.batch/default/db", record.Updated, template("a"), template("b")),
 		}, "the API server lets nobody change the field, or not in this way"},
-		{"set only at creation", []baseline.Change{change("op", wire.Create, set, record.Created, nil, spec(1))},
+		{"set only at creation", []facts.Change{change("op", wire.Create, set, record.Created, nil, spec(1))},
 			"the controller sets the field only when it creates the object (see drift-any)"},
-		{"not heard of", []baseline.Change{unheard},
+		{"not heard of", []facts.Change{unheard},
 			"the controller does not take in changes of the type, and may not notice (see drift-any)"},
-		{"finished", []baseline.Change{change("op", wire.Create, "pod/default/db", record.Created, nil,
+		{"finished", []facts.Change{change("op", wire.Create, "pod/default/db", record.Created, nil,
 			object{"status": object{"phase": "Succeeded"}})},
 			"the object has done its work at the end: nobody needs it again"},
-		{"of something finished", []baseline.Change{
+		{"of something finished", []facts.Change{
 			change("", "", "mpijob.kubeflow.org/default/m", record.Created, nil, object{
 				"metadata": object{"uid": "m"}, "kind": "MPIJob",
 				"status": object{"conditions": []any{object{"type": "Succeeded", "status": "True"}}},
@@ -503,18 +504,18 @@ func TestDriftRules(t *testing.T) {
 				"metadata": object{"ownerReferences": []any{object{"uid": "m", "controller": true}}},
 			}),
 		}, idleOwner},
-		{"what asked for it is gone", []baseline.Change{
+		{"what asked for it is gone", []facts.Change{
 			change("", "", "db.example.com/default/a", record.Created, nil, object{}),
 			reading(change("op", wire.Create, "pod/default/db", record.Created, nil, object{}), "db/default/a",
 				"pod/default/db"),
 			change("", "", "db.example.com/default/a", record.Deleted, object{}, nil),
 		}, unasked},
-		{"a record", []baseline.Change{
+		{"a record", []facts.Change{
 			change("op", wire.Create, "controllerrevision.apps/default/db-1", record.Created, nil, object{}),
 		}, "the object is a record: it is made again when it is needed"},
-		{"a machine", []baseline.Change{change("op", wire.Create, "node//a", record.Created, nil, object{})},
+		{"a machine", []facts.Change{change("op", wire.Create, "node//a", record.Created, nil, object{})},
 			"a Node stands for a machine, which does not register again"},
-		{"revisions", []baseline.Change{
+		{"revisions", []facts.Change{
 			applied, change("", "", "replicaset.apps/default/db-1", record.Created, nil, object{}),
 		}, "a revision of each template is kept: the end state differs in any case"},
 	} {
@@ -530,7 +531,7 @@ func TestDriftRules(t *testing.T) {
 			}
 		})
 	}
-	if got := plans(Generate(suite(t), baselines([]baseline.Change{applied}), "drift")); !slices.Contains(got,
+	if got := plans(Generate(suite(t), baselines([]facts.Change{applied}), "drift")); !slices.Contains(got,
 		"patch deployment.apps/default/db [map[op:replace path:/spec/template/spec/containers/0/image "+
 			"value:registry.example/trommel:1.0]] at onObjectCreation deployment.apps/default/db #1 "+
 			"afterControllerWrite; then 1s") {
@@ -544,7 +545,7 @@ func TestDriftOfWhatIsApplied(t *testing.T) {
 		"spec": object{"replicas": 2.0, "minReadySeconds": 0.0, "podManagementPolicy": "Parallel"},
 	})
 	made.Sent, made.AppliedAgain = object{"spec": object{"replicas": 2.0, "podManagementPolicy": "Parallel"}}, true
-	got := plans(Generate(suite(t), baselines([]baseline.Change{made}), "drift"))
+	got := plans(Generate(suite(t), baselines([]facts.Change{made}), "drift"))
 	const created = "onObjectCreation statefulset.apps/default/db #1 "
 	moment := " at " + created + "afterControllerWrite"
 	want := []string{
@@ -573,7 +574,7 @@ func TestDriftAfterTheControllerHasSeenItsWrite(t *testing.T) {
 	} {
 		scaled := change("op", wire.Update, set, record.Updated, spec(3), spec(4))
 		scaled.Taken = tt.taken
-		changes := []baseline.Change{
+		changes := []facts.Change{
 			change("op", wire.Create, set, record.Created, nil, spec(3)), scaled,
 			change("op", wire.Create, key, record.Created, nil, object{}),
 		}
@@ -587,8 +588,8 @@ func TestDriftAfterTheControllerHasSeenItsWrite(t *testing.T) {
 
 // A missing object that somebody asks for is noticed first where the controller has just begun to make it.
 func TestOrderOfUnobserved(t *testing.T) {
-	database := baseline.Key("database.example.org/default/db")
-	changes := []baseline.Change{
+	database := facts.Key("database.example.org/default/db")
+	changes := []facts.Change{
 		change("", "", database, record.Created, nil, spec(2)),
 		change("op", wire.Create, set, record.Created, nil, spec(2)),
 		change("", "", database, record.Updated, spec(2), spec(1)),
@@ -597,7 +598,7 @@ func TestOrderOfUnobserved(t *testing.T) {
 		change("", "", database, record.Updated, spec(1), spec(2)),
 		change("op", wire.Update, set, record.Updated, spec(1), spec(2)),
 	}
-	changes = append([]baseline.Change{change("op", wire.Create, key, record.Created, nil, object{})}, changes...)
+	changes = append([]facts.Change{change("op", wire.Create, key, record.Created, nil, object{})}, changes...)
 	var got []string
 	for _, c := range Generate(suite(t), baselines(changes), "unobserved") {
 		if c.Plan != nil && strings.HasPrefix(c.Signature, "database") {
@@ -619,29 +620,29 @@ func TestShownAtAWrite(t *testing.T) {
 	after := map[string]any{"metadata": map[string]any{"name": "a"}}
 	for _, tt := range []struct {
 		name   string
-		change baseline.Change
+		change facts.Change
 		timing plan.Timing
 		kind   plan.EventKind
 		prev   map[string]any
 		cur    map[string]any
 	}{
 		{"the last finalizer, at the write",
-			baseline.Change{Event: record.Deleted, Op: wire.Update, Prev: before},
+			facts.Change{Event: record.Deleted, Op: wire.Update, Prev: before},
 			plan.AfterControllerWrite, plan.Updated, before, after},
 		{"the last finalizer, elsewhere",
-			baseline.Change{Event: record.Deleted, Op: wire.Update, Prev: before},
+			facts.Change{Event: record.Deleted, Op: wire.Update, Prev: before},
 			plan.AfterAPIServerRecv, plan.Deleted, nil, before},
 		{"a deletion that marks, at the write",
-			baseline.Change{Event: record.Updated, Op: wire.Delete, Prev: before, Cur: after},
+			facts.Change{Event: record.Updated, Op: wire.Delete, Prev: before, Cur: after},
 			plan.BeforeControllerWrite, plan.Deleted, nil, before},
 		{"an eviction, at the write",
-			baseline.Change{Event: record.Deleted, Op: wire.Create, Subresource: "eviction", Prev: before},
+			facts.Change{Event: record.Deleted, Op: wire.Create, Subresource: "eviction", Prev: before},
 			plan.BeforeControllerWrite, plan.Deleted, nil, before},
 		{"an apply that creates, at the write",
-			baseline.Change{Event: record.Created, Op: wire.Apply, Cur: after},
+			facts.Change{Event: record.Created, Op: wire.Apply, Cur: after},
 			plan.BeforeControllerWrite, plan.Created, nil, after},
 		{"before an update that creates",
-			baseline.Change{Event: record.Created, Op: wire.Update, Cur: after},
+			facts.Change{Event: record.Created, Op: wire.Update, Cur: after},
 			plan.BeforeControllerWrite, plan.Updated, nil, after},
 	} {
 		kind, prev, cur := shown(&tt.change, tt.timing)

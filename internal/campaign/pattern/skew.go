@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -40,8 +40,8 @@ func (g *generator) skewAt(i int, by string) {
 		return
 	}
 	// While the change is held, the controller does not write because of it, and nothing follows from such writes.
-	follows := map[baseline.Key]bool{}
-	if !g.hears(by, i, skewFor, func(o *baseline.Change) bool {
+	follows := map[facts.Key]bool{}
+	if !g.hears(by, i, skewFor, func(o *facts.Change) bool {
 		if o.By == by || o.Event == record.Created {
 			follows[o.Key] = true
 		}

@@ -8,19 +8,20 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 func TestPlansThatTheSuiteLeavesOut(t *testing.T) {
-	const web = baseline.Key("deployment.apps/default/web")
-	changes := []baseline.Change{
+	const web = facts.Key("deployment.apps/default/web")
+	changes := []facts.Change{
 		change("op", wire.Create, web, record.Created, nil, spec(1)),
 		change("op", wire.Update, web, record.Updated, spec(1), spec(2)),
 		change("op", wire.Create, "service/default/web", record.Created, nil, object{}),
 	}
 	apart(changes)
-	ref := &baseline.Baseline{Workload: "w", Changes: changes, Objects: baseline.Objects(changes)}
+	ref := &baseline.Baseline{Workload: "w", Changes: changes, Objects: facts.Objects(changes)}
 	for _, tt := range []struct {
 		skip string
 		left map[string]int // plans by pattern

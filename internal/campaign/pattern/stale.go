@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -188,7 +188,7 @@ func (g *generator) act(i int) strike {
 }
 
 // lives reports whether an object is there after the k-th change, and not marked for deletion.
-func (g *generator) lives(key baseline.Key, k int) bool {
+func (g *generator) lives(key facts.Key, k int) bool {
 	all := g.runs[0].byKey[key]
 	at, found := slices.BinarySearch(all, k)
 	if !found {

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // A streaming list shows nothing old: the plans switch it off where they can, and otherwise there is none.
 func TestStalePlansSwitchStreamingListsOff(t *testing.T) {
-	changes := []baseline.Change{
+	changes := []facts.Change{
 		change("", "", db, record.Updated, spec(2), marked(spec(2))),
 		change("op", wire.Create, key, record.Created, nil, object{}),
 		change("", "", db, record.Deleted, marked(spec(2)), nil),
@@ -61,8 +61,8 @@ func TestStalePlansSwitchStreamingListsOff(t *testing.T) {
 // What a controller has deleted because of a state may be made again by others, such as a claim by the StatefulSet
 // controller. It is at risk from then on if the controller is shown that state, although nothing has undone it.
 func TestStaleWhenOthersMakeAgainWhatWasDeleted(t *testing.T) {
-	const claim = baseline.Key("persistentvolumeclaim/default/data-db-1")
-	scaled := []baseline.Change{
+	const claim = facts.Key("persistentvolumeclaim/default/data-db-1")
+	scaled := []facts.Change{
 		change("", "", claim, record.Created, nil, spec(1)),
 		change("", "", set, record.Updated, ready(1, 2), ready(1, 1)),
 		change("op", wire.Delete, claim, record.Deleted, spec(1), nil),
@@ -73,7 +73,7 @@ func TestStaleWhenOthersMakeAgainWhatWasDeleted(t *testing.T) {
 		"is there again: persistentvolumeclaim/default/data-db-1 is created"
 	for _, tt := range []struct {
 		name    string
-		changes []baseline.Change
+		changes []facts.Change
 		want    bool
 	}{
 		{"made again", scaled, true},

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 )
@@ -29,7 +29,7 @@ const (
 // timed strikes at what controllers do because a time has passed. The clock of a run moves only while everything is at
 // rest. So if a controller changes something after a time in which nothing has happened, one of its timers has expired.
 func (g *generator) timed() {
-	if !g.ref.Virtual || slices.ContainsFunc(g.ref.Courses, func(c baseline.Course) bool {
+	if !g.ref.Virtual || slices.ContainsFunc(g.ref.Courses, func(c facts.Course) bool {
 		return len(c.Steps) != len(g.steps)
 	}) || len(g.ref.Courses) != len(g.runs) {
 		return // nothing is known of time

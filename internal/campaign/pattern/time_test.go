@@ -10,24 +10,25 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // at puts a change at a time after the workload's begin.
-func at(after time.Duration, c baseline.Change) baseline.Change {
+func at(after time.Duration, c facts.Change) facts.Change {
 	c.Time = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(after)
 	return c
 }
 
 // timed is a baseline with a clock of its own, of a workload whose steps began at these times and that ended then.
-func timed(ended time.Duration, began []time.Duration, runs ...[]baseline.Change) *baseline.Baseline {
+func timed(ended time.Duration, began []time.Duration, runs ...[]facts.Change) *baseline.Baseline {
 	ref := baselines(runs...)
 	ref.Virtual = true
 	for range runs {
-		course := baseline.Course{Ended: at(ended, baseline.Change{}).Time}
+		course := facts.Course{Ended: at(ended, facts.Change{}).Time}
 		for _, b := range began {
-			course.Steps = append(course.Steps, record.Step{Started: at(b, baseline.Change{}).Time})
+			course.Steps = append(course.Steps, record.Step{Started: at(b, facts.Change{}).Time})
 		}
 		ref.Courses = append(ref.Courses, course)
 	}
@@ -72,7 +73,7 @@ func TestWhatIsDue(t *testing.T) {
 	database := change("", "", db, record.Created, nil, spec(2))
 	created := change("op", wire.Create, key, record.Created, nil, object{})
 	deleted := change("op", wire.Delete, key, record.Deleted, object{}, nil)
-	ended := []baseline.Change{at(0, database), at(s/10, created), at(20*s, deleted)}
+	ended := []facts.Change{at(0, database), at(s/10, created), at(20*s, deleted)}
 	const (
 		killed  = "onObjectCreation secret/default/db afterControllerWrite, "
 		writing = "onObjectCreation secret/default/db beforeControllerWrite"
@@ -91,12 +92,12 @@ func TestWhatIsDue(t *testing.T) {
 		steps []plan.Step
 		began []time.Duration
 		ends  time.Duration
-		runs  [][]baseline.Change
+		runs  [][]facts.Change
 		want  []string
 	}{
 		{
 			"a deletion after 20 s", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
-			[][]baseline.Change{ended}, []string{
+			[][]facts.Change{ended}, []string{
 				"killController, " + killed + "16.9s / startController, 5s",
 				"pauseController, " + writing + " / resumeController, 21.9s",
 				"restartController, " + killed + "16.9s",
@@ -104,7 +105,7 @@ func TestWhatIsDue(t *testing.T) {
 		},
 		{
 			"not at the same time in each run", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
-			[][]baseline.Change{ended, {ended[0], ended[1], at(22*s, deleted)}}, []string{
+			[][]facts.Change{ended, {ended[0], ended[1], at(22*s, deleted)}}, []string{
 				"killController, " + killed + "16.9s / startController, 7s",
 				"pauseController, " + writing + " / resumeController, 23.9s",
 				"restartController, " + killed + "16.9s",
@@ -112,7 +113,7 @@ func TestWhatIsDue(t *testing.T) {
 		},
 		{
 			"soon", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
-			[][]baseline.Change{{ended[0], ended[1], at(2*s+s/10, deleted)}}, []string{
+			[][]facts.Change{{ended[0], ended[1], at(2*s+s/10, deleted)}}, []string{
 				"killController, " + killed + "1s / startController, 3s",
 				"pauseController, " + writing + " / resumeController, 4s",
 				"restartController, " + killed + "1s",
@@ -120,21 +121,21 @@ func TestWhatIsDue(t *testing.T) {
 		},
 		{
 			"after several minutes", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
-			[][]baseline.Change{{ended[0], at(s/2, created), at(200*s, deleted)}}, []string{
+			[][]facts.Change{{ended[0], at(s/2, created), at(200*s, deleted)}}, []string{
 				"advanceTime, 3m14.5s, " + killed + "1s / killController, 1s / startController, 5s",
 				"advanceTime, 3m14.5s, " + killed + "1s / restartController, 1s",
 			},
 		},
 		{
 			"longer than anybody waits if the time is counted anew", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
-			[][]baseline.Change{{ended[0], at(s/2, created), at(596*s, deleted)}}, []string{
+			[][]facts.Change{{ended[0], at(s/2, created), at(596*s, deleted)}}, []string{
 				"dropped: a controller that counts the time anew would not be waited for that long",
 				"dropped: a controller that counts the time anew would not be waited for that long",
 			},
 		},
 		{
 			"longer than the workload waits", []plan.Step{{Sleep: s}, wait(25 * s)}, []time.Duration{0, s}, 21 * s,
-			[][]baseline.Change{ended}, []string{
+			[][]facts.Change{ended}, []string{
 				"dropped: a controller that counts the time anew would be too late for a step of the workload",
 				"dropped: a controller that counts the time anew would be too late for a step of the workload",
 				"dropped: a controller that counts the time anew would be too late for a step of the workload",
@@ -142,34 +143,34 @@ func TestWhatIsDue(t *testing.T) {
 		},
 		{
 			"somebody else does something meanwhile", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
-			[][]baseline.Change{append(slices.Clone(ended), at(40*s, database))},
+			[][]facts.Change{append(slices.Clone(ended), at(40*s, database))},
 			[]string{overtaken, overtaken, overtaken},
 		},
 		{
 			"because of it", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
-			[][]baseline.Change{{ended[0], ended[2], at(20*s+s/2, database)}}, []string{
+			[][]facts.Change{{ended[0], ended[2], at(20*s+s/2, database)}}, []string{
 				"killController, onObjectCreation database/default/db afterAPIServerRecv, 17s / startController, 5s",
 				"restartController, onObjectCreation database/default/db afterAPIServerRecv, 17s",
 			},
 		},
 		{
 			"the workload goes on when it has slept", []plan.Step{{Sleep: s}, {Exec: &plan.ExecStep{}}},
-			[]time.Duration{0, 40 * s}, 50 * s, [][]baseline.Change{ended}, []string{overtaken, overtaken, overtaken},
+			[]time.Duration{0, 40 * s}, 50 * s, [][]facts.Change{ended}, []string{overtaken, overtaken, overtaken},
 		},
 		{
 			"the workload was over", []plan.Step{{Sleep: s}, wait(25 * s)}, []time.Duration{0, s}, 2 * s,
-			[][]baseline.Change{{ended[0], ended[2]}}, []string{
+			[][]facts.Change{{ended[0], ended[2]}}, []string{
 				"killController, onObjectCreation database/default/db afterAPIServerRecv, 17s / startController, 5s",
 				"restartController, onObjectCreation database/default/db afterAPIServerRecv, 17s",
 			},
 		},
 		{
 			"a step of the workload may have set it off", []plan.Step{{Sleep: s}, {Exec: &plan.ExecStep{}}},
-			[]time.Duration{0, 20*s - s/2}, 21 * s, [][]baseline.Change{ended}, nil,
+			[]time.Duration{0, 20*s - s/2}, 21 * s, [][]facts.Change{ended}, nil,
 		},
 		{
 			"in one run only", []plan.Step{{Sleep: s}}, []time.Duration{0}, s,
-			[][]baseline.Change{ended, {ended[0], ended[1], at(s/5, deleted)}},
+			[][]facts.Change{ended, {ended[0], ended[1], at(s/5, deleted)}},
 			[]string{"dropped: in another run without faults something happens right before it"},
 		},
 	} {
@@ -190,12 +191,12 @@ func TestWhatIsDue(t *testing.T) {
 func TestWhatComesWhenTimeHasPassed(t *testing.T) {
 	const day, s = 24 * time.Hour, time.Second
 	database := change("", "", db, record.Created, nil, spec(2))
-	token := func(from, to string) baseline.Change {
+	token := func(from, to string) facts.Change {
 		return change("op", wire.Update, key, record.Updated, object{"data": object{"token": from}},
 			object{"data": object{"token": to}})
 	}
-	run := func(a, b, c string) []baseline.Change {
-		return []baseline.Change{
+	run := func(a, b, c string) []facts.Change {
+		return []facts.Change{
 			at(0, database), at(s, change("op", wire.Create, key, record.Created, nil, object{})),
 			at(day+11*s, token(a, b)), at(2*day+20*s, token(b, c)),
 		}

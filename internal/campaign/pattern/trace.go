@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // trace is what happened in one run without faults.
 type trace struct {
-	changes []baseline.Change
-	byKey   map[baseline.Key][]int
-	byName  map[string][]int   // by type and real name, as in plans, after the cluster if there are several
-	changed [][]baseline.Field // nil: not computed yet
+	changes []facts.Change
+	byKey   map[facts.Key][]int
+	byName  map[string][]int // by type and real name, as in plans, after the cluster if there are several
+	changed [][]facts.Field  // nil: not computed yet
 	// The states as matchers take them, in general, before and after the controller's own write; see shown.
 	states, writing, written []states
 }
@@ -27,10 +28,10 @@ type states struct {
 	prev, cur *plan.Object
 }
 
-func newTrace(changes []baseline.Change) *trace {
+func newTrace(changes []facts.Change) *trace {
 	t := &trace{
-		changes: changes, byKey: map[baseline.Key][]int{}, byName: map[string][]int{},
-		changed: make([][]baseline.Field, len(changes)),
+		changes: changes, byKey: map[facts.Key][]int{}, byName: map[string][]int{},
+		changed: make([][]facts.Field, len(changes)),
 		states:  make([]states, len(changes)),
 		writing: make([]states, len(changes)), written: make([]states, len(changes)),
 	}
@@ -43,16 +44,16 @@ func newTrace(changes []baseline.Change) *trace {
 }
 
 // fields are those that the i-th change has changed, as they are shown at the controller's own write.
-func (t *trace) fields(i int) []baseline.Field {
+func (t *trace) fields(i int) []facts.Field {
 	if t.changed[i] == nil {
 		c := t.changes[i]
-		t.changed[i] = append([]baseline.Field{}, (&baseline.Baseline{}).Changed(&c)...)
+		t.changed[i] = append([]facts.Field{}, (&baseline.Baseline{}).Changed(&c)...)
 	}
 	return t.changed[i]
 }
 
 // realKey is the change's key with the real name of the object, and with the cluster if there are several.
-func realKey(c *baseline.Change) string {
+func realKey(c *facts.Change) string {
 	key := string(c.Key)
 	if !c.Generated {
 		return key

@@ -12,6 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/effect"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -139,7 +140,7 @@ func (g *generator) named(
 	counted := baseline.Fields(c)
 	var told object
 	repeat := 0
-	for _, f := range baseline.FieldsOf(c) {
+	for _, f := range facts.FieldsOf(c) {
 		if f.InList() || f.Cur == nil || !slices.Contains(counted, f.Where) {
 			continue
 		}
@@ -171,7 +172,7 @@ const (
 // telling completes the definition of an update with the transition that tells it best from others: the one that has to
 // be counted least.
 func (g *generator) telling(
-	d *plan.Definition, c *baseline.Change, prev, cur object, before, i int,
+	d *plan.Definition, c *facts.Change, prev, cur object, before, i int,
 ) (best transition, rule string) {
 	rule = "it changes no field that is the same in all runs without faults"
 	var found plan.Condition
@@ -204,7 +205,7 @@ func (g *generator) telling(
 func (g *generator) object(i int) (key string, exact bool) {
 	c := &g.ref.Changes[i]
 	real := realKey(c)
-	key = baseline.Key(real).Local()
+	key = facts.Key(real).Local()
 	if !c.Generated {
 		return key, true
 	}
@@ -221,7 +222,7 @@ func (g *generator) object(i int) (key string, exact bool) {
 type transition struct{ before, after object }
 
 // transitions lists what may tell an update from others.
-func (g *generator) transitions(c *baseline.Change, prev, cur object) []transition {
+func (g *generator) transitions(c *facts.Change, prev, cur object) []transition {
 	switch {
 	case c.Marked():
 		return []transition{{
@@ -231,10 +232,10 @@ func (g *generator) transitions(c *baseline.Change, prev, cur object) []transiti
 	case c.Event == record.Deleted:
 		return []transition{{nil, object{"metadata": object{"finalizers": plan.Absent}}}}
 	}
-	fields := slices.DeleteFunc(g.ref.Changed(&baseline.Change{Key: c.Key, Prev: prev, Cur: cur}),
-		func(f baseline.Field) bool { return !g.inAllRuns(c, f) })
+	fields := slices.DeleteFunc(g.ref.Changed(&facts.Change{Key: c.Key, Prev: prev, Cur: cur}),
+		func(f facts.Field) bool { return !g.inAllRuns(c, f) })
 	// Fields in lists are at the same index only as long as the list stays as it is.
-	slices.SortStableFunc(fields, func(a, b baseline.Field) int {
+	slices.SortStableFunc(fields, func(a, b facts.Field) int {
 		return cmp.Compare(len(a.PrevIndex)+len(a.CurIndex), len(b.PrevIndex)+len(b.CurIndex))
 	})
 	if len(fields) == 0 {
@@ -281,13 +282,13 @@ func orNil(o object) object {
 // inAllRuns reports whether an object's field changes in the same way in every run without faults. What a controller
 // copies from a cluster's addresses does not: they are handed out in the order in which pods start, and may only happen
 // to be the same in all of them.
-func (g *generator) inAllRuns(c *baseline.Change, f baseline.Field) bool {
+func (g *generator) inAllRuns(c *facts.Change, f facts.Field) bool {
 	if c.By != "" && (isAddress(f.Cur) || isAddress(f.Prev)) {
 		return false
 	}
 	for _, other := range g.runs[1:] {
 		if !slices.ContainsFunc(other.byKey[c.Key], func(k int) bool {
-			return slices.ContainsFunc(other.fields(k), func(o baseline.Field) bool {
+			return slices.ContainsFunc(other.fields(k), func(o facts.Field) bool {
 				return o.Where == f.Where && reflect.DeepEqual(o.Cur, f.Cur) && slices.Equal(o.CurIndex, f.CurIndex) &&
 					(f.Path[0] == "status" ||
 						reflect.DeepEqual(o.Prev, f.Prev) && slices.Equal(o.PrevIndex, f.PrevIndex))
@@ -314,7 +315,7 @@ func setField(m object, path []string, index []int, v any) {
 	if v == nil {
 		v = plan.Absent
 	}
-	if len(index) == 0 && slices.Contains(path, baseline.Item) {
+	if len(index) == 0 && slices.Contains(path, facts.Item) {
 		return
 	}
 	with(m, path, index, v)
@@ -325,7 +326,7 @@ func with(at any, path []string, index []int, v any) any {
 	switch {
 	case len(path) == 0:
 		return v
-	case path[0] == baseline.Item:
+	case path[0] == facts.Item:
 		list, _ := at.([]any)
 		for len(list) <= index[0] {
 			list = append(list, plan.Present)
@@ -353,9 +354,9 @@ func fillPlaces(m object, path []string, index []int) {
 // if there are none and it is given nil.
 func places(at any, path []string, index []int) any {
 	switch {
-	case !slices.Contains(path, baseline.Item):
+	case !slices.Contains(path, facts.Item):
 		return at
-	case path[0] != baseline.Item:
+	case path[0] != facts.Item:
 		m, _ := at.(object)
 		if below := places(m[path[0]], path[1:], index); below != nil {
 			if m == nil {
@@ -421,7 +422,7 @@ func (g *generator) locate(d *plan.Definition, before, i int) (rule string) {
 }
 
 // seen reports whether a change passes an observation point.
-func seen(c *baseline.Change, at plan.ObservationPoint) bool {
+func seen(c *facts.Change, at plan.ObservationPoint) bool {
 	switch at.Timing {
 	case plan.BeforeControllerWrite, plan.AfterControllerWrite:
 		return c.By == at.ObserveBy
@@ -433,7 +434,7 @@ func seen(c *baseline.Change, at plan.ObservationPoint) bool {
 
 // shown returns what a change looks like at a point. At the controller's own write, a delete call is a deletion even if
 // it only marks the object, and an update that removes the last finalizer is an update.
-func shown(c *baseline.Change, timing plan.Timing) (kind plan.EventKind, prev, cur map[string]any) {
+func shown(c *facts.Change, timing plan.Timing) (kind plan.EventKind, prev, cur map[string]any) {
 	kind, _ = effect.Of(observation(c, timing))
 	switch {
 	case kind == plan.Deleted:
@@ -452,7 +453,7 @@ func shown(c *baseline.Change, timing plan.Timing) (kind plan.EventKind, prev, c
 }
 
 // observation returns what is observed of a change at a point, except for the object.
-func observation(c *baseline.Change, timing plan.Timing) *record.Observation {
+func observation(c *facts.Change, timing plan.Timing) *record.Observation {
 	if !atWrite(timing) || c.Op == "" {
 		received := map[string]wire.Operation{
 			record.Created: wire.Create, record.Updated: wire.Update, record.Deleted: wire.Delete,

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -62,7 +62,7 @@ func (g *generator) unobservedUntil(i int, by string, u undoing) {
 // something else.
 func (g *generator) missed(i int) float64 {
 	inSpec := func(path string) bool { return strings.HasPrefix(path, "spec.") }
-	if slices.ContainsFunc(baseline.Paths(g.changed[i]), inSpec) {
+	if slices.ContainsFunc(facts.Paths(g.changed[i]), inSpec) {
 		return 2
 	}
 	return 1

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -26,7 +26,7 @@ func TestUpgrades(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	former := baselines([]baseline.Change{
+	former := baselines([]facts.Change{
 		change("", wire.Create, "configmap/default/a", record.Created, nil, object{}),
 		change("op", wire.Create, "secret/default/a", record.Created, nil, object{}),
 		change("op", wire.Create, "service/default/a", record.Created, nil, object{}),

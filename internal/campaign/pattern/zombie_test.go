@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -18,7 +19,7 @@ import (
 const opLease = "lease.coordination.k8s.io/default/op"
 
 // elected is a baseline of a controller with that many processes and these leases.
-func elected(changes []baseline.Change, replicas int, leases ...string) *baseline.Baseline {
+func elected(changes []facts.Change, replicas int, leases ...string) *baseline.Baseline {
 	ref := baselines(changes, changes)
 	ref.Controllers = []string{"op"}
 	ref.Replicas, ref.Leases = map[string]int{"op": replicas}, map[string][]string{"op": leases}
@@ -70,14 +71,14 @@ func TestZombies(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name    string
-		changes []baseline.Change
+		changes []facts.Change
 		want    []string
 	}{
-		{"a write that is not undone goes on when it was made again", []baseline.Change{database, created}, []string{
+		{"a write that is not undone goes on when it was made again", []facts.Change{database, created}, []string{
 			freezes + "Creation" + secret + "beforeControllerWrite / " +
 				again + "Creation" + secret + "afterControllerWrite, late: 5s",
 		}},
-		{"one that is undone goes on then", []baseline.Change{database, created, deleted, created}, []string{
+		{"one that is undone goes on then", []facts.Change{database, created, deleted, created}, []string{
 			freezes + "Deletion" + secret + "beforeControllerWrite / " +
 				undone + "Creation" + secret + "afterAPIServerRecv, late: 5s",
 			freezes + "Creation" + secret + "beforeControllerWrite / " +
@@ -85,7 +86,7 @@ func TestZombies(t *testing.T) {
 			freezes + "Creation" + secret + "beforeControllerWrite #2 / " +
 				again + "Creation" + secret + "afterControllerWrite, late: 5s",
 		}},
-		{"a generated name", []baseline.Change{generated}, []string{
+		{"a generated name", []facts.Change{generated}, []string{
 			"dropped: the API server generates its name: nothing names it before the call",
 		}},
 	} {
@@ -110,16 +111,16 @@ func TestZombieAtTheEndOfItsLease(t *testing.T) {
 	const write = "write: onObjectCreation secret/default/db beforeControllerWrite"
 	for _, tt := range []struct {
 		name    string
-		changes []baseline.Change
+		changes []facts.Change
 		lasts   time.Duration
 		stops   string // "": there is no such plan
 	}{
-		{"the usual lease", []baseline.Change{created}, 0, "9.5s"},
-		{"a long lease", []baseline.Change{created}, 150 * time.Second, "1m39.5s"},
-		{"one plan for all writes", []baseline.Change{
+		{"the usual lease", []facts.Change{created}, 0, "9.5s"},
+		{"a long lease", []facts.Change{created}, 150 * time.Second, "1m39.5s"},
+		{"one plan for all writes", []facts.Change{
 			created, change("op", wire.Create, "secret/default/other", record.Created, nil, object{}),
 		}, 0, "9.5s"},
-		{"what has the write's name is not known", []baseline.Change{generated}, 0, ""},
+		{"what has the write's name is not known", []facts.Change{generated}, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ref := elected(tt.changes, 2, opLease)
@@ -159,7 +160,7 @@ func TestZombieAtTheEndOfItsLease(t *testing.T) {
 }
 
 func TestControllersWithoutZombies(t *testing.T) {
-	writes := []baseline.Change{change("op", wire.Create, key, record.Created, nil, object{})}
+	writes := []facts.Change{change("op", wire.Create, key, record.Created, nil, object{})}
 	for _, tt := range []struct {
 		name string
 		ref  *baseline.Baseline
@@ -173,7 +174,7 @@ func TestControllersWithoutZombies(t *testing.T) {
 		{"two leases", elected(writes, 2, opLease, opLease+"-2"), []string{
 			"dropped: the controller has several leases, and which of them is for its writes is not known",
 		}},
-		{"it writes nothing", elected([]baseline.Change{change("", "", db, record.Created, nil, spec(2))}, 1), nil},
+		{"it writes nothing", elected([]facts.Change{change("", "", db, record.Created, nil, spec(2))}, 1), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, zombies(Generate(suite(t), tt.ref, "zombie"))); diff != "" {
@@ -185,7 +186,7 @@ func TestControllersWithoutZombies(t *testing.T) {
 
 // A takeover takes long: plans that are quicker come first.
 func TestZombiesComeLater(t *testing.T) {
-	writes := []baseline.Change{change("op", wire.Create, key, record.Created, nil, object{})}
+	writes := []facts.Change{change("op", wire.Create, key, record.Created, nil, object{})}
 	var got []string
 	for _, c := range Generate(suite(t), elected(writes, 2, opLease), "zombie", "lost-answer", "intermediate") {
 		got = append(got, c.Pattern)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -16,7 +17,7 @@ import (
 // which objects the controllers under test write. Two changes of one kind with the same effect are near duplicates: the
 // plans that can be made from them strike at the same writes. Empty: the change has no effect that could be compared,
 // or it counts something, and how far it goes is what matters.
-func effect(rank int, changes []baseline.Change, sample baseline.Key) string {
+func effect(rank int, changes []facts.Change, sample facts.Key) string {
 	if rank == rankReplicas {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 )
 
 // historyMasks are fields that tell what was before: a changed object's differ from those of one that was created so.
@@ -27,11 +28,11 @@ var historyMasks = []baseline.Mask{
 // created like that. Only the sample and what the controllers under test have made count; masks are those of runs that
 // do the same, and of the history that only a changed object has.
 func Differences(
-	sample baseline.Key, masks []baseline.Mask, changed, fresh []baseline.Change,
+	sample facts.Key, masks []baseline.Mask, changed, fresh []facts.Change,
 ) []baseline.Difference {
 	ref := &baseline.Baseline{Masks: slices.Concat(masks, historyMasks),
-		Objects: baseline.Objects(atTheEnd(sample, fresh), fresh...)}
-	all := ref.Compare(baseline.Objects(atTheEnd(sample, changed), changed...))
+		Objects: facts.Objects(atTheEnd(sample, fresh), fresh...)}
+	all := ref.Compare(facts.Objects(atTheEnd(sample, changed), changed...))
 	return slices.DeleteFunc(all, func(d baseline.Difference) bool { return hasHistory(d) })
 }
 
@@ -43,19 +44,19 @@ var generatedNumber = regexp.MustCompile(`#[0-9]+`)
 
 // atTheEnd lists what there is at the end as creations, in a form that does not tell how it came about: generated names
 // are counted among those that are left, and of conditions only the true ones are left.
-func atTheEnd(sample baseline.Key, changes []baseline.Change) []baseline.Change {
-	all := baseline.Objects(changes)
-	var keys []baseline.Key
+func atTheEnd(sample facts.Key, changes []facts.Change) []facts.Change {
+	all := facts.Objects(changes)
+	var keys []facts.Key
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if o := all[key]; o.End != nil && (o.Ours || key == sample) && !replaced(o.End) {
 			keys = append(keys, key)
 		}
 	}
 	// Sorting the keys as text would put #10 before #2.
-	slices.SortStableFunc(keys, func(a, b baseline.Key) int { return compareNumbers(string(a), string(b)) })
+	slices.SortStableFunc(keys, func(a, b facts.Key) int { return compareNumbers(string(a), string(b)) })
 	numbers := map[string]string{} // new numbers, by the old key up to the number
 	next := map[string]int{}       // by the new key before the number
-	var ends []baseline.Change
+	var ends []facts.Change
 	for _, key := range keys {
 		old, renamed, rest := "", "", string(key)
 		for {
@@ -73,7 +74,7 @@ func atTheEnd(sample baseline.Key, changes []baseline.Change) []baseline.Change 
 			rest = rest[at[1]:]
 		}
 		end, _ := withoutHistory(all[key].End).(map[string]any)
-		ends = append(ends, baseline.Change{Key: baseline.Key(renamed + rest), Event: "created", Cur: end})
+		ends = append(ends, facts.Change{Key: facts.Key(renamed + rest), Event: "created", Cur: end})
 	}
 	return ends
 }

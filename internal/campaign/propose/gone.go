@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -19,10 +19,10 @@ var held = []plan.ResourceKey{
 
 // leftovers waits for what goes after the sample, or with it, as a run has shown it, if its names are known: first of
 // all volume claims and StatefulSets, then the last of the others. The steps are in the order in which it went.
-func leftovers(changes []baseline.Change, sample baseline.Key) []*plan.Step {
+func leftovers(changes []facts.Change, sample facts.Key) []*plan.Step {
 	const most = 6
 	end := states(changes)
-	begun := slices.IndexFunc(changes, func(c baseline.Change) bool {
+	begun := slices.IndexFunc(changes, func(c facts.Change) bool {
 		return c.Key == sample && (c.Marked() || c.Event == record.Deleted)
 	})
 	if begun < 0 {
@@ -61,10 +61,10 @@ func leftovers(changes []baseline.Change, sample baseline.Key) []*plan.Step {
 }
 
 // stays are the volume claims and StatefulSets that the sample's deletion leaves, as a run has shown it.
-func stays(changes []baseline.Change) (names []string) {
+func stays(changes []facts.Change) (names []string) {
 	end := states(changes)
 	for _, key := range slices.Sorted(maps.Keys(end)) {
-		at := slices.IndexFunc(changes, func(c baseline.Change) bool {
+		at := slices.IndexFunc(changes, func(c facts.Change) bool {
 			return c.Key == key && c.Event == record.Created
 		})
 		if at < 0 || end[key] == nil {
@@ -84,7 +84,7 @@ func isHeld(key plan.ResourceKey) bool {
 }
 
 // named is the key of a change's object if a plan can name it.
-func named(c *baseline.Change) (plan.ResourceKey, bool) {
+func named(c *facts.Change) (plan.ResourceKey, bool) {
 	key, err := plan.ParseResourceKey(c.Key.Local())
 	return key, err == nil && !c.Generated && !strings.Contains(string(c.Key), "#")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -26,7 +27,7 @@ func planless(suite *plan.Suite, workload string, t *trial) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", workload, err)
 	}
-	if !slices.ContainsFunc(ref.Changes, func(c baseline.Change) bool { return c.By != "" }) {
+	if !slices.ContainsFunc(ref.Changes, func(c facts.Change) bool { return c.By != "" }) {
 		return "no controller under test writes anything in it", nil
 	}
 	rules := map[string]int{}

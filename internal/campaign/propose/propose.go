@@ -19,6 +19,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -170,21 +171,21 @@ type proposer struct {
 	began   time.Time
 
 	types   []plan.ResourceKey // whose objects' states are recorded
-	key     baseline.Key       // of the sample
+	key     facts.Key          // of the sample
 	created map[string]any     // the sample as the API server has created it
 	ends    []map[string]any   // the sample at the end of runs that only create it
 	ready   *plan.Step         // waits for the sample; nil: its status says nothing
 	masks   []baseline.Mask    // nil: the creation ends differently each time, and nothing can be compared with it
 
-	creationChanges []baseline.Change // of a run that only creates the sample
-	waits           []*plan.Step      // after the creation
+	creationChanges []facts.Change // of a run that only creates the sample
+	waits           []*plan.Step   // after the creation
 }
 
 // trial is a run of a workload.
 type trial struct {
 	suite    *plan.Suite // that has only the workload
 	run      *record.Run
-	changes  []baseline.Change
+	changes  []facts.Change
 	verdict  record.Verdict
 	findings []record.Finding // bugs only
 }
@@ -241,7 +242,7 @@ func (p *proposer) once(ctx context.Context, w Workload) (*trial, error) {
 	if meta.Verdict == record.Inconclusive {
 		return t, fmt.Errorf("%s: %w: %s", w.Name, errInconclusive, meta.Reason)
 	}
-	t.changes, err = baseline.Changes(r)
+	t.changes, err = facts.Changes(r)
 	return t, err
 }
 
@@ -346,11 +347,11 @@ func (p *proposer) creation(ctx context.Context) error {
 	s := p.sample
 	group := s.object.GroupVersionKind().Group
 	p.types = append([]plan.ResourceKey{{Type: s.key.Type, Group: group, Namespace: "*", Name: "*"}}, held...)
-	p.key = baseline.Key(s.key.Type + "." + group + "/" + s.key.Namespace + "/" + s.key.Name)
+	p.key = facts.Key(s.key.Type + "." + group + "/" + s.key.Namespace + "/" + s.key.Name)
 	create := Workload{Name: "create", Comment: "Creates the " + s.object.GetKind() + ".", Steps: p.start()}
 	p.Progress("%s: learning what its creation does", s.key)
 	var runs []*record.Run
-	var both [][]baseline.Change
+	var both [][]facts.Change
 	for range 2 {
 		t, ok, err := p.passes(ctx, create, "")
 		if err != nil {
@@ -571,7 +572,7 @@ func (p *proposer) change(ctx context.Context, f Field, c Change, short string) 
 	if err != nil || !ok {
 		return nil, err
 	}
-	at := slices.IndexFunc(t.changes, func(change baseline.Change) bool {
+	at := slices.IndexFunc(t.changes, func(change facts.Change) bool {
 		return change.Key == p.key && change.Event == record.Updated && change.By == "" &&
 			fmt.Sprint(lookup(change.Prev, c.Path)) != fmt.Sprint(lookup(change.Cur, c.Path))
 	})
@@ -579,7 +580,7 @@ func (p *proposer) change(ctx context.Context, f Field, c Change, short string) 
 	case at < 0:
 		p.drop(field, "%s: the API server accepts the change and keeps the old value", c)
 		return nil, nil
-	case !reacts(t.changes[at+1:], p.key) && p.masks != nil && baseline.Finished(p.ends[1]):
+	case !reacts(t.changes[at+1:], p.key) && p.masks != nil && facts.Finished(p.ends[1]):
 		return nil, p.early(ctx, a)
 	case !reacts(t.changes[at+1:], p.key):
 		p.drop(field, "%s: no controller under test writes anything afterwards", c)
@@ -726,8 +727,8 @@ func conditionAfter(end map[string]any, ends []map[string]any) string {
 
 // reacts reports whether controllers under test have written anything that a user sees as more than a note that they
 // have seen the change.
-func reacts(changes []baseline.Change, sample baseline.Key) bool {
-	return slices.ContainsFunc(changes, func(c baseline.Change) bool {
+func reacts(changes []facts.Change, sample facts.Key) bool {
+	return slices.ContainsFunc(changes, func(c facts.Change) bool {
 		if c.By == "" {
 			return false
 		}

@@ -14,7 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -23,7 +23,7 @@ import (
 // SuggestWait returns a step that waits for what runs of a workload without faults ended with: the status of the custom
 // resource that the workload creates, or, if that says nothing, what the controllers under test have made. It returns
 // nil if the workload already waits for more than a time or for any status, or if nothing is known to wait for.
-func SuggestWait(steps []plan.Step, runs ...[]baseline.Change) *plan.Step {
+func SuggestWait(steps []plan.Step, runs ...[]facts.Change) *plan.Step {
 	sample, ends := created(runs)
 	if sample == nil {
 		return nil
@@ -31,7 +31,7 @@ func SuggestWait(steps []plan.Step, runs ...[]baseline.Change) *plan.Step {
 	if key, _ := named(sample); !waitsForLittle(steps, key) {
 		return nil
 	}
-	atEnd := func(key baseline.Key) string {
+	atEnd := func(key facts.Key) string {
 		var others []map[string]any
 		for _, end := range ends[1:] {
 			others = append(others, end[key])
@@ -41,7 +41,7 @@ func SuggestWait(steps []plan.Step, runs ...[]baseline.Change) *plan.Step {
 		}
 		return ""
 	}
-	in := func(key baseline.Key, step *plan.Step) *plan.Step {
+	in := func(key facts.Key, step *plan.Step) *plan.Step {
 		step.Cluster = key.Cluster()
 		return step
 	}
@@ -49,7 +49,7 @@ func SuggestWait(steps []plan.Step, runs ...[]baseline.Change) *plan.Step {
 		key, _ := named(sample)
 		return in(sample.Key, until(key, condition, "it is ready"))
 	}
-	var made []baseline.Key // by the controllers; the last one first
+	var made []facts.Key // by the controllers; the last one first
 	for _, c := range slices.Backward(runs[0]) {
 		_, ok := named(&c)
 		if ok && c.By != "" && c.Event == record.Created && throughout(ends, c.Key) && !slices.Contains(made, c.Key) {
@@ -71,7 +71,7 @@ func SuggestWait(steps []plan.Step, runs ...[]baseline.Change) *plan.Step {
 
 // created finds the first custom resource that a workload creates and that is there at the end of all its runs, and how
 // the runs end. Nil: there is none.
-func created(runs [][]baseline.Change) (sample *baseline.Change, ends []map[baseline.Key]map[string]any) {
+func created(runs [][]facts.Change) (sample *facts.Change, ends []map[facts.Key]map[string]any) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
@@ -80,7 +80,7 @@ func created(runs [][]baseline.Change) (sample *baseline.Change, ends []map[base
 	}
 	for i := range runs[0] {
 		c := &runs[0][i]
-		byUsers := c.By == "" && c.Event == record.Created && baseline.IsCustom(c.Key.Type())
+		byUsers := c.By == "" && c.Event == record.Created && facts.IsCustom(c.Key.Type())
 		if _, ok := named(c); ok && byUsers && throughout(ends, c.Key) {
 			return c, ends
 		}
@@ -89,8 +89,8 @@ func created(runs [][]baseline.Change) (sample *baseline.Change, ends []map[base
 }
 
 // throughout reports whether the object is there at the end of all runs.
-func throughout(ends []map[baseline.Key]map[string]any, key baseline.Key) bool {
-	return !slices.ContainsFunc(ends, func(end map[baseline.Key]map[string]any) bool { return end[key] == nil })
+func throughout(ends []map[facts.Key]map[string]any, key facts.Key) bool {
+	return !slices.ContainsFunc(ends, func(end map[facts.Key]map[string]any) bool { return end[key] == nil })
 }
 
 // TroubleAdvice is what to do about [Trouble].
@@ -99,30 +99,30 @@ const TroubleAdvice = "with an object like that a controller does little: add wh
 // Trouble says what is wrong with the custom resource that a workload creates, according to the status with which runs
 // without faults ended, or with a pod that no node takes or that cannot be created. Of an object that it rejects, or
 // that lacks something, a controller does little that a plan could strike at. Empty: nothing is known to be wrong.
-func Trouble(runs ...[]baseline.Change) string {
+func Trouble(runs ...[]facts.Change) string {
 	sample, ends := created(runs)
 	if sample == nil {
 		return ""
 	}
 	var all []string
-	if what := baseline.Complaint(ends[0][sample.Key]); what != "" {
+	if what := facts.Complaint(ends[0][sample.Key]); what != "" {
 		all = append(all, fmt.Sprintf("%s ended with %s", sample.Key.Local(), what))
 	}
 	// Names of pods may differ each time.
 	if what := troubleOfPods(ends[0]); what != "" && !slices.ContainsFunc(ends,
-		func(end map[baseline.Key]map[string]any) bool { return troubleOfPods(end) == "" }) {
+		func(end map[facts.Key]map[string]any) bool { return troubleOfPods(end) == "" }) {
 		all = append(all, what)
 	}
 	return strings.Join(all, ", and ")
 }
 
-func troubleOfPods(end map[baseline.Key]map[string]any) string {
+func troubleOfPods(end map[facts.Key]map[string]any) string {
 	return cmp.Or(pending(end), podless(end))
 }
 
 // podless says which set has no pod in the end, although it must have some; the first one by name. Most often the
 // sample's service account is missing.
-func podless(end map[baseline.Key]map[string]any) string {
+func podless(end map[facts.Key]map[string]any) string {
 	for _, key := range slices.Sorted(maps.Keys(end)) {
 		if key.Type() != "statefulset.apps" && key.Type() != "replicaset.apps" {
 			continue
@@ -149,7 +149,7 @@ func podless(end map[baseline.Key]map[string]any) string {
 }
 
 // pending says which pod has no node in the end, and why; the first one by name.
-func pending(end map[baseline.Key]map[string]any) string {
+func pending(end map[facts.Key]map[string]any) string {
 	for _, key := range slices.Sorted(maps.Keys(end)) {
 		if key.Type() != "pod" {
 			continue
@@ -194,13 +194,13 @@ func waitsForLittle(steps []plan.Step, sample plan.ResourceKey) bool {
 }
 
 // trouble is in words for states that nobody waits for.
-var trouble = regexp.MustCompile(`(?i)` + baseline.Failures + `|unknown|pending|creating|initiali[sz]ing`)
+var trouble = regexp.MustCompile(`(?i)` + facts.Failures + `|unknown|pending|creating|initiali[sz]ing`)
 
 // unfinished reports whether a status says that something is wrong or not yet done.
 func unfinished(object map[string]any) bool {
 	status, _ := object["status"].(map[string]any)
 	return slices.ContainsFunc(trueConditions(status), trouble.MatchString) ||
-		slices.ContainsFunc(baseline.StateFields(status), func(name string) bool {
+		slices.ContainsFunc(facts.StateFields(status), func(name string) bool {
 			text, _ := status[name].(string)
 			return trouble.MatchString(text)
 		})

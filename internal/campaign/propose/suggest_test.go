@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -83,7 +83,7 @@ func TestSuggestWait(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var runs [][]baseline.Change
+			var runs [][]facts.Change
 			for _, lines := range tt.runs {
 				plain, ours := []string{created}, []bool{false}
 				for _, line := range lines {
@@ -125,7 +125,7 @@ func TestSuggestWait(t *testing.T) {
 // A pod that no node takes is the sample's fault: simulated nodes have no labels or devices of special machines.
 func TestTroubleOfPod(t *testing.T) {
 	const pod = "pod/default/db-0"
-	changes := func(condition string) []baseline.Change {
+	changes := func(condition string) []facts.Change {
 		return history(t, "created database.example.com/default/db {}", "created "+pod+" {}",
 			`updated `+pod+` {"status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", `+condition+`}]}}`)
 	}
@@ -136,7 +136,7 @@ func TestTroubleOfPod(t *testing.T) {
 	}
 	placed := changes(`"status": "True"`)
 	gone := append(changes(`"status": "False"`), history(t, "created "+pod+" {}", "deleted "+pod)...)
-	for _, runs := range [][][]baseline.Change{{placed, pending}, {pending, placed}, {pending, gone}} {
+	for _, runs := range [][][]facts.Change{{placed, pending}, {pending, placed}, {pending, gone}} {
 		if got := Trouble(runs...); got != "" {
 			t.Errorf("it is not so in all runs, and yet: %q", got)
 		}
@@ -146,7 +146,7 @@ func TestTroubleOfPod(t *testing.T) {
 // Pods without a service account are never created.
 func TestTroubleOfPodsThatAreNotThere(t *testing.T) {
 	const set = "statefulset.apps/default/db"
-	changes := func(replicas int, set, status string) []baseline.Change {
+	changes := func(replicas int, set, status string) []facts.Change {
 		return history(t, "created database.example.com/default/db {}", fmt.Sprintf(`created %s {"spec": {`+
 			`"replicas": %d, "template": {"spec": {"serviceAccountName": "db"}}}, "status": {%s}}`,
 			set, replicas, status))
@@ -156,7 +156,7 @@ func TestTroubleOfPodsThatAreNotThere(t *testing.T) {
 	if got := Trouble(changes(2, set, seen), changes(1, set, seen)); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	for _, other := range [][]baseline.Change{
+	for _, other := range [][]facts.Change{
 		changes(0, set, seen), changes(2, set, `"observedGeneration": 1, "replicas": 1`), changes(2, set, ""),
 		changes(2, "deployment.apps/default/db", seen),
 	} {

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/cel"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -84,7 +84,7 @@ func statusClauses(end map[string]any, others []map[string]any) (clauses []strin
 			clauses = append(clauses, expression(path)+" == "+text)
 		}
 	}
-	for _, name := range baseline.StateFields(status) {
+	for _, name := range facts.StateFields(status) {
 		clause("status", name)
 	}
 	if g := status["observedGeneration"]; g != nil &&
@@ -163,7 +163,7 @@ type barrier struct {
 
 // findBarrier finds the last thing that became different after the change with index at, in an object that can be
 // named, other than the sample. Nil: there is none.
-func findBarrier(changes []baseline.Change, at int, sampleKey baseline.Key) *barrier {
+func findBarrier(changes []facts.Change, at int, sampleKey facts.Key) *barrier {
 	before, end := states(changes[:at+1]), states(changes)
 	for i := len(changes) - 1; i > at; i-- {
 		c := &changes[i]
@@ -198,8 +198,8 @@ func findBarrier(changes []baseline.Change, at int, sampleKey baseline.Key) *bar
 }
 
 // states are the objects as they are after some changes; nil for those that are gone.
-func states(changes []baseline.Change) map[baseline.Key]map[string]any {
-	all := map[baseline.Key]map[string]any{}
+func states(changes []facts.Change) map[facts.Key]map[string]any {
+	all := map[facts.Key]map[string]any{}
 	for _, c := range changes {
 		all[c.Key] = c.Cur
 	}
@@ -237,7 +237,7 @@ func differentField(was, is map[string]any) (path []string, from, to any, ok boo
 			return false
 		}
 		text, _ := v.(string)
-		if _, fits := literal(v); fits && !reflect.DeepEqual(w, v) && !baseline.IsTokenVolume(text) {
+		if _, fits := literal(v); fits && !reflect.DeepEqual(w, v) && !facts.IsTokenVolume(text) {
 			path, from, to, ok = at, w, v, true
 		}
 		return ok

@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // history makes changes of lines such as "updated pod/default/a {…}"; each line has the object's new state.
-func history(t *testing.T, lines ...string) (changes []baseline.Change) {
+func history(t *testing.T, lines ...string) (changes []facts.Change) {
 	t.Helper()
-	last := map[baseline.Key]map[string]any{}
+	last := map[facts.Key]map[string]any{}
 	for _, line := range lines {
 		parts := strings.SplitN(line, " ", 3)
-		c := baseline.Change{Event: parts[0], Key: baseline.Key(parts[1])}
+		c := facts.Change{Event: parts[0], Key: facts.Key(parts[1])}
 		c.Prev = last[c.Key]
 		if c.Event != record.Deleted {
 			if err := json.Unmarshal([]byte(parts[2]), &c.Cur); err != nil {

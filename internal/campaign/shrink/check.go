@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -398,7 +399,7 @@ func (c *checker) withoutFaults(ctx context.Context, p *plan.Plan, w *workload) 
 // objects lists the objects that the plan's runs had to do with, without those with generated names.
 func (c *checker) objects() []plan.ResourceKey {
 	var all []plan.ResourceKey
-	changes, err := baseline.Changes(c.last)
+	changes, err := facts.Changes(c.last)
 	if err != nil {
 		return nil
 	}
@@ -527,7 +528,7 @@ type derived struct {
 // invariants derives invariants from what the last run that showed the finding did otherwise.
 func (c *checker) invariants() []derived {
 	ref := c.workloads[workloadText(c.lastPlan)].baseline
-	run, err := baseline.Follow(c.last)
+	run, err := facts.Follow(c.last)
 	if err != nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -103,7 +104,7 @@ func Baseline(
 	// everything they hold again, too. It costs half a CPU second.
 	patience := 10 * time.Second
 	if clock.Of(ctx) != nil {
-		patience = baseline.Patience
+		patience = facts.Patience
 	}
 	read, last := 0, givenBack
 	var same []baseline.Difference

@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -58,7 +59,7 @@ func often(same string, until time.Duration) map[time.Duration]string {
 // nothing changes any more.
 func TestPatience(t *testing.T) {
 	limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute}
-	wanted := map[baseline.Key]*baseline.Object{"secret/default/a": {
+	wanted := map[facts.Key]*facts.Object{"secret/default/a": {
 		End: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
 			"namespace": "default", "name": "a",
 		}}, Made: 1, MostMade: 1,
@@ -129,7 +130,7 @@ func TestPatienceOfAClockThatIsAhead(t *testing.T) {
 				g := &growing{changed: make(chan struct{})}
 				done := make(chan error)
 				go func() {
-					ref := &baseline.Baseline{Objects: map[baseline.Key]*baseline.Object{
+					ref := &baseline.Baseline{Objects: map[facts.Key]*facts.Object{
 						"secret/default/a": {End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1},
 					}}
 					_, err := Baseline(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), tt.look, limits)

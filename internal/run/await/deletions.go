@@ -7,13 +7,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // Deletions blocks while a recorded object is marked for deletion and waits for a finalizer, at most until no such
-// object has changed for [baseline.Patience]: a controller may look at it again by itself, without a work queue that
+// object has changed for [facts.Patience]: a controller may look at it again by itself, without a work queue that
 // shows it. It returns at the latest after twice that time, or after mostReal, and in real time at once. The error is
 // that of ctx.
 func Deletions(ctx context.Context, g Growing) error {
@@ -24,7 +24,7 @@ func Deletions(ctx context.Context, g Growing) error {
 	defer cancel()
 	waiting := map[string]bool{} // by UID
 	from, read := clock.Now(ctx), 0
-	latest := from.Add(2 * baseline.Patience)
+	latest := from.Add(2 * facts.Patience)
 	for {
 		entries, changed := g.Since(read)
 		read += len(entries)
@@ -42,7 +42,7 @@ func Deletions(ctx context.Context, g Growing) error {
 				}
 			}
 		}
-		until := from.Add(baseline.Patience)
+		until := from.Add(facts.Patience)
 		if until.After(latest) {
 			until = latest
 		}

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -18,7 +18,7 @@ func TestDeletions(t *testing.T) {
 		marked   = `{"metadata": {"uid": "u", "finalizers": ["f"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}`
 		freed    = `{"metadata": {"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"}}`
 		another  = `{"metadata": {"uid": "v"}}`
-		patience = baseline.Patience
+		patience = facts.Patience
 	)
 	type change struct {
 		after         time.Duration

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -12,12 +12,12 @@ import (
 // another one: the name of a child depends on that of its owner, which must have come before.
 type ordered struct {
 	entries  []record.HistoryEntry
-	follower *baseline.Follower
+	follower *facts.Follower
 }
 
-// newOrdered returns an ordered of a history that has not begun; upgrades is [baseline.Follower.Upgrades].
+// newOrdered returns an ordered of a history that has not begun; upgrades is [facts.Follower.Upgrades].
 func newOrdered(upgrades bool) *ordered {
-	o := &ordered{follower: baseline.NewFollower()}
+	o := &ordered{follower: facts.NewFollower()}
 	o.follower.Upgrades = upgrades
 	return o
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -142,7 +143,7 @@ func TestBaselineWaitsForWork(t *testing.T) {
 				q := tt.queue
 				q.start(g, tt.adds)
 				synctest.Wait()
-				ref := &baseline.Baseline{Objects: map[baseline.Key]*baseline.Object{"secret/default/a": {
+				ref := &baseline.Baseline{Objects: map[facts.Key]*facts.Object{"secret/default/a": {
 					End: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
 						"namespace": "default", "name": "a",
 					}}, Made: 1, MostMade: 1,
@@ -258,7 +259,7 @@ func TestBaselineOfWhatAlwaysChanges(t *testing.T) {
 		for at, name := range often("b", 20*time.Minute) {
 			time.AfterFunc(at, func() { g.add(name) })
 		}
-		ref := &baseline.Baseline{Objects: map[baseline.Key]*baseline.Object{"secret/default/a": {
+		ref := &baseline.Baseline{Objects: map[facts.Key]*facts.Object{"secret/default/a": {
 			End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1,
 		}}}
 		limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute,

@@ -1,0 +1,146 @@
+package facts
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Key names an object over all runs of a workload: type[.group]/namespace/name. The name of an object that the API
+// server has generated is replaced by its beginning and its number among those of its owner, in the order of their
+// creation: "web-#1". In a suite with several clusters, the name of the object's cluster comes first, as in records:
+// "west: pod/default/web". What is derived from the key of an object by its name is in the same cluster.
+type Key string
+
+// clusterEnd ends the name of a cluster at the beginning of a key; see [record.In].
+const clusterEnd = ": "
+
+// KeyIn returns the key of an object of a cluster by its key there; an empty name is the only cluster.
+func KeyIn(cluster, key string) Key { return Key(record.In(cluster, key)) }
+
+// Cluster is the name of the object's cluster; empty: there is only one.
+func (k Key) Cluster() string {
+	cluster, _ := k.split()
+	return cluster
+}
+
+// Local is the key without the cluster: type[.group]/namespace/name.
+func (k Key) Local() string {
+	_, local := k.split()
+	return local
+}
+
+// split separates the cluster, which has no slash, from the object, whose name may have the same separator.
+func (k Key) split() (cluster, local string) {
+	cluster, local, several := strings.Cut(string(k), clusterEnd)
+	if !several || strings.Contains(cluster, "/") {
+		return "", string(k)
+	}
+	return cluster, local
+}
+
+// Type is the type of the object, type[.group].
+func (k Key) Type() string {
+	typ, _, _ := strings.Cut(k.Local(), "/")
+	return typ
+}
+
+// Group is the key with "*" in place of the numbers in the name that tell equal objects apart: those of generated
+// names, and of a StatefulSet's pods and claims. What is random in one of them is random in all, and which of them is
+// the first, or the leader, may differ in each run.
+func (k Key) Group() Key { return k.WithNumber("*") }
+
+// withNumber replaces the numbers in the name that tell equal objects apart.
+func (k Key) WithNumber(with string) Key {
+	from := strings.LastIndexByte(string(k), '/') + 1
+	name := string(k)[from:]
+	var b strings.Builder
+	for i := 0; i < len(name); {
+		end := i
+		for end < len(name) && name[end] >= '0' && name[end] <= '9' {
+			end++
+		}
+		starts := i > 0 && (name[i-1] == '#' || name[i-1] == '-')
+		ends := end == len(name) || strings.IndexByte("-.#", name[end]) >= 0
+		switch {
+		case end > i && starts && ends:
+			b.WriteString(with)
+			i = end
+		case end > i:
+			b.WriteString(name[i:end])
+			i = end
+		default:
+			b.WriteByte(name[i])
+			i++
+		}
+	}
+	return k[:from] + Key(b.String())
+}
+
+// namer gives objects their keys.
+type namer struct {
+	keys    map[string]Key // by UID
+	numbers map[string]int // of generated names, by owner and beginning
+}
+
+func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, generated bool) {
+	typ := h.Type
+	if h.Group != "" {
+		typ += "." + h.Group
+	}
+	typ = record.In(h.Cluster, typ)
+	meta := metadata.Of(object)
+	name, beginning := h.Name, metadata.Text(meta, "generateName")
+	beginning = beginning[:min(len(beginning), maxBeginning)]
+	if !IsGenerated(strings.TrimPrefix(name, beginning)) {
+		beginning = ""
+	}
+	if beginning == "" {
+		beginning = numbered(name, object)
+	}
+	if beginning == "" || !strings.HasPrefix(name, beginning) {
+		return Key(typ + "/" + h.Namespace + "/" + name), false
+	}
+	uid := metadata.Text(meta, "uid")
+	if k, ok := n.keys[uid]; ok {
+		return k, true
+	}
+	owner := ""
+	if owners := metadata.Owners(object); len(owners) > 0 {
+		if k, ok := n.keys[metadata.Text(owners[0], "uid")]; ok {
+			owner = string(k)
+		}
+	}
+	// The name that a generated one begins with may be generated itself, as that of a ReplicaSet's pods is.
+	if i := strings.LastIndex(owner, "/"); i >= 0 {
+		beginning = owner[i+1:] + "-"
+	}
+	group := owner + "|" + typ + "/" + h.Namespace + "/" + beginning
+	n.numbers[group]++
+	key = Key(fmt.Sprintf("%s/%s/%s#%d", typ, h.Namespace, beginning, n.numbers[group]))
+	n.keys[uid] = key
+	return key, true
+}
+
+// maxBeginning is how much of generateName the API server keeps, to have room for what it adds.
+const maxBeginning = 58
+
+// numbered is the beginning of the name of a Job that a CronJob has made: the rest is the time. Empty: it is none.
+func numbered(name string, object map[string]any) string {
+	for _, ref := range metadata.Owners(object) {
+		beginning := metadata.Text(ref, "name") + "-"
+		rest, ok := strings.CutPrefix(name, beginning)
+		if ref["kind"] == "CronJob" && ok && strings.Trim(rest, "0123456789") == "" {
+			return beginning
+		}
+	}
+	return ""
+}
+
+// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be
+// read as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
+func IsGenerated(suffix string) bool {
+	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
+}

@@ -1,0 +1,99 @@
+package facts
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/trommel-dev/trommel/internal/metadata"
+)
+
+// leaf is a value in an object. Where is its path with the items of lists told apart, see placeOf.
+type Leaf struct {
+	Path  []string
+	Where string
+	Value any
+	Index []int // what the steps "[]" of the path stand for
+}
+
+// leaves lists all values of an object that are neither mappings nor lists; an empty mapping or list counts as none.
+// Several may be at the same place, see placeOf.
+func Leaves(v any, path []string, where string, visit func(Leaf)) {
+	leavesAt(v, Leaf{Path: path, Where: where}, visit)
+}
+
+func leavesAt(v any, at Leaf, visit func(Leaf)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, value := range v {
+			where := k
+			if at.Where != "" {
+				where = at.Where + "." + k
+			}
+			leavesAt(value, Leaf{Path: append(slices.Clip(at.Path), k), Where: where, Index: at.Index}, visit)
+		}
+		return
+	case []any:
+		for i, value := range v {
+			leavesAt(value, Leaf{
+				Path: append(slices.Clip(at.Path), Item), Where: at.Where + "[" + ItemPlace(value, i) + "]",
+				Index: append(slices.Clip(at.Index), i),
+			}, visit)
+		}
+		return
+	}
+	at.Value = v
+	visit(at)
+}
+
+// placeOf is what tells an item from the others of its list: its name, or else its index. Several items may have the
+// same name, such as a Secret's key that a volume shows as two files: then their values are compared together.
+func ItemPlace(item any, i int) string { return cmp.Or(ItemName(item), strconv.Itoa(i)) }
+
+// tokenVolume begins the random name that the API server gives the volume with a pod's token.
+const tokenVolume = "kube-api-access-"
+
+// IsTokenVolume reports whether that is such a name, which differs each time.
+func IsTokenVolume(name string) bool {
+	rest, ok := strings.CutPrefix(name, tokenVolume)
+	return ok && len(rest) == 5
+}
+
+// nameOfItem is the field by which an item of a list is known, and its value; empty: it has none.
+func ItemName(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return ""
+	}
+	for _, field := range []string{"name", "type", "key", "mountPath", "ip"} {
+		if s := metadata.Text(m, field); s != "" {
+			if IsTokenVolume(s) {
+				s = tokenVolume + "*"
+			}
+			return field + "=" + s
+		}
+	}
+	if port, ok := m["port"]; ok {
+		return fmt.Sprintf("port=%v", port)
+	}
+	return ""
+}
+
+// Item is the step of a path that stands for any item of a list.
+const Item = "[]"
+
+func Join(path []string) string { return strings.Join(path, ".") }
+
+// several are the values of fields that cannot be told apart, in an order of their own.
+type Several []any
+
+func Canonical(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it was read from JSON
+	}
+	return string(data)
+}

@@ -1,0 +1,102 @@
+package facts
+
+import "github.com/trommel-dev/trommel/internal/metadata"
+
+// Object is what became of an object.
+type Object struct {
+	// End is the object's state at the end; nil: it is gone.
+	End map[string]any `json:"end,omitempty"`
+	// Made is how many objects of the key there were, one after the other, without those that were created for an owner
+	// that was being deleted, or was gone: a controller that sees the past creates such objects, and the garbage
+	// collector deletes them. Nor does one count that takes the place of an object that was deleted without what it
+	// owns: it takes that over. It is the least of all runs, and MostMade the most.
+	Made     int `json:"made"`
+	MostMade int `json:"mostMade"`
+	// Vain and Instead are how many there were that do not count in Made: those for an owner that was going or gone,
+	// and those in the place of one that left what it owned. Each is the most of all runs.
+	Vain    int `json:"vain,omitempty"`
+	Instead int `json:"instead,omitempty"`
+	// Deleted is how often it was deleted, at most in a run; to be marked for deletion does not count.
+	Deleted int `json:"deleted,omitempty"`
+	// Returned is how often each field that counts changed back to the value before the last, at most in a run. Only a
+	// Baseline and its alternatives have it.
+	Returned map[string]int `json:"returned,omitempty"`
+	// Ours: a controller under test has made or deleted it at least once.
+	Ours bool `json:"ours,omitempty"`
+	// Born is the generation that the object's controller, the object that it belongs to, had when it was created; 0:
+	// unknown, or not the same in all runs.
+	Born int `json:"born,omitempty"`
+	// Renewed is how often random values were replaced, by field, and Versions the resource versions that a Secret or
+	// ConfigMap has had with the contents that it has in the end. A run that is being followed has neither.
+	Renewed  map[string]Renewed `json:"renewed,omitempty"`
+	Versions []string           `json:"versions,omitempty"`
+	// Rewritten are the texts of End that name other objects as only this run does.
+	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
+
+	maker       string            // the controller under test that created the last one; empty: somebody else has
+	last        map[string]any    // the last state of an object that is gone; nil: it is not, or was read from a file
+	states      []State           // of the last object of that key; nil: what is known of them is in Renewed
+	trails      map[string]*trail // see follow
+	generations map[string]int    // of all objects of the run, by UID
+	names       *names            // those of the run; nil: Rewritten is complete
+	cluster     string            // in which it is, if there are several; only with names
+	rewrittenAt int               // the version of names
+	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
+	// that existed before and has changed.
+	unchanged bool
+	initial   map[string]any
+	// manifest: the manifests of one of the builds have it, of a run in which another build is installed.
+	manifest bool
+}
+
+// Last is the object's state at the end, or the one that it had last; nil: unknown, as of an object that was read from
+// a file and is gone.
+func (o *Object) Last() map[string]any {
+	if o.End == nil {
+		return o.last
+	}
+	return o.End
+}
+
+// Existed reports whether the object was there before the workload. The object may be nil.
+func (o *Object) Existed() bool { return o != nil && (o.unchanged || o.initial != nil) }
+
+// Unchanged reports whether the object existed before the workload, and nothing has happened to it.
+func (o *Object) Unchanged() bool { return o.unchanged }
+
+// before is an object that existed before the workload as it was then, as far as that is known: an object that another
+// build's manifests took away may only be known by its last state.
+func (o *Object) Before() *Object {
+	end := o.initial
+	if end == nil {
+		end = o.last
+	}
+	return &Object{End: end, Made: 1, MostMade: 1, names: o.names, cluster: o.cluster, rewrittenAt: -1}
+}
+
+// Maker is the controller under test that created the last object of the key; empty: another client did.
+func (o *Object) Maker() string { return o.maker }
+
+// OfManifests reports whether the manifests of one of the builds have it, in a run in which another build is installed.
+func (o *Object) OfManifests() bool { return o.manifest }
+
+// owner is the key of the object that one belongs to, as far as the run has it; empty: none.
+func (o *Object) Owner() Key {
+	all := metadata.Owners(o.Last())
+	if len(all) == 0 || o.names == nil {
+		return ""
+	}
+	return o.names.uids[metadata.Text(all[0], "uid")]
+}
+
+// owned reports whether the object belongs to another one, which the run need not have.
+func (o *Object) Owned() bool { return len(metadata.Owners(o.Last())) > 0 }
+
+// OwnerName names the object that this one belongs to, as it is called in each run; empty: none, or unknown.
+func (o *Object) OwnerName() string {
+	owners := metadata.Owners(o.End)
+	if len(owners) == 0 {
+		return ""
+	}
+	return o.Texts()[metadata.Text(owners[0], "uid")].Text
+}
