@@ -1,0 +1,2 @@
+// Package docs holds the tests of the documentation.
+package docs
