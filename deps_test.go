@@ -41,7 +41,7 @@ var floors = [][]string{
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
 	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/child", "internal/clock",
 		"internal/controllers", "internal/download", "internal/errorlog", "internal/layer", "internal/metadata",
-		"internal/notify", "internal/pki", "internal/privatedir", "internal/progress", "internal/wording",
+		"internal/mistake", "internal/notify", "internal/pki", "internal/privatedir", "internal/progress", "internal/wording",
 		"chaos/api", "chaos/config", "nodes/config", "install", "docs"},
 }
 
@@ -116,6 +116,49 @@ var only = []struct {
 	{"expr", []string{"github.com/alecthomas/participle/v2"}, "the expression language is usable on its own"},
 	{"plan/sieve", []string{"gopkg.in/yaml.v3"}, "it turns YAML into YAML"},
 	{"internal/progress", nil, "all that runs has events to tell, and programs that read them need nothing else"},
+}
+
+// edges are products of their own, with the packages of the core that may import them. The core is all that is not an
+// edge itself, a program, or trommeltest, which contains the program of injectors.
+var edges = []struct {
+	product string
+	may     []string
+}{
+	{"chaos", []string{
+		"internal/run/addons",         // runs the controllers
+		"internal/processnode/faults", // implements the protocol of injectors
+		"internal/objects/manifests",  // knows the definitions, which are data
+		"plan/internal/crd",           // knows the definitions, which are data
+	}},
+	{"nodes", []string{"internal/run/addons", "internal/objects/manifests", "plan/internal/crd"}},
+}
+
+func TestCoreDoesNotKnowTheProductsAtItsEdges(t *testing.T) {
+	used := map[string]bool{}
+	for name, p := range packages(t) {
+		pkg, ours := strings.CutPrefix(name, module)
+		if !ours || within(pkg, "cmd") || within(pkg, "trommeltest") || within(pkg, "chaos") || within(pkg, "nodes") {
+			continue
+		}
+		for _, i := range p.Imports {
+			for _, edge := range edges {
+				if !within(i, module+edge.product) {
+					continue
+				}
+				if !slices.Contains(edge.may, pkg) {
+					t.Errorf("%s imports %s: only %v know %s", pkg, i, edge.may, edge.product)
+				}
+				used[edge.product+" "+pkg] = true
+			}
+		}
+	}
+	for _, edge := range edges {
+		for _, pkg := range edge.may {
+			if !used[edge.product+" "+pkg] {
+				t.Errorf("%s does not import %s: the exception has no effect", pkg, edge.product)
+			}
+		}
+	}
 }
 
 type listed struct {

@@ -20,7 +20,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
-	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/addons"
 )
 
 // defaultCluster is the name of a cluster if none is given.
@@ -86,7 +86,7 @@ func newClusterUpCommand(s streams) *cobra.Command {
 	f.BoolVar(&up.config.RemovedAPIs, "removed-apis", false, "serve API versions that Kubernetes has removed, "+
 		"for old controllers")
 	f.StringSliceVar(&up.config.Equipment, "with", nil, "controllers to run on it: "+
-		strings.Join(run.Equipment(), ", "))
+		strings.Join(addons.Equipment(), ", "))
 	f.StringVar(&up.config.LogDir, "log-dir", "", "directory for the logs (default: in the cluster's own directory)")
 	f.BoolVarP(&up.progress.quiet, "quiet", "q", false, "show how to use the cluster, and errors, only")
 	fromSourceFlag(f)
@@ -112,9 +112,9 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 			embedded.MaxAPIServers)}
 	}
 	for _, name := range up.config.Equipment {
-		if !slices.Contains(run.Equipment(), name) {
+		if !slices.Contains(addons.Equipment(), name) {
 			return &exitError{exitUsage, fmt.Errorf("--with: unknown controllers %q (known: %s)", name,
-				strings.Join(run.Equipment(), ", "))}
+				strings.Join(addons.Equipment(), ", "))}
 		}
 	}
 	up.config.Pods = cluster.DefaultPodTimes()
@@ -173,7 +173,7 @@ func (up *clusterUp) serve(ctx context.Context, s streams) error {
 			if up.config.Progress != nil {
 				up.config.Progress("starting the controllers of " + strings.Join(with, " and of "))
 			}
-			return run.Equip(ctx, c, with, injectorCommand(), c.(*embedded.Cluster).Dir(), up.config.Logger)
+			return addons.Equip(ctx, c, with, injectorCommand(), c.(*embedded.Cluster).Dir(), up.config.Logger)
 		}
 	}
 	err = embedded.Serve(ctx, up.config, func(e embedded.Entry) {

@@ -15,12 +15,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/child"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/processnode/faults"
 )
 
 // container runs one container of a pod, with all its restarts. Fields below "guarded" are guarded by Node.mu.
@@ -406,7 +406,7 @@ func (c *container) prepare(ctx context.Context, volumes map[string]string) erro
 		env.set(wire.QueuesVariable, c.pod.node.queueDir())
 	}
 	c.env = c.formatEnv(env)
-	if file := annotations[fault.AnnotationReadyFile]; file != "" && c.pod.isInjector() {
+	if file := faults.ReadyFile(annotations); file != "" && c.pod.isInjector() {
 		c.readyFile = rewritePaths(file, c.mounts)
 	}
 	return c.findExecutable(binary, argv, env)

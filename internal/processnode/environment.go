@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/internal/processnode/faults"
 )
 
 // Environment variables with a process's service account.
@@ -87,7 +87,7 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 		}
 	}
 	if c.pod.isInjector() {
-		e.set(fault.EnvSocket, c.pod.node.faultSocket())
+		e.set(faults.SocketVariable, c.pod.node.faultSocket())
 	}
 	for _, from := range c.spec.EnvFrom {
 		if err := c.pod.envFrom(ctx, e, from); err != nil {
@@ -223,7 +223,7 @@ func (p *pod) annotations() map[string]string {
 }
 
 // isInjector reports whether the pod begins and ends faults of other pods.
-func (p *pod) isInjector() bool { return p.annotations()[fault.AnnotationInjector] == "true" }
+func (p *pod) isInjector() bool { return faults.IsInjector(p.annotations()) }
 
 // field resolves a downward API field path.
 func (p *pod) field(path string) (string, error) {

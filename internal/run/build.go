@@ -51,7 +51,7 @@ func phaseOfBuild(ctx context.Context, listener progress.Listener, do func() err
 	case err != nil && ctx.Err() != nil:
 		return errors.New("interrupted")
 	case errors.As(err, &input):
-		return &UserError{err}
+		return &UserError{Err: err}
 	}
 	return err
 }
@@ -200,7 +200,7 @@ func (b *Builds) Get(ctx context.Context, name string) (*Build, error) {
 	suite, paths, err := builds.Located(ctx, own.Suite, name)
 	if err != nil {
 		if ctx.Err() == nil {
-			err = &UserError{err}
+			err = &UserError{Err: err}
 		}
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func (s *served) checkServers(p *plan.Plan) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return &UserError{err}
+		return &UserError{Err: err}
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (s *served) checkClock(p *plan.Plan, steps []plan.Step) error {
 		return nil
 	}
 	refuse := func(what string) error {
-		return &UserError{fmt.Errorf("%s: %s needs a cluster with a clock of its own; cluster %q goes by this "+
+		return &UserError{Err: fmt.Errorf("%s: %s needs a cluster with a clock of its own; cluster %q goes by this "+
 			"machine's", p.File, what, s.cluster)}
 	}
 	for i, a := range p.Actions {
@@ -95,7 +95,7 @@ func (s *served) checkClock(p *plan.Plan, steps []plan.Step) error {
 func (s *served) checkVersion(suite *plan.Suite) error {
 	want := "v" + strings.TrimPrefix(suite.Cluster.KubernetesVersion, "v")
 	if want != "v" && want != s.kubernetes && want != semver.MajorMinor(s.kubernetes) {
-		return &UserError{fmt.Errorf("%s: cluster %q runs Kubernetes %s; the suite's kubernetesVersion is %s",
+		return &UserError{Err: fmt.Errorf("%s: cluster %q runs Kubernetes %s; the suite's kubernetesVersion is %s",
 			suite.File, s.cluster, s.kubernetes, suite.Cluster.KubernetesVersion)}
 	}
 	return nil
@@ -108,10 +108,10 @@ func (s *served) checkRemovedAPIs(suite *plan.Suite, binaries []Binary) (note st
 	said := suite.Cluster.RemovedAPIs != nil
 	switch {
 	case said && want != s.removed && want:
-		return "", &UserError{fmt.Errorf("%s: removedAPIs is true, but cluster %q does not serve them; "+
+		return "", &UserError{Err: fmt.Errorf("%s: removedAPIs is true, but cluster %q does not serve them; "+
 			"`trommel cluster up --removed-apis` starts one that does", suite.File, s.cluster)}
 	case said && want != s.removed:
-		return "", &UserError{fmt.Errorf("%s: removedAPIs is false, but cluster %q serves them", suite.File, s.cluster)}
+		return "", &UserError{Err: fmt.Errorf("%s: removedAPIs is false, but cluster %q serves them", suite.File, s.cluster)}
 	case want && !s.removed:
 		return fmt.Sprintf("cluster %q does not serve API versions that Kubernetes has removed, and %s; if it needs "+
 			"them, start the cluster with --removed-apis", s.cluster, reason), nil

@@ -153,7 +153,7 @@ func (o *ownClusters) release(ctx context.Context) error {
 	}
 	defer hurry(o.cluster, false)
 	if c, ok := o.cluster.(cluster.ProcessRunner); ok {
-		return c.Processes().Stop(clock.With(ctx, clockOf(o.cluster)), nil)
+		return c.Processes().Stop(clock.With(ctx, cluster.ClockOf(o.cluster)), nil)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (s *sharedCluster) acquire(
 ) (_ *lease, err error) {
 	c, err := s.attach(ctx)
 	if refusal := (*cluster.Refusal)(nil); errors.As(err, &refusal) {
-		return nil, &UserError{err}
+		return nil, &UserError{Err: err}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
@@ -190,7 +190,7 @@ func (s *sharedCluster) acquire(
 	}()
 	shared, ok := c.(cluster.Shared)
 	if !ok {
-		return nil, &UserError{fmt.Errorf("cluster %q cannot be restored to its previous state: %w",
+		return nil, &UserError{Err: fmt.Errorf("cluster %q cannot be restored to its previous state: %w",
 			c.Name(), cluster.ErrNotSupported)}
 	}
 	unlock, err := shared.Lock()

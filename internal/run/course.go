@@ -21,10 +21,10 @@ type course struct {
 		End(ctx context.Context) error
 		Undo(ctx context.Context) error
 	}
-	cycles interface { // of nodes
-		conclude(ctx context.Context) []record.Finding
-		blocked() string
-		disturbed() time.Time
+	addons interface { // see addons.Set
+		Conclude(ctx context.Context) []record.Finding
+		Blocked() string
+		Disturbed() time.Time
 	}
 	actions    []plan.Action    // of the plan
 	lastAction func() time.Time // when the plan's last action completed; zero: none has
@@ -105,7 +105,7 @@ func (c *course) blocked(ctx context.Context) string {
 		}
 	}
 	if why == "" {
-		why = c.cycles.blocked()
+		why = c.addons.Blocked()
 	}
 	c.why = why
 	return why
@@ -132,7 +132,7 @@ func (c *course) renewing(ctx context.Context, key plan.ResourceKey) bool {
 // disturbed returns when the plan last did something to the cluster; zero: never.
 func (c *course) disturbed() time.Time {
 	last := c.lastAction()
-	if at := c.cycles.disturbed(); at.After(last) {
+	if at := c.addons.Disturbed(); at.After(last) {
 		last = at
 	}
 	return last
@@ -148,7 +148,7 @@ func (c *course) letGo(ctx context.Context) error {
 }
 
 // concludeCycles returns when no cycle of nodes goes on any more.
-func (c *course) concludeCycles(ctx context.Context) { c.add(c.cycles.conclude(ctx)...) }
+func (c *course) concludeCycles(ctx context.Context) { c.add(c.addons.Conclude(ctx)...) }
 
 // end releases what the plan holds and undoes its effects, once.
 func (c *course) end(ctx context.Context) error {

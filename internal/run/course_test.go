@@ -51,11 +51,11 @@ type rolling struct {
 	at   time.Time
 }
 
-func (r rolling) conclude(context.Context) []record.Finding {
+func (r rolling) Conclude(context.Context) []record.Finding {
 	return []record.Finding{{Title: "cycle"}}
 }
-func (r rolling) blocked() string      { return r.what }
-func (r rolling) disturbed() time.Time { return r.at }
+func (r rolling) Blocked() string      { return r.what }
+func (r rolling) Disturbed() time.Time { return r.at }
 
 func TestCourseAwait(t *testing.T) {
 	for _, test := range []struct {
@@ -120,7 +120,7 @@ func TestCourseBlocked(t *testing.T) {
 			cycle: "rolls", want: "db was not observed"},
 		{name: "a cycle", cycle: "rolls", want: "rolls"},
 	} {
-		c := &course{plan: &planned{status: test.status}, cycles: rolling{what: test.cycle}}
+		c := &course{plan: &planned{status: test.status}, addons: rolling{what: test.cycle}}
 		if got := c.blocked(t.Context()); got != test.want || c.why != test.want {
 			t.Errorf("%s: %q, kept %q, want %q", test.name, got, c.why, test.want)
 		}
@@ -165,7 +165,7 @@ func TestCourseRenews(t *testing.T) {
 func TestCourseEnds(t *testing.T) {
 	p := &planned{endErr: errors.New("not now")}
 	var found []record.Finding
-	c := &course{plan: p, cycles: rolling{}, add: func(f ...record.Finding) { found = append(found, f...) }}
+	c := &course{plan: p, addons: rolling{}, add: func(f ...record.Finding) { found = append(found, f...) }}
 	if err := c.letGo(t.Context()); err == nil || found != nil {
 		t.Errorf("%v, findings %v", err, found)
 	}
@@ -186,7 +186,7 @@ func TestCourseDisturbed(t *testing.T) {
 		{}, {action: early, want: early}, {action: early, cycle: late, want: late},
 		{action: late, cycle: early, want: late},
 	} {
-		c := &course{cycles: rolling{at: test.cycle}, lastAction: func() time.Time { return test.action }}
+		c := &course{addons: rolling{at: test.cycle}, lastAction: func() time.Time { return test.action }}
 		if got := c.disturbed(); !got.Equal(test.want) {
 			t.Errorf("%s, want %s", got, test.want)
 		}

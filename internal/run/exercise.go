@@ -22,7 +22,7 @@ import (
 func (r *runner) exercise(ctx context.Context, p *parts) error {
 	invariants, err := judge.Compile(r.suite.Invariants)
 	if err != nil {
-		return &UserError{err}
+		return &UserError{Err: err}
 	}
 	if err := r.shift(ctx); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	if err != nil && !timedOut {
 		misused := new(workload.FunctionError)
 		if errors.Is(err, objects.ErrNotServed) || errors.Is(err, workload.ErrRealTime) || errors.As(err, &misused) {
-			err = &UserError{err}
+			err = &UserError{Err: err}
 		}
 		return fmt.Errorf("workload: %w", err)
 	}
@@ -172,7 +172,7 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	}
 	for _, key := range keys {
 		if _, err := p.states.types.Resolve(ctx, key); objects.MayCome(key, err) && !p.served.mayCome(key) {
-			return nil, &UserError{fmt.Errorf("record history: %w", err)}
+			return nil, &UserError{Err: fmt.Errorf("record history: %w", err)}
 		}
 	}
 	p.served.coordinator = p.coordinator.Coordinator
@@ -183,7 +183,7 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	if err != nil {
 		err = fmt.Errorf("record history: %w", err)
 		if errors.Is(err, objects.ErrNotServed) {
-			return nil, &UserError{err}
+			return nil, &UserError{Err: err}
 		}
 		return nil, err
 	}

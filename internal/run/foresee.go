@@ -24,15 +24,15 @@ import (
 // Foresee lists what a run of the plan would do to a cluster that exists already. It only reads from the cluster.
 func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Options) (lines []string, err error) {
 	if suite, err = Choose(suite, options.Variant); err != nil {
-		return nil, &UserError{err}
+		return nil, &UserError{Err: err}
 	}
 	kind, err := cluster.Lookup(string(suite.Cluster.Type))
 	if err != nil {
-		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
+		return nil, &UserError{Err: fmt.Errorf("%s: %w", suite.File, err)}
 	}
 	if kind.Join == nil {
 		return nil,
-			&UserError{fmt.Errorf("%s: a cluster of type %s is the run's own, which ends with it: there is nothing "+
+			&UserError{Err: fmt.Errorf("%s: a cluster of type %s is the run's own, which ends with it: there is nothing "+
 				"to list", suite.File, suite.Cluster.Type)}
 	}
 	s := &Session{suite: suite, options: options}
@@ -62,13 +62,13 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 	f := &foresight{ctx: ctx, client: client}
 	all, _, err := manifests.OfSuite(suite, version.GitVersion)
 	if err != nil {
-		return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+		return nil, &UserError{Err: fmt.Errorf("manifests: %w", err)}
 	}
 	var own []*unstructured.Unstructured
 	for i := range suite.Controllers {
 		var objects []*unstructured.Unstructured
 		if objects, all, err = deploy.Controller(&suite.Controllers[i], all, deploy.Programs{}); err != nil {
-			return nil, &UserError{err}
+			return nil, &UserError{Err: err}
 		}
 		own = append(own, objects...)
 	}

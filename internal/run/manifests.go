@@ -37,7 +37,7 @@ type suiteManifests struct {
 // refused makes an error that the user has to solve one of the suite's.
 func refused(file string, err error) error {
 	if refusal := (*cluster.Refusal)(nil); errors.As(err, &refusal) {
-		return &UserError{fmt.Errorf("%s: %w", file, err)}
+		return &UserError{Err: fmt.Errorf("%s: %w", file, err)}
 	}
 	return err
 }
@@ -84,7 +84,7 @@ func (m *suiteManifests) install(
 			return nil, err
 		}
 		if done.own[c.Name], all, err = deploy.Controller(&c, all, programs); err != nil {
-			return nil, &UserError{err}
+			return nil, &UserError{Err: err}
 		}
 		container, err := deploy.Container(&c, done.own[c.Name])
 		if err != nil {
@@ -133,13 +133,13 @@ func (m *suiteManifests) read() ([]*unstructured.Unstructured, error) {
 	if m.kept.of[key] == nil {
 		all, notes, err := manifests.OfSuite(m.suite.In(m.cluster), m.kubernetes)
 		if err != nil {
-			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+			return nil, &UserError{Err: fmt.Errorf("manifests: %w", err)}
 		}
 		for _, note := range notes {
 			m.info(note)
 		}
 		if all, err = m.kept.issuer.Certificates(all, m.clock.Now()); err != nil {
-			return nil, &UserError{fmt.Errorf("manifests: %w", err)}
+			return nil, &UserError{Err: fmt.Errorf("manifests: %w", err)}
 		}
 		if m.kept.of == nil {
 			m.kept.of = map[string][]*unstructured.Unstructured{}

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/actions"
-	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
-	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
+	"github.com/trommel-dev/trommel/internal/objects/apply"
+	"github.com/trommel-dev/trommel/internal/run/addons"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -25,7 +25,6 @@ type parts struct {
 	logs        *logs
 	fleet       *fleet
 	webhooks    *webhooks
-	cycles      *cycles
 	upgrades    *upgrades
 	access      *access
 	tools       actions.Tools
@@ -39,11 +38,10 @@ type parts struct {
 
 // preparation are the parts that prepare a cluster for the workload.
 type preparation struct {
-	applyIn     func(cluster string) *applier
-	access      *access
-	manifests   []*suiteManifests        // by cluster, the first one first
-	disruptions []*disruptionControllers // by cluster
-	cycles      []*cycleControllers      // by cluster
+	applyIn   func(cluster string) *apply.Applier
+	access    *access
+	manifests []*suiteManifests // by cluster, the first one first
+	addons    *addons.Set
 }
 
 // newLogs returns the part that keeps the logs.
@@ -65,8 +63,8 @@ func (r *runner) controllers() (names []string) {
 
 // newPreparation puts together what prepares a cluster.
 func (r *runner) newPreparation(at *site) (*preparation, error) {
-	applyIn := func(cluster string) *applier {
-		return &applier{apply: at.in(cluster).Apply, timeout: r.suite.Timeouts.Step}
+	applyIn := func(cluster string) *apply.Applier {
+		return &apply.Applier{Apply: at.in(cluster).Apply, Timeout: r.suite.Timeouts.Step}
 	}
 	access, err := newAccess(at, r.suite, r.teardown.later)
 	if err != nil {
@@ -81,13 +79,20 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 	if guarded, ok := at.cluster.(cluster.Guarded); ok {
 		manifests.allow = guarded.Allow
 	}
-	set := &preparation{applyIn: applyIn, access: access, disruptions: r.newDisruptionControllers(at, applyIn)}
+	set := &preparation{applyIn: applyIn, access: access}
+	config := addons.Config{
+		Plan: r.plan, Suite: r.suite, Node: at.node, Clock: at.clock, Later: r.teardown.later,
+		Injector: r.session.Injector, Controllers: r.session.DisruptionControllers, Logger: r.session.Logger,
+	}
 	for _, m := range at.all() {
 		one := manifests
 		one.cluster = m.name
 		set.manifests = append(set.manifests, &one)
+		config.Sites = append(config.Sites, addons.Site{
+			Name: m.name, Cluster: at.clusterOf(m.name), REST: m.config, Objects: m.objects, Manifests: one.read,
+		})
 	}
-	set.cycles = r.newCycleControllers(at, applyIn, set.manifests)
+	set.addons = addons.New(config)
 	return set, nil
 }
 
@@ -96,11 +101,11 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 func (p *preparation) installAll(ctx context.Context, manifests []*suiteManifests, prepared bool) (*installed, error) {
 	var all *installed
 	for _, m := range manifests {
-		apply := p.applyIn(m.cluster).all
+		applyAll := p.applyIn(m.cluster).All
 		if prepared {
-			apply = nil
+			applyAll = nil
 		}
-		found, err := m.install(ctx, apply)
+		found, err := m.install(ctx, applyAll)
 		if err != nil {
 			return nil, err
 		}
@@ -157,12 +162,9 @@ func (r *runner) newParts(
 		},
 		clock: at.clock, plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
 	}
-	p.cycles = &cycles{
-		in: followedIn[nodes.CycleNodeRequest](at), step: timeouts.Step, clock: at.clock,
-	}
 	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
-		plan: p.coordinator, cycles: p.cycles, actions: r.plan.Actions,
+		plan: p.coordinator, addons: set.addons, actions: r.plan.Actions,
 		lastAction: r.events.lastAction, stuckAfter: timeouts.Stuck,
 		add: r.journal.add,
 	}
@@ -213,7 +215,6 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		objectsIn[m.name] = &planWrites{objects: m.objects, dir: r.recordDir, manifests: kept}
 	}
 	killer, _ := p.cluster.(cluster.APIServerKiller)
-	expecter, _ := p.node.(cluster.ContainerKillExpecter)
 	processes := &controllers{
 		node: p.node, sessions: p.coordinator, keepLeases: keepLeases,
 		objects: func(controller string) lockWriter { return p.in(home[controller]) }, home: home, access: p.access,
@@ -229,7 +230,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		build: r.plan.Build,
 		in: func(controller string) upgradedCluster {
 			in := home[controller]
-			return upgradedCluster{p.in(in), set.applyIn(in).one}
+			return upgradedCluster{p.in(in), set.applyIn(in).One}
 		},
 		controllers: processes, sessions: p.coordinator,
 		await: p.fleet.awaitStart, pods: p.fleet.podsOf, names: r.controllers(), ready: r.suite.Timeouts.Ready,
@@ -247,14 +248,9 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		APIServers: &apiServers{
 			cluster: p.cluster.Name(), killer: killer, ready: r.suite.Timeouts.Ready, sessions: p.coordinator,
 		},
-		Objects:   &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
-		ObjectsIn: objectsIn,
-		Disruptions: &disruptions{
-			in:        followedIn[chaos.Disruption](p.site),
-			clusterOf: r.suite.DisruptedCluster, node: p.node,
-			controllers: r.controllers(), step: r.suite.Timeouts.Step, expecter: expecter,
-		},
-		Cycles: p.cycles,
+		Objects:     &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
+		ObjectsIn:   objectsIn,
+		Disruptions: set.addons.Disruptions(), Cycles: set.addons.Cycles(),
 		Clocks: clocks{p.cluster}, Connections: p.access,
 	}
 }

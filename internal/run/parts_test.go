@@ -8,10 +8,10 @@ import (
 // theParts are the parts of a run.
 var theParts = []reflect.Type{
 	reflect.TypeFor[journal](), reflect.TypeFor[teardown](), reflect.TypeFor[events](), reflect.TypeFor[planFiles](),
-	reflect.TypeFor[served](), reflect.TypeFor[logs](), reflect.TypeFor[applier](), reflect.TypeFor[suiteManifests](),
-	reflect.TypeFor[disruptionControllers](), reflect.TypeFor[cycleControllers](), reflect.TypeFor[fleet](),
+	reflect.TypeFor[served](), reflect.TypeFor[logs](), reflect.TypeFor[suiteManifests](),
+	reflect.TypeFor[fleet](),
 	reflect.TypeFor[webhooks](), reflect.TypeFor[controllers](), reflect.TypeFor[apiServers](),
-	reflect.TypeFor[planWrites](), reflect.TypeFor[disruptions](), reflect.TypeFor[cycles](),
+	reflect.TypeFor[planWrites](),
 	reflect.TypeFor[course](), reflect.TypeFor[settling](), reflect.TypeFor[states](), reflect.TypeFor[evidence](),
 }
 

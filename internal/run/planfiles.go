@@ -61,7 +61,7 @@ func (w *planFiles) keepManifests() (*plan.Plan, map[string]string, error) {
 		if _, ok := manifests[a.ManifestFile]; !ok {
 			kept, err := w.keepManifest(a.ManifestFile, len(manifests)+1)
 			if err != nil {
-				return nil, nil, &UserError{fmt.Errorf("%s: manifestFile of action %d: %w", w.plan.File, i+1, err)}
+				return nil, nil, &UserError{Err: fmt.Errorf("%s: manifestFile of action %d: %w", w.plan.File, i+1, err)}
 			}
 			manifests[a.ManifestFile] = kept
 		}

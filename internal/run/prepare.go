@@ -33,10 +33,8 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range set.cycles {
-		if err := c.install(ctx); err != nil {
-			return nil, err
-		}
+	if err := set.addons.Install(ctx); err != nil {
+		return nil, err
 	}
 	found, err := set.installAll(ctx, set.manifests, at.lease.prepared)
 	if err != nil {
@@ -44,11 +42,6 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	}
 	if found.runsPods {
 		at.lease.keepPrepared = nil // the pods would be part of the snapshot, and run on after the run
-	}
-	for _, d := range set.disruptions {
-		if err := d.install(ctx); err != nil {
-			return nil, err
-		}
 	}
 	mayCome := r.mayCome(set)
 	types, err := resolveTypes(ctx, anyServed(at.all()), r.plan, mayCome)
@@ -58,7 +51,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	r.journal.meta.Controllers = describeControllers(r.suite, r.binaries, found)
 	p := r.newParts(at, set, logs, found.webhooks, kept)
 	p.served = &newlyServed{types: types, cluster: at.cluster, mayCome: mayCome}
-	r.teardown.later(p.cycles.close)
+	r.teardown.later(set.addons.Close)
 	for _, line := range withoutStreamingLists(r.plan) {
 		r.journal.note(line)
 	}
@@ -136,7 +129,7 @@ func (r *runner) startCoordinator(
 		Recorder: r.events, Watcher: r.journal.console, Logger: r.session.Logger,
 	})
 	if err != nil {
-		return &UserError{err}
+		return &UserError{Err: err}
 	}
 	p.coordinator.Coordinator, r.course = c, p.course
 	// The coordinator outlives ctx: the teardown needs it.
@@ -149,15 +142,8 @@ func (r *runner) startCoordinator(
 
 // startControllers starts all controllers, those under test last, and waits until they and their webhooks work.
 func (r *runner) startControllers(ctx context.Context, p *parts, set *preparation, found *installed) error {
-	for _, d := range set.disruptions {
-		if err := d.start(ctx); err != nil {
-			return err
-		}
-	}
-	for _, c := range set.cycles {
-		if err := c.start(ctx); err != nil {
-			return err
-		}
+	if err := set.addons.Start(ctx); err != nil {
+		return err
 	}
 	if p.node == nil && len(r.suite.Controllers) > 0 {
 		return fmt.Errorf("run controllers: %w", cluster.ErrNotSupported)
@@ -174,7 +160,7 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 			continue
 		}
 		for _, u := range found.own[c.Name] {
-			if err := set.applyIn(c.Cluster).one(ctx, u); err != nil {
+			if err := set.applyIn(c.Cluster).One(ctx, u); err != nil {
 				return err
 			}
 		}
@@ -185,10 +171,8 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if err := p.webhooks.await(ctx); err != nil {
 		return err
 	}
-	for _, c := range set.cycles {
-		if err := c.applyGroups(ctx); err != nil {
-			return err
-		}
+	if err := set.addons.Populate(ctx); err != nil {
+		return err
 	}
 	if keep := p.lease.keepCertificates; keep != nil && len(p.webhooks.declared) > 0 {
 		keep(ctx)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/run/addons"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -17,7 +18,7 @@ func (s *Session) realTime(p *plan.Plan) string {
 		return "time: real"
 	case known && !slices.Contains(kind.Can, plan.OwnClock):
 		return fmt.Sprintf("a cluster of type %s lives in real time", kind.Type)
-	case p != nil && disrupts(p):
+	case p != nil && addons.Disrupts(p):
 		return "the controllers of disruptions, and the injectors, live in real time"
 	}
 	if has, err := instrumentation.HasClock(s.controlPlane); err == nil && !has {

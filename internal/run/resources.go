@@ -161,7 +161,7 @@ func resolveTypes(
 	if err := errors.Join(errs...); err != nil {
 		var bad *objects.KeyError
 		if errors.Is(err, objects.ErrNotServed) || errors.As(err, &bad) {
-			return nil, &UserError{fmt.Errorf("%s: %w", p.File, err)}
+			return nil, &UserError{Err: fmt.Errorf("%s: %w", p.File, err)}
 		}
 		return nil, err
 	}

@@ -20,16 +20,16 @@ import (
 
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/mistake"
+	"github.com/trommel-dev/trommel/internal/run/addons"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // UserError is a mistake in the plan or the suite.
-type UserError struct{ Err error }
-
-func (e *UserError) Error() string { return e.Err.Error() }
-func (e *UserError) Unwrap() error { return e.Err }
+type UserError = mistake.Error
 
 // task is what a run has to do.
 type task struct {
@@ -171,7 +171,7 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 	if r.realTime != "" && r.suite.Time != plan.RealTime {
 		r.journal.console.Info("time is real: " + r.realTime)
 	}
-	if err := r.findInjector(ctx); err != nil {
+	if err := addons.FindImages(ctx, r.plan, r.suite); err != nil {
 		return nil, err
 	}
 	l, err := r.clusters.acquire(ctx, r.journal.console, r.realTime != "", r.plan.Build)
@@ -179,7 +179,7 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 		return nil, err
 	}
 	r.teardown.later(l.release)
-	at := &site{lease: l, cluster: l.cluster, node: processNode(l.cluster), clock: clockOf(l.cluster)}
+	at := &site{lease: l, cluster: l.cluster, node: cluster.ProcessesOf(l.cluster), clock: cluster.ClockOf(l.cluster)}
 	r.journal.goBy(at.clock)
 	r.journal.meta.RealTime = r.whyRealTime(at.clock)
 	r.journal.meta.Cluster, r.journal.meta.NotReset = l.state, l.notReset

@@ -100,24 +100,24 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	}
 	suite, err := Choose(suite, options.Variant)
 	if err != nil {
-		return nil, &UserError{err}
+		return nil, &UserError{Err: err}
 	}
 	if options.Cluster != "" && suite.ClusterNames() != nil {
-		return nil, &UserError{fmt.Errorf("%s: the suite has several clusters, which a run starts itself; it cannot "+
+		return nil, &UserError{Err: fmt.Errorf("%s: the suite has several clusters, which a run starts itself; it cannot "+
 			"use the cluster %q instead", suite.File, options.Cluster)}
 	}
 	kind, err := cluster.Lookup(string(suite.Cluster.Type))
 	if err != nil {
-		return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
+		return nil, &UserError{Err: fmt.Errorf("%s: %w", suite.File, err)}
 	}
 	if options.Cluster != "" && kind.Attach == nil {
-		return nil, &UserError{fmt.Errorf("%s: the suite's cluster is of type %s; it cannot use the cluster %q instead",
+		return nil, &UserError{Err: fmt.Errorf("%s: the suite's cluster is of type %s; it cannot use the cluster %q instead",
 			suite.File, suite.Cluster.Type, options.Cluster)}
 	}
 	s := &Session{suite: suite, options: options, binaries: options.Binaries}
 	if kind.Check != nil {
 		if err := kind.Check(s.joinConfig(nil)); err != nil {
-			return nil, &UserError{fmt.Errorf("%s: %w", suite.File, err)}
+			return nil, &UserError{Err: fmt.Errorf("%s: %w", suite.File, err)}
 		}
 	}
 	controlPlane := options.ControlPlane
@@ -230,7 +230,7 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 		return nil, err
 	}
 	if err := checkFunctions(p, s.suite, o.Functions); err != nil {
-		return nil, &UserError{err}
+		return nil, &UserError{Err: err}
 	}
 	return execute(ctx, task{
 		realTime: s.realTime(p),
@@ -254,7 +254,7 @@ func (s *Session) needed(ctx context.Context, p *plan.Plan) (map[string]*Build, 
 			if name != "" {
 				err = fmt.Errorf("in the build %s: %w", name, err)
 			}
-			return nil, &UserError{err}
+			return nil, &UserError{Err: err}
 		}
 		own := *b
 		own.Suite, _ = p.Within(b.Suite)

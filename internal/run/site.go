@@ -44,22 +44,6 @@ func (s *site) connect(apiServer string) (err error) {
 	return err
 }
 
-// clockOf returns the clock of the cluster's processes; nil: this machine's.
-func clockOf(c cluster.Cluster) *clock.Clock {
-	if c, ok := c.(cluster.Timed); ok {
-		return c.Clock()
-	}
-	return nil
-}
-
-// processNode returns the process node; nil if the cluster has none.
-func processNode(c cluster.Cluster) cluster.ProcessNode {
-	if c, ok := c.(cluster.ProcessRunner); ok {
-		return c.Processes()
-	}
-	return nil
-}
-
 // rendezvous returns the address at which instrumented processes look for the coordinator, and their token. A cluster
 // without such an address gets a new one that no process knows.
 func rendezvous(c cluster.Cluster, later later) (address, token string, err error) {

@@ -74,6 +74,9 @@ func allOf(keys ...[]plan.ResourceKey) []plan.ResourceKey {
 // listTimeout is how long a type may take to be listed that perhaps nobody needs.
 const listTimeout = 5 * time.Second
 
+// listAtOnce bounds the number of types that are listed at the same time.
+const listAtOnce = 8
+
 // listable lists the types of which anything counts, without those that the API server cannot list now.
 func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 	all, err := s.types.AllWatchable(ctx)
@@ -83,7 +86,7 @@ func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 	var mu sync.Mutex
 	var keys []plan.ResourceKey
 	var group errgroup.Group
-	group.SetLimit(applyAtOnce)
+	group.SetLimit(listAtOnce)
 	for _, t := range all {
 		key := plan.ResourceKey{Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*"}
 		if !baseline.Counts(key) {

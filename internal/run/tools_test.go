@@ -20,6 +20,12 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
+func objectOf(kind, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name},
+	}}
+}
+
 // calls notes in which order a tool calls what it was given.
 type calls struct {
 	cluster.ProcessNode // nil: no other method is called

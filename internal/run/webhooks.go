@@ -146,7 +146,7 @@ func (w *webhooks) await(ctx context.Context) error {
 			continue
 		}
 		if strings.Contains(err.Error(), noPod) {
-			return &UserError{fmt.Errorf("%w; its Deployment must be one of the suite's controllers, or the webhook "+
+			return &UserError{Err: fmt.Errorf("%w; its Deployment must be one of the suite's controllers, or the webhook "+
 				"must be left out of the manifests", err)}
 		}
 		if clock.Sleep(ctx, 50*time.Millisecond) != nil {

@@ -12,13 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
 // Marks of the nodes that KWOK manages, and only of those.
 const (
-	simulatedAnnotation = fault.AnnotationSimulated
+	simulatedAnnotation = "kwok.x-k8s.io/node" // KWOK's own
 	simulatedValue      = "fake"
 	podCIDR             = "10.128.0.0/16"
 	storageClass        = "standard"

@@ -1,4 +1,4 @@
-package run
+package addons
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -126,6 +127,26 @@ func (s shown[T]) follow(ctx context.Context, _ plan.ResourceKey, see func(*T) (
 	}
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// processes are those of controllers, by their names.
+type processes map[string][]cluster.Process
+
+func (p processes) Status(_ context.Context, controller string) ([]cluster.Process, error) {
+	return p[controller], nil
+}
+
+// calls notes how objects are written.
+type calls struct{ told []string }
+
+func (c *calls) Apply(_ context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	c.told = append(c.told, "apply "+u.GetName())
+	return u, nil
+}
+
+func (c *calls) Delete(_ context.Context, key plan.ResourceKey, _ objects.DeleteOptions) error {
+	c.told = append(c.told, "delete "+key.String())
+	return nil
 }
 
 // Get returns an object of which nobody looks at the fields.

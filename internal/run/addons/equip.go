@@ -1,4 +1,4 @@
-package run
+package addons
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	chaosconfig "github.com/trommel-dev/trommel/chaos/config"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/objects/apply"
 	nodesconfig "github.com/trommel-dev/trommel/nodes/config"
 )
 
@@ -36,7 +37,7 @@ func Equip(
 	if err != nil {
 		return nil, err
 	}
-	apply := &applier{apply: client.Apply, timeout: time.Minute}
+	applier := &apply.Applier{Apply: client.Apply, Timeout: time.Minute}
 	var ends []func(context.Context) error
 	later := func(f func(context.Context) error) { ends = append(ends, f) }
 	stop = func() (err error) {
@@ -46,7 +47,7 @@ func Equip(
 		return err
 	}
 	for _, name := range with {
-		mgr, err := equip(ctx, c, name, to, apply, injector, dir, logger)
+		mgr, err := equip(ctx, c, name, to, applier, injector, dir, logger)
 		if err == nil {
 			err = serve(ctx, name, mgr, later)
 		}
@@ -59,8 +60,8 @@ func Equip(
 
 // equip installs one kind of controllers, and makes them.
 func equip(
-	ctx context.Context, c cluster.Cluster, name string, to *rest.Config, apply *applier, injector []string, dir string,
-	logger *slog.Logger,
+	ctx context.Context, c cluster.Cluster, name string, to *rest.Config, applier *apply.Applier, injector []string,
+	dir string, logger *slog.Logger,
 ) (ctrl.Manager, error) {
 	switch name {
 	case cluster.Disruptions:
@@ -72,13 +73,13 @@ func equip(
 		if err := os.Mkdir(journal, 0o700); err != nil {
 			return nil, err
 		}
-		if err := apply.files(ctx, chaosconfig.Files, chaosconfig.Installed); err != nil {
+		if err := applier.Files(ctx, chaosconfig.Files, chaosconfig.Installed); err != nil {
 			return nil, err
 		}
 		return newDisruptions(to, processInjectors(processes.Processes().NodeName(), journal, injector), logger)
 	case cluster.Cycling:
 		files := append([]string{"rbac/namespace.yaml"}, cycleDefinitions...)
-		if err := apply.files(ctx, nodesconfig.Files, files); err != nil {
+		if err := applier.Files(ctx, nodesconfig.Files, files); err != nil {
 			return nil, err
 		}
 		return newCycling(to, nil, logger)

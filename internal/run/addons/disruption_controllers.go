@@ -1,4 +1,4 @@
-package run
+package addons
 
 import (
 	"cmp"
@@ -24,6 +24,8 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/mistake"
+	"github.com/trommel-dev/trommel/internal/objects/apply"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -44,33 +46,31 @@ type disruptionControllers struct {
 	ready    time.Duration
 	follow   follows[appsv1.Deployment]
 	apply    interface {
-		all(ctx context.Context, list []*unstructured.Unstructured) error
-		files(ctx context.Context, files fs.FS, names []string) error
+		All(ctx context.Context, list []*unstructured.Unstructured) error
+		Files(ctx context.Context, files fs.FS, names []string) error
 	}
-	later  later
+	later  func(undo)
 	logger *slog.Logger
 }
 
 const chaosNamespace = "trommel-chaos"
 
 // newDisruptionControllers returns those of each cluster in which the plan has disruptions.
-func (r *runner) newDisruptionControllers(at *site, applyIn func(cluster string) *applier) (
-	all []*disruptionControllers,
-) {
-	for _, name := range disruptedClusters(r.plan, r.suite) {
-		c, m := at.clusterOf(name), at.member(name)
+func newDisruptionControllers(c *Config) (all []*disruptionControllers) {
+	for _, name := range disruptedClusters(c.Plan, c.Suite) {
+		in := c.site(name)
 		d := &disruptionControllers{
-			plan: r.plan.File, cluster: c.Name(), to: m.config, injector: r.session.Injector,
-			program: r.session.DisruptionControllers, deployed: r.suite.Disruptions.Install,
-			present: equippedWith(c, cluster.Disruptions), ready: r.suite.Timeouts.Ready,
-			follow: followOn[appsv1.Deployment](m.objects), apply: applyIn(name),
-			later: r.teardown.later, logger: r.session.Logger,
+			plan: c.Plan.File, cluster: in.Cluster.Name(), to: in.REST, injector: c.Injector,
+			program: c.Controllers, deployed: c.Suite.Disruptions.Install,
+			present: equippedWith(in.Cluster, cluster.Disruptions), ready: c.Suite.Timeouts.Ready,
+			follow: followOn[appsv1.Deployment](in.Objects), apply: c.applier(in),
+			later: c.Later, logger: c.Logger,
 		}
-		if node := processNode(c); node != nil {
+		if node := cluster.ProcessesOf(in.Cluster); node != nil {
 			d.node = node
 		}
-		if loader, ok := c.(cluster.ImageLoader); ok {
-			d.loader, d.image = loader, injectorImage(r.suite)
+		if loader, ok := in.Cluster.(cluster.ImageLoader); ok {
+			d.loader, d.image = loader, injectorImage(c.Suite)
 		}
 		all = append(all, d)
 	}
@@ -97,33 +97,32 @@ func injectorImage(s *plan.Suite) string {
 	return cmp.Or(s.Disruptions.Image, chaosconfig.InjectorImage)
 }
 
-// findInjector refuses a plan with disruptions if it needs an image of injectors and there is none, before a cluster is
-// started for it.
-func (r *runner) findInjector(ctx context.Context) error {
-	kind, err := cluster.Lookup(string(r.suite.Cluster.Type))
-	if err != nil || kind.FindImages == nil || !disrupts(r.plan) {
+// FindImages refuses a plan that needs an image which is missing, before a cluster is started for it.
+func FindImages(ctx context.Context, p *plan.Plan, suite *plan.Suite) error {
+	kind, err := cluster.Lookup(string(suite.Cluster.Type))
+	if err != nil || kind.FindImages == nil || !Disrupts(p) {
 		return err
 	}
-	if err := kind.FindImages(ctx, []string{injectorImage(r.suite)}); err != nil {
-		return needsInjector(r.plan.File, err)
+	if err := kind.FindImages(ctx, []string{injectorImage(suite)}); err != nil {
+		return needsInjector(p.File, err)
 	}
 	return nil
 }
 
 func needsInjector(planFile string, err error) error {
-	return &UserError{fmt.Errorf("%s: disrupt needs the image of injectors (disruptions.image in the suite): %w",
+	return &mistake.Error{Err: fmt.Errorf("%s: disrupt needs the image of injectors (disruptions.image in the suite): %w",
 		planFile, err)}
 }
 
-// disrupts reports whether the plan has disruptions.
-func disrupts(p *plan.Plan) bool {
+// Disrupts reports whether the plan has disruptions.
+func Disrupts(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Begins() != nil })
 }
 
-// install applies the definitions, accounts and rights of disruptions.
-func (d *disruptionControllers) install(ctx context.Context) error {
+// Install applies the definitions, accounts and rights of disruptions.
+func (d *disruptionControllers) Install(ctx context.Context) error {
 	if d.node == nil {
-		return &UserError{fmt.Errorf("%s: disrupt: cluster %q has no process node: %w", d.plan, d.cluster,
+		return &mistake.Error{Err: fmt.Errorf("%s: disrupt: cluster %q has no process node: %w", d.plan, d.cluster,
 			cluster.ErrNotSupported)}
 	}
 	if d.present {
@@ -134,7 +133,7 @@ func (d *disruptionControllers) install(ctx context.Context) error {
 			return needsInjector(d.plan, err)
 		}
 	}
-	return d.apply.files(ctx, chaosconfig.Files, chaosconfig.Installed)
+	return d.apply.Files(ctx, chaosconfig.Files, chaosconfig.Installed)
 }
 
 // deployment returns the Deployment that runs the controllers as a process of this machine.
@@ -142,7 +141,7 @@ func (d *disruptionControllers) deployment(journal string) (*appsv1.Deployment, 
 	if len(d.program) == 0 {
 		return nil, errors.New("disruptions: there is no executable to install (Options.DisruptionControllers)")
 	}
-	list, err := manifestsIn(chaosconfig.Files, chaosconfig.Deployment)
+	list, err := apply.Read(chaosconfig.Files, chaosconfig.Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +184,7 @@ func (d *disruptionControllers) deploy(ctx context.Context, journal string) erro
 	if err != nil {
 		return err
 	}
-	if err := d.apply.all(ctx, []*unstructured.Unstructured{{Object: object}}); err != nil {
+	if err := d.apply.All(ctx, []*unstructured.Unstructured{{Object: object}}); err != nil {
 		return err
 	}
 	return d.await(ctx, deployment.Namespace, deployment.Name)
@@ -209,8 +208,8 @@ func (d *disruptionControllers) await(ctx context.Context, namespace, name strin
 	return nil
 }
 
-// start starts the controllers. They end with the run, or with the cluster's objects, after its effects are undone.
-func (d *disruptionControllers) start(ctx context.Context) error {
+// Start starts the controllers. They end with the run, or with the cluster's objects, after its effects are undone.
+func (d *disruptionControllers) Start(ctx context.Context) error {
 	if d.present {
 		return nil
 	}
@@ -240,6 +239,9 @@ func (d *disruptionControllers) start(ctx context.Context) error {
 	}
 	return serve(ctx, what, mgr, d.later)
 }
+
+// Populate does nothing: a plan creates its disruptions.
+func (d *disruptionControllers) Populate(context.Context) error { return nil }
 
 // processInjectors configures controllers whose chaos pods run on the process node, by a command of this machine.
 func processInjectors(node, journal string, injector []string) controller.Config {

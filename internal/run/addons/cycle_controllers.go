@@ -1,4 +1,4 @@
-package run
+package addons
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/objects"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	nodesconfig "github.com/trommel-dev/trommel/nodes/config"
@@ -39,10 +40,10 @@ type cycleControllers struct {
 	step      time.Duration                                // that a group may take to have its nodes
 	follow    follows[nodes.SimulatedNodeGroup]
 	apply     interface {
-		one(ctx context.Context, u *unstructured.Unstructured) error
-		files(ctx context.Context, files fs.FS, names []string) error
+		One(ctx context.Context, u *unstructured.Unstructured) error
+		Files(ctx context.Context, files fs.FS, names []string) error
 	}
-	later  later
+	later  func(undo)
 	logger *slog.Logger
 
 	present bool // the cluster is equipped with them
@@ -55,24 +56,20 @@ var cycleDefinitions = []string{
 	nodesconfig.CallDefinition,
 }
 
-// newCycleControllers returns those of each cluster in which the plan cycles nodes. Manifests are the suite's, by
-// cluster.
-func (r *runner) newCycleControllers(at *site, applyIn func(cluster string) *applier, manifests []*suiteManifests) (
-	all []*cycleControllers,
-) {
-	for _, of := range manifests {
-		name := of.cluster
-		if !slices.ContainsFunc(r.plan.Actions, func(a plan.Action) bool {
-			return a.Cycles() != nil && a.Cluster == name
+// newCycleControllers returns those of each cluster in which the plan cycles nodes.
+func newCycleControllers(c *Config) (all []*cycleControllers) {
+	for i := range c.Sites {
+		in := &c.Sites[i]
+		if !slices.ContainsFunc(c.Plan.Actions, func(a plan.Action) bool {
+			return a.Cycles() != nil && a.Cluster == in.Name
 		}) {
 			continue
 		}
-		c, m := at.clusterOf(name), at.member(name)
 		all = append(all, &cycleControllers{
-			plan: r.plan, member: name, cluster: c.Name(), to: m.config, supported: processNode(c) != nil,
-			manifests: of.read, step: r.suite.Timeouts.Step, follow: followOn[nodes.SimulatedNodeGroup](m.objects),
-			apply: applyIn(name), later: r.teardown.later, logger: r.session.Logger,
-			present: equippedWith(c, cluster.Cycling),
+			plan: c.Plan, member: in.Name, cluster: in.Cluster.Name(), to: in.REST,
+			supported: cluster.ProcessesOf(in.Cluster) != nil, manifests: in.Manifests,
+			step: c.Suite.Timeouts.Step, follow: followOn[nodes.SimulatedNodeGroup](in.Objects), apply: c.applier(in),
+			later: c.Later, logger: c.Logger, present: equippedWith(in.Cluster, cluster.Cycling),
 		})
 	}
 	return all
@@ -86,11 +83,11 @@ func cyclesItself(manifests []*unstructured.Unstructured) bool {
 	})
 }
 
-// install applies the definitions of node cycling. The suite's manifests may contain simulated node groups, so it comes
+// Install applies the definitions of node cycling. The suite's manifests may contain simulated node groups, so it comes
 // first.
-func (c *cycleControllers) install(ctx context.Context) error {
+func (c *cycleControllers) Install(ctx context.Context) error {
 	if !c.supported {
-		return &UserError{fmt.Errorf("%s: cycleNodes: cluster %q has no simulated nodes: %w", c.plan.File, c.cluster,
+		return &mistake.Error{Err: fmt.Errorf("%s: cycleNodes: cluster %q has no simulated nodes: %w", c.plan.File, c.cluster,
 			cluster.ErrNotSupported)}
 	}
 	manifests, err := c.manifests()
@@ -98,11 +95,11 @@ func (c *cycleControllers) install(ctx context.Context) error {
 		return err
 	}
 	c.own = true
-	return c.apply.files(ctx, nodesconfig.Files, cycleDefinitions)
+	return c.apply.Files(ctx, nodesconfig.Files, cycleDefinitions)
 }
 
-// start starts the controllers of node cycling and the simulated cloud. They end with the run.
-func (c *cycleControllers) start(ctx context.Context) error {
+// Start starts the controllers of node cycling and the simulated cloud. They end with the run.
+func (c *cycleControllers) Start(ctx context.Context) error {
 	if !c.own {
 		return nil
 	}
@@ -149,9 +146,9 @@ func (c *cycleControllers) groups() (all []*unstructured.Unstructured, err error
 	return all, nil
 }
 
-// applyGroups creates the simulated node groups of the plan's cycles, and returns when they have their nodes: a
+// Populate creates the simulated node groups of the plan's cycles, and returns when they have their nodes: a
 // workload may need them at once.
-func (c *cycleControllers) applyGroups(ctx context.Context) error {
+func (c *cycleControllers) Populate(ctx context.Context) error {
 	ctx, cancel := clock.WithTimeout(ctx, c.step)
 	defer cancel()
 	groups, err := c.groups()
@@ -159,7 +156,7 @@ func (c *cycleControllers) applyGroups(ctx context.Context) error {
 		return err
 	}
 	for _, group := range groups {
-		if err := c.apply.one(ctx, group); err != nil {
+		if err := c.apply.One(ctx, group); err != nil {
 			return err
 		}
 		if err := c.awaitGroup(ctx, group.GetName()); err != nil {

@@ -1,4 +1,4 @@
-package run
+package addons
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // serve runs a manager until the run ends. It returns when the manager's cache is filled.
-func serve(ctx context.Context, what string, mgr ctrl.Manager, later later) error {
+func serve(ctx context.Context, what string, mgr ctrl.Manager, later func(undo)) error {
 	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- mgr.Start(serve) }()

@@ -1,4 +1,4 @@
-package run
+package addons
 
 import (
 	"context"
@@ -34,11 +34,11 @@ type followedCluster[T any] struct {
 	follow follows[T]
 }
 
-// followedIn returns what knows the clusters of a run by their names; an empty name is the first, or the only one.
-func followedIn[T any](at *site) func(cluster string) followedCluster[T] {
+// followedIn returns what knows the clusters of a run by their names.
+func followedIn[T any](c *Config) func(cluster string) followedCluster[T] {
 	return func(cluster string) followedCluster[T] {
-		c := at.in(cluster)
-		return followedCluster[T]{c, followOn[T](c)}
+		in := c.site(cluster).Objects
+		return followedCluster[T]{in, followOn[T](in)}
 	}
 }
 

@@ -1,4 +1,4 @@
-package run
+package addons
 
 import (
 	"errors"
@@ -19,17 +19,20 @@ func TestCycleControllers(t *testing.T) {
 	read := func() ([]*unstructured.Unstructured, error) { return manifests, nil }
 	to := new(fileList)
 	c := &cycleControllers{plan: cycle, cluster: "c", manifests: read, apply: to}
-	if err := c.install(t.Context()); err == nil ||
+	if err := c.Install(t.Context()); err == nil ||
 		err.Error() != `p.yaml: cycleNodes: cluster "c" has no simulated nodes: not supported by this cluster` {
 		t.Error(err)
 	}
 	c.supported = true
-	manifests = append(manifests, objectOf("CustomResourceDefinition", "cyclenoderequests."+nodes.GroupVersion.Group))
-	if err := errors.Join(c.install(t.Context()), c.start(t.Context())); err != nil || to.names != nil {
+	definition := &unstructured.Unstructured{}
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName("cyclenoderequests." + nodes.GroupVersion.Group)
+	manifests = append(manifests, definition)
+	if err := errors.Join(c.Install(t.Context()), c.Start(t.Context())); err != nil || to.names != nil {
 		t.Errorf("the suite brings the controllers along: %v, applied %q", err, to.names)
 	}
 	manifests = nil
-	if err := c.install(t.Context()); err != nil || !slices.Equal(to.names, cycleDefinitions) || !c.own {
+	if err := c.Install(t.Context()); err != nil || !slices.Equal(to.names, cycleDefinitions) || !c.own {
 		t.Errorf("%v, applied %q", err, to.names)
 	}
 	groups, err := c.groups()

@@ -1,4 +1,5 @@
-package run
+// Package apply applies manifests, in the order in which they need each other.
+package apply
 
 import (
 	"context"
@@ -14,30 +15,31 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/objects"
 )
 
-// applyAtOnce bounds the number of objects that are applied at the same time.
-const applyAtOnce = 8
+// atOnce bounds the number of objects that are applied at the same time.
+const atOnce = 8
 
-// applier applies manifests, and tries again what fails because something else is not ready yet.
-type applier struct {
-	apply   func(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	timeout time.Duration // of one object
+// Applier applies manifests. It retries what fails because something else is not ready yet.
+type Applier struct {
+	Apply   func(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	Timeout time.Duration // of one object
 }
 
-// all applies objects rank by rank, whatever their order in the files, so that what others need comes first. It applies
+// All applies objects rank by rank, whatever their order in the files, so that what others need comes first. It applies
 // objects of one rank concurrently.
-func (a *applier) all(ctx context.Context, list []*unstructured.Unstructured) error {
+func (a *Applier) All(ctx context.Context, list []*unstructured.Unstructured) error {
 	byRank := map[int][]*unstructured.Unstructured{}
 	for _, u := range list {
 		byRank[rank(u)] = append(byRank[rank(u)], u)
 	}
 	for _, at := range slices.Sorted(maps.Keys(byRank)) {
 		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(applyAtOnce)
+		group.SetLimit(atOnce)
 		for _, u := range byRank[at] {
-			group.Go(func() error { return a.one(ctx, u) })
+			group.Go(func() error { return a.One(ctx, u) })
 		}
 		if err := group.Wait(); err != nil {
 			return err
@@ -46,41 +48,41 @@ func (a *applier) all(ctx context.Context, list []*unstructured.Unstructured) er
 	return nil
 }
 
-// one applies an object.
-func (a *applier) one(ctx context.Context, u *unstructured.Unstructured) error {
+// One applies an object.
+func (a *Applier) One(ctx context.Context, u *unstructured.Unstructured) error {
 	// Retry what fails because a webhook or a definition is not ready yet. A call in progress may take longer than
 	// that: on a busy machine an API server takes its time for a large definition.
-	retry, cancel := clock.WithTimeout(ctx, a.timeout)
+	retry, cancel := clock.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	if err := objects.Retry(retry, func(context.Context) error {
-		_, err := a.apply(ctx, u)
+		_, err := a.Apply(ctx, u)
 		return err
 	}); err != nil {
 		err = fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
 		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) ||
 			errors.Is(err, objects.ErrNotServed) {
-			return &UserError{err}
+			return &mistake.Error{Err: err}
 		}
 		return err
 	}
 	return nil
 }
 
-// files applies manifests that are a part of this program.
-func (a *applier) files(ctx context.Context, files fs.FS, names []string) error {
+// Files applies manifests that are a part of this program.
+func (a *Applier) Files(ctx context.Context, files fs.FS, names []string) error {
 	var all []*unstructured.Unstructured
 	for _, name := range names {
-		list, err := manifestsIn(files, name)
+		list, err := Read(files, name)
 		if err != nil {
 			return err
 		}
 		all = append(all, list...)
 	}
-	return a.all(ctx, all)
+	return a.All(ctx, all)
 }
 
-// manifestsIn reads manifests that are a part of this program.
-func manifestsIn(files fs.FS, name string) ([]*unstructured.Unstructured, error) {
+// Read reads manifests that are a part of this program.
+func Read(files fs.FS, name string) ([]*unstructured.Unstructured, error) {
 	data, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package run
+package addons
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 // fileList keeps which manifests are applied.
 type fileList struct{ names []string }
 
-func (l *fileList) files(_ context.Context, _ fs.FS, names []string) error {
+func (l *fileList) Files(_ context.Context, _ fs.FS, names []string) error {
 	l.names = append(l.names, names...)
 	return nil
 }
 
-func (l *fileList) all(context.Context, []*unstructured.Unstructured) error { return nil }
-func (l *fileList) one(context.Context, *unstructured.Unstructured) error   { return nil }
+func (l *fileList) All(context.Context, []*unstructured.Unstructured) error { return nil }
+func (l *fileList) One(context.Context, *unstructured.Unstructured) error   { return nil }
 
 type named string
 
@@ -30,15 +30,15 @@ func (n named) NodeName() string { return string(n) }
 func TestDisruptionControllers(t *testing.T) {
 	to := new(fileList)
 	d := &disruptionControllers{plan: "p.yaml", cluster: "c", apply: to}
-	if err := d.install(t.Context()); err == nil ||
+	if err := d.Install(t.Context()); err == nil ||
 		err.Error() != `p.yaml: disrupt: cluster "c" has no process node: not supported by this cluster` {
 		t.Error(err)
 	}
 	d.node = named("here")
-	if err := d.install(t.Context()); err != nil || len(to.names) == 0 {
+	if err := d.Install(t.Context()); err != nil || len(to.names) == 0 {
 		t.Errorf("%v, applied %q", err, to.names)
 	}
-	if err := d.start(t.Context()); err == nil ||
+	if err := d.Start(t.Context()); err == nil ||
 		err.Error() != "disrupt: there is no injector (Options.Injector)" {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-package run
+package apply
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trommel-dev/trommel/internal/mistake"
 )
 
 func objectOf(kind, name string) *unstructured.Unstructured {
@@ -40,14 +42,14 @@ func (a *applied) apply(_ context.Context, u *unstructured.Unstructured) (*unstr
 
 func TestApplierAppliesFirstWhatOthersNeed(t *testing.T) {
 	to := new(applied)
-	a := &applier{apply: to.apply, timeout: time.Second}
+	a := &Applier{Apply: to.apply, Timeout: time.Second}
 	files := fstest.MapFS{"all.yaml": {Data: []byte(
 		"{apiVersion: v1, kind: APIService, metadata: {name: a}}\n---\n" +
 			"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n" +
 			"{apiVersion: v1, kind: Role, metadata: {name: a}}\n---\n" +
 			"{apiVersion: v1, kind: CustomResourceDefinition, metadata: {name: a}}\n---\n" +
 			"{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n")}}
-	if err := a.files(t.Context(), files, []string{"all.yaml"}); err != nil {
+	if err := a.Files(t.Context(), files, []string{"all.yaml"}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"Namespace", "CustomResourceDefinition", "Role", "ConfigMap", "APIService"}
@@ -78,9 +80,9 @@ func TestApplierTriesAgain(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				to := &applied{err: test.err}
-				a := &applier{apply: to.apply, timeout: 10 * time.Second}
-				err := a.one(t.Context(), objectOf("Secret", "s"))
-				var users *UserError
+				a := &Applier{Apply: to.apply, Timeout: 10 * time.Second}
+				err := a.One(t.Context(), objectOf("Secret", "s"))
+				var users *mistake.Error
 				if !errors.Is(err, test.want) || errors.As(err, &users) != test.users ||
 					(len(to.kinds) == 1) != test.once {
 					t.Errorf("%v after %d calls", err, len(to.kinds))

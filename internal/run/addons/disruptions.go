@@ -1,4 +1,4 @@
-package run
+package addons
 
 import (
 	"context"
@@ -25,9 +25,11 @@ import (
 
 // disruptions implements actions.Disruptions: it writes the Disruptions that a plan asks for, and follows them.
 type disruptions struct {
-	in          func(cluster string) followedCluster[chaos.Disruption]
-	clusterOf   func(a *plan.Action) string // a disrupt
-	node        statuses
+	in        func(cluster string) followedCluster[chaos.Disruption]
+	clusterOf func(a *plan.Action) string // a disrupt
+	node      interface {                 // nil: there is no process node
+		Status(ctx context.Context, controller string) ([]cluster.Process, error)
+	}
 	controllers []string      // under test
 	step        time.Duration // that a disruption may take to begin
 
