@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/cluster/kind"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -198,7 +199,7 @@ func (o *buildOptions) buildSuite(
 			suite.File, len(from))}
 	}
 	for _, c := range from {
-		config := run.BuildConfig(suite, c)
+		config := builds.Config(suite, c)
 		config.Output = o.config.Output
 		config.Progress = func(text string) { console.Build(c.Name, text) }
 		result, err := instrumentation.Build(ctx, config)

@@ -24,6 +24,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -608,7 +609,7 @@ func (o *testOptions) inSession(
 	if o.fleet.used() {
 		source := fleet.Source{
 			Suite: suite, Variant: o.Variant, Time: o.Time, Plans: plans, Binaries: options.Binaries,
-			ControlPlane: options.ControlPlane, Builds: map[string]*run.Build{},
+			ControlPlane: options.ControlPlane, Builds: map[string]*builds.Build{},
 		}
 		for _, name := range suite.BuildNames() {
 			if source.Builds[name], err = options.Builds.Get(ctx, name); err != nil {

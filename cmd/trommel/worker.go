@@ -15,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 )
 
 // workerOptions are the flags of `trommel worker`.
@@ -124,7 +125,7 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 			console.Title("worker " + o.name)
 			return run.Open(ctx, e.Suite, run.Options{
 				Version: version(), Binaries: e.Binaries, ControlPlane: e.ControlPlane, Injector: injectorCommand(),
-				Builds:                run.KnownBuilds(e.Suite, e.Binaries, e.Builds),
+				Builds:                builds.Known(e.Suite, e.Binaries, e.Builds),
 				DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console),
 			})
 		},

@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -33,7 +34,7 @@ type Config struct {
 	Dir string
 	// Binaries and ControlPlane are the executables that the runners run, and Version is Trommel's: a baseline of
 	// others is not used.
-	Binaries     []run.Binary
+	Binaries     []builds.Binary
 	ControlPlane string
 	Version      string
 	Builds       Builds       // the suite's other builds; nil: there are none
@@ -46,9 +47,9 @@ type Config struct {
 	Progress progress.Listener
 }
 
-// Builds are those of a suite; a *run.Builds is one.
+// Builds are those of a suite; a *builds.Set is one.
 type Builds interface {
-	Get(ctx context.Context, name string) (*run.Build, error)
+	Get(ctx context.Context, name string) (*builds.Build, error)
 }
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.

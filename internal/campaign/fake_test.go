@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -221,7 +222,7 @@ func config(t *testing.T, f *fake, workloads ...string) Config {
 	return Config{
 		Settings: Settings{SuiteFile: suite.File, Baselines: filepath.Join(dir, "baselines")},
 		Runners:  []run.Runner{f}, Suite: suite, Dir: filepath.Join(dir, "campaign"),
-		Binaries: []run.Binary{{Path: filepath.Join(dir, "op"), Manifest: &wire.Manifest{}}}, Version: "v1",
+		Binaries: []builds.Binary{{Path: filepath.Join(dir, "op"), Manifest: &wire.Manifest{}}}, Version: "v1",
 		Progress: &heard{},
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -21,12 +21,12 @@ type sameBuilds struct {
 	made   bool
 }
 
-func (b *sameBuilds) Get(context.Context, string) (*run.Build, error) {
+func (b *sameBuilds) Get(context.Context, string) (*builds.Build, error) {
 	if !b.made {
 		time.Sleep(b.takes)
 		b.made = true
 	}
-	return &run.Build{Suite: b.config.Suite, Binaries: b.config.Binaries}, nil
+	return &builds.Build{Suite: b.config.Suite, Binaries: b.config.Binaries}, nil
 }
 
 // addBuild adds a build with the name old, which takes that long to make.

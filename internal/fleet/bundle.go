@@ -72,9 +72,9 @@ type Source struct {
 	Variant      string
 	Time         plan.Time
 	Plans        []*plan.Plan // that name files; generated ones need not be there
-	Binaries     []run.Binary
+	Binaries     []builds.Binary
 	ControlPlane string
-	Builds       map[string]*run.Build // all of the suite's others
+	Builds       map[string]*builds.Build // all of the suite's others
 }
 
 // maxFiles and maxBytes of the files that a suite names are more than any suite needs: a directory that holds
@@ -135,7 +135,7 @@ func (s *Source) bundle(b *blobs) (*Bundle, error) {
 }
 
 // controllers lets workers fetch the executables of a suite's controllers.
-func (g *gathering) controllers(suite *plan.Suite, binaries []run.Binary) (all []Executable, err error) {
+func (g *gathering) controllers(suite *plan.Suite, binaries []builds.Binary) (all []Executable, err error) {
 	for i, binary := range binaries {
 		e := Executable{Manifest: binary.Manifest}
 		if c := suite.Controllers[i]; c.Build != nil && c.Build.ControlPlane != "" {
@@ -150,7 +150,7 @@ func (g *gathering) controllers(suite *plan.Suite, binaries []run.Binary) (all [
 }
 
 // build gathers one of the suite's builds.
-func (g *gathering) build(name string, b *run.Build) (all Build, err error) {
+func (g *gathering) build(name string, b *builds.Build) (all Build, err error) {
 	all.Name = name
 	for path, at := range b.Paths {
 		all.Paths = append(all.Paths, Located{path, at})
@@ -383,9 +383,9 @@ type unpacked struct {
 	suite        *plan.Suite // with the variant
 	root         string      // that absolute paths begin at
 	workDir      string      // that relative paths begin at
-	binaries     []run.Binary
+	binaries     []builds.Binary
 	controlPlane string
-	builds       map[string]*run.Build
+	builds       map[string]*builds.Build
 }
 
 // unpack lays a bundle's files out below dir as they are where the campaign was started. The caller's working directory
@@ -409,7 +409,7 @@ func (b *Bundle) unpack(ctx context.Context, dir string, from *store) (*unpacked
 	if err := place(ctx, u.controlPlane, b.ControlPlane, true, from); err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
-	executables := func(dir string, all []Executable) (binaries []run.Binary, err error) {
+	executables := func(dir string, all []Executable) (binaries []builds.Binary, err error) {
 		for i, e := range all {
 			path := filepath.Join(dir, fmt.Sprint(i), "controller")
 			if e.Component != "" {
@@ -418,7 +418,7 @@ func (b *Bundle) unpack(ctx context.Context, dir string, from *store) (*unpacked
 			if err := place(ctx, path, e.Digest, true, from); err != nil {
 				return nil, fmt.Errorf("controller %d: %w", i+1, err)
 			}
-			binaries = append(binaries, run.Binary{Path: path, Manifest: e.Manifest})
+			binaries = append(binaries, builds.Binary{Path: path, Manifest: e.Manifest})
 		}
 		return binaries, nil
 	}
@@ -441,9 +441,9 @@ func (b *Bundle) unpack(ctx context.Context, dir string, from *store) (*unpacked
 	if u.suite, err = run.Choose(u.suite, b.Variant); err != nil {
 		return nil, err
 	}
-	u.builds = map[string]*run.Build{}
+	u.builds = map[string]*builds.Build{}
 	for i, other := range b.Builds {
-		made := new(run.Build)
+		made := new(builds.Build)
 		made.Suite, err = u.suite.WithBuild(other.Name, func(path string, own bool) (string, error) {
 			named := builds.Path{Name: path, Own: own}
 			at := slices.IndexFunc(other.Paths, func(l Located) bool { return l.Path == named })

@@ -67,7 +67,7 @@ func TestMain(m *testing.M) {
 // fakeRunner makes records without a cluster. What a plan's name begins with says what happens.
 type fakeRunner struct {
 	suite        *plan.Suite
-	binaries     []run.Binary
+	binaries     []builds.Binary
 	controlPlane string
 }
 
@@ -164,7 +164,7 @@ func serve(t testing.TB, change func(*Config)) *Server {
 	config := Config{
 		Address: "127.0.0.1:0", Dir: t.TempDir(), Trommel: "v1", Lease: 30 * time.Second,
 		Source: Source{
-			Suite: suite, Binaries: []run.Binary{{Path: write("bin/op", "#!/bin/sh\n")}},
+			Suite: suite, Binaries: []builds.Binary{{Path: write("bin/op", "#!/bin/sh\n")}},
 			ControlPlane: write("bin/controlplane", "#!/bin/sh\n# it is large\n"),
 		},
 	}
@@ -661,9 +661,9 @@ func TestBuildsTravel(t *testing.T) {
 	}
 	s := serve(t, func(c *Config) {
 		c.Source = Source{
-			Suite: suite, Binaries: []run.Binary{{Path: write("bin/new", "new")}}, ControlPlane: write("bin/cp", "cp"),
-			Builds: map[string]*run.Build{
-				"old": {Suite: old, Paths: paths, Binaries: []run.Binary{{Path: write("bin/old", "old")}}},
+			Suite: suite, Binaries: []builds.Binary{{Path: write("bin/new", "new")}}, ControlPlane: write("bin/cp", "cp"),
+			Builds: map[string]*builds.Build{
+				"old": {Suite: old, Paths: paths, Binaries: []builds.Binary{{Path: write("bin/old", "old")}}},
 			},
 		}
 	})
@@ -682,7 +682,7 @@ func TestBuildsTravel(t *testing.T) {
 	if err := w.Work(t.Context()); !errors.Is(err, enough) {
 		t.Fatal(err)
 	}
-	for name, build := range map[string]*run.Build{
+	for name, build := range map[string]*builds.Build{
 		"new": {Suite: got.Suite, Binaries: got.Binaries}, "old": got.Builds["old"],
 	} {
 		if build == nil || len(build.Suite.Manifests) != 1 || build.Suite.Manifests[0].Cluster != "west" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -41,9 +42,9 @@ type Worker struct {
 // Equipment is what runs are made with.
 type Equipment struct {
 	Suite        *plan.Suite // with the variant
-	Binaries     []run.Binary
+	Binaries     []builds.Binary
 	ControlPlane string
-	Builds       map[string]*run.Build // the suite's others
+	Builds       map[string]*builds.Build // the suite's others
 }
 
 // Runner makes runs; a *run.Session is one.

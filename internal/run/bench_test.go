@@ -10,6 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -89,7 +90,7 @@ func BenchmarkPlan(b *testing.B) {
 		recordDir := filepath.Join(b.TempDir(), "record")
 		session, err := run.Open(ctx, suite, run.Options{
 			Fresh: true, ControlPlane: controlPlane.Binary,
-			Binaries: []run.Binary{{Path: controller.Binary, Manifest: &controller.Manifest}},
+			Binaries: []builds.Binary{{Path: controller.Binary, Manifest: &controller.Manifest}},
 		})
 		if err != nil {
 			b.Fatal(err)

@@ -9,7 +9,9 @@ import (
 	"golang.org/x/mod/semver"
 	"k8s.io/client-go/discovery"
 
+	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -103,7 +105,7 @@ func (s *served) checkVersion(suite *plan.Suite) error {
 
 // checkRemovedAPIs refuses a cluster that serves other API versions than the suite says. The note, if there is one,
 // says that removed ones are served, or that they may be missed.
-func (s *served) checkRemovedAPIs(suite *plan.Suite, binaries []Binary) (note string, err error) {
+func (s *served) checkRemovedAPIs(suite *plan.Suite, binaries []builds.Binary) (note string, err error) {
 	want, reason := RemovedAPIs(suite, binaries)
 	said := suite.Cluster.RemovedAPIs != nil
 	switch {
@@ -122,4 +124,26 @@ func (s *served) checkRemovedAPIs(suite *plan.Suite, binaries []Binary) (note st
 		return "the cluster also serves API versions that Kubernetes has removed", nil
 	}
 	return "", nil
+}
+
+// checkPoints refuses a plan that observes a controller at a point which its binary does not have.
+func checkPoints(p *plan.Plan, suite *plan.Suite, binaries []builds.Binary) error {
+	var errs []error
+	for i := range suite.Controllers {
+		c := &suite.Controllers[i]
+		for _, need := range machine.Needs(p, c.Name) {
+			// Validation has already refused controllers without hooks.
+			if binaries[i].Manifest == nil || !need.In(*binaries[i].Manifest) {
+				if need.Fails {
+					errs = append(errs, fmt.Errorf("%s: %s cannot make the call %s in controller %q fail: the last "+
+						"result of the function is no error", p.File, need.Where, need.Call, c.Name))
+					continue
+				}
+				errs = append(errs, fmt.Errorf("%s: %s needs the point %s in controller %q, which none of the "+
+					"modules it is built from has (trommel build --explain lists them)",
+					p.File, need.Where, need.Point, c.Name))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -34,7 +35,7 @@ func (a answering) ServerGroups() (*metav1.APIGroupList, error) {
 
 func TestChecks(t *testing.T) {
 	yes, no := true, false
-	old := []Binary{{Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
+	old := []builds.Binary{{Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
 		{Module: clientGo, Version: "v0.20.0"},
 	}}}}
 	const removed = "rbac.authorization.k8s.io/v1beta1"
@@ -44,7 +45,7 @@ func TestChecks(t *testing.T) {
 		answer   answering
 		plan     plan.Action
 		cluster  plan.ClusterSpec
-		binaries []Binary
+		binaries []builds.Binary
 		note     string
 		err      string
 	}{

@@ -35,8 +35,6 @@ func (c *console) ended(m *record.Meta, dir string) {
 		Text: m.Reason, Record: dir})
 }
 
-func (c *console) built() { c.show(progress.Event{Type: progress.Built}) }
-
 func (c *console) Phase(name string) { c.show(progress.Event{Type: progress.Phase, Text: name}) }
 
 func (c *console) Info(text string) { c.show(progress.Event{Type: progress.Info, Text: text}) }
@@ -86,10 +84,3 @@ func (c *console) Next(i int, text string) {
 }
 
 func (c *console) Waiting(text string) { c.show(progress.Event{Type: progress.Waiting, Text: text}) }
-
-// building returns what a build reports its progress to.
-func building(l progress.Listener, target string) func(text string) {
-	return func(text string) {
-		l.Show(progress.Event{Time: time.Now(), Type: progress.Build, Target: target, Text: text})
-	}
-}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -43,7 +44,7 @@ type member struct {
 }
 
 // membersOf lists the controllers under test. The binaries are in the order of the controllers.
-func membersOf(controllers []record.Controller, binaries []Binary) (all []member) {
+func membersOf(controllers []record.Controller, binaries []builds.Binary) (all []member) {
 	for i, c := range controllers {
 		all = append(all, member{c.Name, binaries[i].Manifest != nil, max(c.Replicas, 1)})
 	}

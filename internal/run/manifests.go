@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -20,12 +21,12 @@ import (
 type suiteManifests struct {
 	suite      *plan.Suite
 	plan       *plan.Plan
-	binaries   []Binary       // of the suite's controllers, in order
-	kubernetes string         // the cluster's version
-	build      string         // of the suite
-	cluster    string         // of several, of which these are the manifests; empty: there is only one
-	access     *access        // to other clusters
-	kept       *readManifests // what the cluster's runs have read already
+	binaries   []builds.Binary // of the suite's controllers, in order
+	kubernetes string          // the cluster's version
+	build      string          // of the suite
+	cluster    string          // of several, of which these are the manifests; empty: there is only one
+	access     *access         // to other clusters
+	kept       *readManifests  // what the cluster's runs have read already
 	// Address and token are those with which instrumented processes connect to the coordinator.
 	address, token string
 	info           func(text string)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -44,7 +45,7 @@ func TestWhyTimeIsReal(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &Session{
 				suite:    &plan.Suite{Time: tt.time, Controllers: []plan.Controller{{Name: "db"}}},
-				binaries: []Binary{{Path: tt.controller}}, controlPlane: tt.controlPlane,
+				binaries: []builds.Binary{{Path: tt.controller}}, controlPlane: tt.controlPlane,
 			}
 			if got := s.realTime(tt.plan); got != tt.want {
 				t.Errorf("real, because %q, want %q", got, tt.want)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -20,7 +21,7 @@ var removedAt = time.Date(2022, time.August, 23, 0, 0, 0, 0, time.UTC)
 
 // RemovedAPIs reports whether the cluster has to serve API versions that Kubernetes has removed: if the suite says so,
 // or if it says nothing and a controller is built with a client-go older than the removal, which is then the reason.
-func RemovedAPIs(suite *plan.Suite, binaries []Binary) (serve bool, reason string) {
+func RemovedAPIs(suite *plan.Suite, binaries []builds.Binary) (serve bool, reason string) {
 	if suite.Cluster.RemovedAPIs != nil {
 		return *suite.Cluster.RemovedAPIs, ""
 	}

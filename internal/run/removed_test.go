@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 func TestRemovedAPIs(t *testing.T) {
-	built := func(version string) Binary {
-		return Binary{Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
+	built := func(version string) builds.Binary {
+		return builds.Binary{Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
 			{Module: "sigs.k8s.io/controller-runtime", Version: "v0.8.3"},
 			{Module: "k8s.io/client-go", Version: version},
 		}}}
@@ -18,7 +19,7 @@ func TestRemovedAPIs(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		said   *bool
-		binary Binary
+		binary builds.Binary
 		want   bool
 		reason string
 	}{
@@ -40,14 +41,14 @@ func TestRemovedAPIs(t *testing.T) {
 			"op has client-go v0.0.0-20190918160344-1fbdaa4c8d90, older than 0.25",
 		},
 		{"a commit after the removal", nil, built("v0.0.0-20240918160344-1fbdaa4c8d90"), false, ""},
-		{"no hooks", nil, Binary{}, false, ""},
+		{"no hooks", nil, builds.Binary{}, false, ""},
 		{"the suite says no", &no, built("v0.20.15"), false, ""},
 		{"the suite says yes", &yes, built("v0.36.3"), true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			suite := &plan.Suite{Cluster: plan.ClusterSpec{RemovedAPIs: tt.said},
 				Controllers: []plan.Controller{{Name: "op"}}}
-			if got, reason := RemovedAPIs(suite, []Binary{tt.binary}); got != tt.want || reason != tt.reason {
+			if got, reason := RemovedAPIs(suite, []builds.Binary{tt.binary}); got != tt.want || reason != tt.reason {
 				t.Errorf("got %t, %q", got, reason)
 			}
 		})

@@ -24,6 +24,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/run/addons"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -33,13 +34,13 @@ type UserError = mistake.Error
 
 // task is what a run has to do.
 type task struct {
-	plan      *plan.Plan        // validated against suite
-	suite     *plan.Suite       // with the variant merged in, and with what the plan has of its own
-	workload  string            // its name in the suite; empty: its only one
-	binaries  []Binary          // of the suite's controllers, in order
-	builds    map[string]*Build // that the run begins with or upgrades to; that of plan.Build is suite and binaries
-	recordDir string            // created; must not hold a record yet
-	session   Options           // with a Progress and a Logger
+	plan      *plan.Plan               // validated against suite
+	suite     *plan.Suite              // with the variant merged in, and with what the plan has of its own
+	workload  string                   // its name in the suite; empty: its only one
+	binaries  []builds.Binary          // of the suite's controllers, in order
+	builds    map[string]*builds.Build // that the run begins with or upgrades to; that of plan.Build is suite and binaries
+	recordDir string                   // created; must not hold a record yet
+	session   Options                  // with a Progress and a Logger
 	options   RunOptions
 	clusters  clusters
 	realTime  string // why the run goes in real time; empty: the cluster may have a clock of its own

@@ -22,6 +22,7 @@ import (
 	_ "github.com/trommel-dev/trommel/internal/cluster/kind"     // a kind of cluster
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -39,9 +40,9 @@ type Options struct {
 	// Fresh starts a new cluster for each run. A single run then needs no snapshot.
 	Fresh bool
 	// Binaries of the suite's controllers, in order. If nil, Open builds them.
-	Binaries []Binary
+	Binaries []builds.Binary
 	// Builds are the suite's other builds, as another session has them; nil: they are made when they are needed.
-	Builds *Builds
+	Builds *builds.Set
 	// ControlPlane is the path of the control plane's executable. If empty, Open builds it if it is needed.
 	ControlPlane string
 	// Portable builds controllers for machines that may lack this one's C library: without cgo, unless the suite's
@@ -71,8 +72,8 @@ type Session struct {
 
 	mu           sync.Mutex
 	closed       bool
-	binaries     []Binary
-	builds       *Builds
+	binaries     []builds.Binary
+	builds       *builds.Set
 	controlPlane string
 	clusters     clusters
 }
@@ -122,13 +123,16 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	}
 	controlPlane := options.ControlPlane
 	if s.binaries == nil || controlPlane == "" && needsControlPlane(kind, options) {
-		if s.binaries, controlPlane, err = build(ctx, suite, kind, options); err != nil {
+		if s.binaries, controlPlane, err = builds.Make(ctx, suite, builds.Options{
+			Binaries: options.Binaries, ControlPlane: options.ControlPlane, Portable: options.Portable,
+			NeedsCluster: needsControlPlane(kind, options), Progress: options.Progress,
+		}); err != nil {
 			return nil, err
 		}
 	}
 	s.controlPlane, s.builds = controlPlane, options.Builds
 	if s.builds == nil {
-		s.builds = newBuilds(suite, s.binaries, options.Portable, options.Progress)
+		s.builds = builds.NewSet(suite, s.binaries, options.Portable, options.Progress)
 	}
 	if kind.Join != nil {
 		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
@@ -242,8 +246,8 @@ func (s *Session) RunWith(ctx context.Context, p *plan.Plan, recordDir string, o
 
 // needed returns the builds that a run of the plan needs, by name, each with what the plan has of its own. It refuses a
 // plan that observes a controller at a point which one of them does not have.
-func (s *Session) needed(ctx context.Context, p *plan.Plan) (map[string]*Build, error) {
-	all := map[string]*Build{}
+func (s *Session) needed(ctx context.Context, p *plan.Plan) (map[string]*builds.Build, error) {
+	all := map[string]*builds.Build{}
 	suite, workload := p.Within(s.suite)
 	for _, name := range p.Builds(suite.Workloads[workload].Steps) {
 		b, err := s.builds.Get(ctx, name)
@@ -294,10 +298,12 @@ func Version() string {
 
 // Built returns what the session runs: the suite's controllers, in order, and the control plane's executable, which is
 // empty on a running cluster. Another session with these options runs the same.
-func (s *Session) Built() (binaries []Binary, controlPlane string) { return s.binaries, s.controlPlane }
+func (s *Session) Built() (binaries []builds.Binary, controlPlane string) {
+	return s.binaries, s.controlPlane
+}
 
 // Builds returns the suite's builds, for other sessions of the same suite and variant.
-func (s *Session) Builds() *Builds { return s.builds }
+func (s *Session) Builds() *builds.Set { return s.builds }
 
 // Close stops the session's cluster if the session started it. Further calls do nothing.
 func (s *Session) Close(ctx context.Context) error {

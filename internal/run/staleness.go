@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -30,7 +31,7 @@ const clientGo = "k8s.io/client-go"
 
 // describeControllers describes how each controller runs, from its binary's manifest, its Deployment as applied and
 // what the process node gives it.
-func describeControllers(suite *plan.Suite, binaries []Binary, found *installed) []record.Controller {
+func describeControllers(suite *plan.Suite, binaries []builds.Binary, found *installed) []record.Controller {
 	var all []record.Controller
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]

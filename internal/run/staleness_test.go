@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -62,7 +63,7 @@ func TestDescribeControllers(t *testing.T) {
 	suite := &plan.Suite{Controllers: []plan.Controller{
 		{Name: "db", APIServer: "apiserver-2", Build: &plan.Build{}}, {Name: "old", Binary: "old"},
 	}}
-	binaries := []Binary{{Path: "/bin/db", Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
+	binaries := []builds.Binary{{Path: "/bin/db", Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
 		{Module: "k8s.io/client-go", Version: "v0.36.3"},
 		{Module: "sigs.k8s.io/controller-runtime", Version: "v0.25.2"},
 	}}}, {Path: "/bin/old"}}

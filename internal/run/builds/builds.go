@@ -1,5 +1,6 @@
-// Package builds finds the sources of a suite's builds: a commit of its git repository, another directory, a version of
-// a module.
+// Package builds makes the executables of a suite: its controllers, and the control plane if it is needed. A suite may
+// have several builds of its controllers; the source of one is a commit of its git repository, another directory, or a
+// version of a module.
 package builds
 
 import (

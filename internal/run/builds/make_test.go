@@ -1,4 +1,4 @@
-package run
+package builds
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package run
+package builds
 
 import (
 	"context"
@@ -9,15 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/progress"
-	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -27,38 +26,41 @@ type Binary struct {
 	Manifest *wire.Manifest // nil: not instrumented
 }
 
-// build builds the controllers and, if the session needs it, the control plane binary; both may be in the cache
-// already. A session on a running cluster needs the binary only for controllers that are control plane components. It
-// does not build what options provide.
-func build(
-	ctx context.Context, suite *plan.Suite, kind cluster.Kind, options Options,
-) (binaries []Binary, controlPlane string, err error) {
-	err = phaseOfBuild(ctx, options.Progress, func() (err error) {
-		binaries, controlPlane, err = buildAll(ctx, suite, needsControlPlane(kind, options), options)
+// Options say what Make builds.
+type Options struct {
+	Binaries     []Binary // of the suite's controllers, in order; nil: they are built
+	ControlPlane string   // path of its executable; empty: it is built if it is needed
+	NeedsCluster bool     // the control plane is needed to start a cluster, not only for controllers that are part of it
+	Portable     bool     // without cgo, for machines that may lack this one's C library
+	Progress     progress.Listener
+}
+
+// Make builds the controllers and, if it is needed, the control plane; both may be in the cache already. It does not
+// build what the options have.
+func Make(ctx context.Context, suite *plan.Suite, o Options) (binaries []Binary, controlPlane string, err error) {
+	err = phase(ctx, o.Progress, func() (err error) {
+		binaries, controlPlane, err = makeAll(ctx, suite, o)
 		return err
 	})
 	return binaries, controlPlane, err
 }
 
-// phaseOfBuild shows that something is being built. A mistake of the user is a *UserError.
-func phaseOfBuild(ctx context.Context, listener progress.Listener, do func() error) error {
-	c := newConsole(listener, "")
-	c.Phase("build")
-	defer c.built()
+// phase shows that something is being built. A mistake of the user is a *mistake.Error.
+func phase(ctx context.Context, listener progress.Listener, do func() error) error {
+	listener.Show(progress.Event{Time: time.Now(), Type: progress.Phase, Text: "build"})
+	defer func() { listener.Show(progress.Event{Time: time.Now(), Type: progress.Built}) }()
 	err := do()
 	var input *instrumentation.InputError
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return errors.New("interrupted")
 	case errors.As(err, &input):
-		return &UserError{Err: err}
+		return &mistake.Error{Err: err}
 	}
 	return err
 }
 
-func buildAll(
-	ctx context.Context, suite *plan.Suite, needed bool, options Options,
-) ([]Binary, string, error) {
+func makeAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary, string, error) {
 	if err := checkBinaries(suite); err != nil {
 		return nil, "", err
 	}
@@ -70,14 +72,16 @@ func buildAll(
 	group.Go(func() error {
 		if slices.ContainsFunc(suite.Controllers, isComponent) && options.Binaries == nil {
 			// Their points are needed, so its manifest is needed.
-		} else if !needed || options.ControlPlane != "" {
+		} else if !options.NeedsCluster || options.ControlPlane != "" {
 			return nil
 		}
 		var err error
 		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{
 			KubernetesVersion: suite.Cluster.KubernetesVersion,
 			Progress:          building(options.Progress, "control plane"),
-			Notice:            newConsole(options.Progress, "").Info,
+			Notice: func(text string) {
+				options.Progress.Show(progress.Event{Time: time.Now(), Type: progress.Info, Text: text})
+			},
 		})
 		if err != nil {
 			return fmt.Errorf("build control plane: %w", err)
@@ -123,7 +127,7 @@ func buildController(
 	if c.Build.ControlPlane != "" {
 		return Binary{}, nil
 	}
-	config := BuildConfig(suite, c)
+	config := Config(suite, c)
 	config.Env, config.Progress = environment(c.Build, portable), building(listener, c.Name)
 	result, err := instrumentation.Build(ctx, config)
 	if err != nil {
@@ -132,8 +136,8 @@ func buildController(
 	return Binary{Path: result.Binary, Manifest: &result.Manifest}, nil
 }
 
-// BuildConfig returns how a controller of a suite is built whose source the suite names.
-func BuildConfig(suite *plan.Suite, c *plan.Controller) instrumentation.BuildConfig {
+// Config returns how a controller of a suite is built whose source the suite names.
+func Config(suite *plan.Suite, c *plan.Controller) instrumentation.BuildConfig {
 	var calls []instrumentation.AnnotatedCall
 	for _, a := range c.AnnotatedCalls {
 		calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver,
@@ -162,50 +166,50 @@ func environment(b *plan.Build, portable bool) map[string]string {
 
 // Build is one of a suite's builds: the suite as the build has it, and its executables.
 type Build struct {
-	Suite    *plan.Suite            // with the variant
-	Binaries []Binary               // of its controllers, in order
-	Paths    map[builds.Path]string // see builds.Located
+	Suite    *plan.Suite     // with the variant
+	Binaries []Binary        // of its controllers, in order
+	Paths    map[Path]string // see Located
 }
 
-// Builds are the builds of a suite that sessions share. Each is made when it is needed for the first time.
-type Builds struct {
+// Set are the builds of a suite that sessions share. Each is made when it is needed for the first time.
+type Set struct {
 	mu       sync.Mutex
 	portable bool // see Options
 	listener progress.Listener
 	known    map[string]*Build
 }
 
-// newBuilds returns the builds of a suite, of which its own, with the name "", is known.
-func newBuilds(suite *plan.Suite, own []Binary, portable bool, listener progress.Listener) *Builds {
-	return &Builds{
+// NewSet returns the builds of a suite, of which its own, with the name "", is known.
+func NewSet(suite *plan.Suite, own []Binary, portable bool, listener progress.Listener) *Set {
+	return &Set{
 		portable: portable, listener: listener, known: map[string]*Build{"": {Suite: suite, Binaries: own}},
 	}
 }
 
-// KnownBuilds returns the builds of a suite that others have made.
-func KnownBuilds(suite *plan.Suite, own []Binary, others map[string]*Build) *Builds {
-	b := newBuilds(suite, own, false, progress.Nobody)
+// Known returns the builds of a suite that others have made.
+func Known(suite *plan.Suite, own []Binary, others map[string]*Build) *Set {
+	b := NewSet(suite, own, false, progress.Nobody)
 	maps.Copy(b.known, others)
 	return b
 }
 
-// Get returns a build, and makes it if it is not there yet. A mistake in the suite is a *UserError.
-func (b *Builds) Get(ctx context.Context, name string) (*Build, error) {
+// Get returns a build, and makes it if it is not there yet. A mistake in the suite is a *mistake.Error.
+func (b *Set) Get(ctx context.Context, name string) (*Build, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known := b.known[name]; known != nil {
 		return known, nil
 	}
 	own := b.known[""]
-	suite, paths, err := builds.Located(ctx, own.Suite, name)
+	suite, paths, err := Located(ctx, own.Suite, name)
 	if err != nil {
 		if ctx.Err() == nil {
-			err = &UserError{Err: err}
+			err = &mistake.Error{Err: err}
 		}
 		return nil, err
 	}
 	made := &Build{Suite: suite, Binaries: slices.Clone(own.Binaries), Paths: paths}
-	if err := phaseOfBuild(ctx, b.listener, func() error {
+	if err := phase(ctx, b.listener, func() error {
 		var group errgroup.Group
 		for i := range suite.Controllers {
 			c := &suite.Controllers[i]
@@ -271,24 +275,9 @@ func checkExecutable(suite *plan.Suite, controller, field, file string) error {
 	return nil
 }
 
-// checkPoints refuses a plan that observes a controller at a point which its binary does not have.
-func checkPoints(p *plan.Plan, suite *plan.Suite, binaries []Binary) error {
-	var errs []error
-	for i := range suite.Controllers {
-		c := &suite.Controllers[i]
-		for _, need := range machine.Needs(p, c.Name) {
-			// Validation has already refused controllers without hooks.
-			if binaries[i].Manifest == nil || !need.In(*binaries[i].Manifest) {
-				if need.Fails {
-					errs = append(errs, fmt.Errorf("%s: %s cannot make the call %s in controller %q fail: the last "+
-						"result of the function is no error", p.File, need.Where, need.Call, c.Name))
-					continue
-				}
-				errs = append(errs, fmt.Errorf("%s: %s needs the point %s in controller %q, which none of the "+
-					"modules it is built from has (trommel build --explain lists them)",
-					p.File, need.Where, need.Point, c.Name))
-			}
-		}
+// building returns what a build reports its progress to.
+func building(l progress.Listener, target string) func(text string) {
+	return func(text string) {
+		l.Show(progress.Event{Time: time.Now(), Type: progress.Build, Target: target, Text: text})
 	}
-	return errors.Join(errs...)
 }
