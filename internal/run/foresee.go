@@ -36,7 +36,7 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 				"to list", suite.File, suite.Cluster.Type)}
 	}
 	s := &Session{suite: suite, options: options}
-	config := s.joinConfig(nil)
+	config := s.settings().Join(nil)
 	config.DryRun = true
 	c, err := kind.Join(ctx, config)
 	if err != nil {

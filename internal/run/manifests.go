@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run/builds"
+	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -21,12 +22,12 @@ import (
 type suiteManifests struct {
 	suite      *plan.Suite
 	plan       *plan.Plan
-	binaries   []builds.Binary // of the suite's controllers, in order
-	kubernetes string          // the cluster's version
-	build      string          // of the suite
-	cluster    string          // of several, of which these are the manifests; empty: there is only one
-	access     *access         // to other clusters
-	kept       *readManifests  // what the cluster's runs have read already
+	binaries   []builds.Binary     // of the suite's controllers, in order
+	kubernetes string              // the cluster's version
+	build      string              // of the suite
+	cluster    string              // of several, of which these are the manifests; empty: there is only one
+	access     *access             // to other clusters
+	kept       *clusters.Manifests // what the cluster's runs have read already
 	// Address and token are those with which instrumented processes connect to the coordinator.
 	address, token string
 	info           func(text string)
@@ -41,12 +42,6 @@ func refused(file string, err error) error {
 		return &UserError{Err: fmt.Errorf("%s: %w", file, err)}
 	}
 	return err
-}
-
-// readManifests are what the runs on a cluster have read. All builds have the certificates of one authority.
-type readManifests struct {
-	of     map[string][]*unstructured.Unstructured // by build and cluster
-	issuer deploy.Issuer
 }
 
 // installed says what the manifests contain that the run has to know.
@@ -131,7 +126,7 @@ func (m *suiteManifests) install(
 // certificates of the first run.
 func (m *suiteManifests) read() ([]*unstructured.Unstructured, error) {
 	key := m.build + "\x00" + m.cluster
-	if m.kept.of[key] == nil {
+	if m.kept.Of[key] == nil {
 		all, notes, err := manifests.OfSuite(m.suite.In(m.cluster), m.kubernetes)
 		if err != nil {
 			return nil, &UserError{Err: fmt.Errorf("manifests: %w", err)}
@@ -139,16 +134,16 @@ func (m *suiteManifests) read() ([]*unstructured.Unstructured, error) {
 		for _, note := range notes {
 			m.info(note)
 		}
-		if all, err = m.kept.issuer.Certificates(all, m.clock.Now()); err != nil {
+		if all, err = m.kept.Issuer.Certificates(all, m.clock.Now()); err != nil {
 			return nil, &UserError{Err: fmt.Errorf("manifests: %w", err)}
 		}
-		if m.kept.of == nil {
-			m.kept.of = map[string][]*unstructured.Unstructured{}
+		if m.kept.Of == nil {
+			m.kept.Of = map[string][]*unstructured.Unstructured{}
 		}
-		m.kept.of[key] = all
+		m.kept.Of[key] = all
 	}
 	var all []*unstructured.Unstructured
-	for _, u := range m.kept.of[key] {
+	for _, u := range m.kept.Of[key] {
 		all = append(all, u.DeepCopy())
 	}
 	return all, nil

@@ -72,7 +72,7 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 	}
 	manifests := suiteManifests{
 		suite: r.suite, plan: r.plan, binaries: r.binaries, build: r.plan.Build, access: access,
-		kubernetes: r.journal.meta.Kubernetes, kept: at.lease.manifests,
+		kubernetes: r.journal.meta.Kubernetes, kept: at.lease.Manifests,
 		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
 		clock: at.clock,
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/run/await"
+	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -32,7 +33,7 @@ func newSimulatedPods(suite *plan.Suite, at *site, logger *slog.Logger) simulate
 		}
 		if c, ok := at.clusterOf(m.name).(cluster.PodSimulator); ok {
 			all.clusters = append(all.clusters, c)
-			all.longest = max(all.longest, podTimes(spec.SimulatedPods).Longest())
+			all.longest = max(all.longest, clusters.PodTimes(spec.SimulatedPods).Longest())
 		}
 	}
 	return all

@@ -36,12 +36,12 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if err := set.addons.Install(ctx); err != nil {
 		return nil, err
 	}
-	found, err := set.installAll(ctx, set.manifests, at.lease.prepared)
+	found, err := set.installAll(ctx, set.manifests, at.lease.Prepared)
 	if err != nil {
 		return nil, err
 	}
 	if found.runsPods {
-		at.lease.keepPrepared = nil // the pods would be part of the snapshot, and run on after the run
+		at.lease.KeepPrepared = nil // the pods would be part of the snapshot, and run on after the run
 	}
 	mayCome := r.mayCome(set)
 	types, err := resolveTypes(ctx, anyServed(at.all()), r.plan, mayCome)
@@ -74,7 +74,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 			return nil, err
 		}
 	}
-	if keep := at.lease.keepPrepared; keep != nil {
+	if keep := at.lease.KeepPrepared; keep != nil {
 		keep(ctx)
 	}
 	r.journal.enter("controllers")
@@ -174,7 +174,7 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if err := set.addons.Populate(ctx); err != nil {
 		return err
 	}
-	if keep := p.lease.keepCertificates; keep != nil && len(p.webhooks.declared) > 0 {
+	if keep := p.lease.KeepCertificates; keep != nil && len(p.webhooks.declared) > 0 {
 		keep(ctx)
 	}
 	return nil

@@ -1,13 +1,16 @@
 package run
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run/builds"
+	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -52,10 +55,10 @@ func TestWhyTimeIsReal(t *testing.T) {
 			}
 		})
 	}
-	own, shared := &ownClusters{}, &sharedCluster{}
+	own, shared := &clusters.Own{}, &clusters.Shared{}
 	for _, tt := range []struct {
 		name     string
-		clusters clusters
+		clusters clusters.Source
 		session  string
 		clock    *clock.Clock
 		want     string
@@ -72,5 +75,15 @@ func TestWhyTimeIsReal(t *testing.T) {
 				t.Errorf("real, because %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestStartAfterClose(t *testing.T) {
+	s := &Session{suite: new(plan.Suite), options: Options{Progress: progress.Nobody}, clusters: &clusters.Own{}}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); !errors.Is(err, errClosed) {
+		t.Errorf("after Close: %v", err)
 	}
 }

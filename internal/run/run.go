@@ -25,6 +25,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/run/addons"
 	"github.com/trommel-dev/trommel/internal/run/builds"
+	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -42,7 +43,7 @@ type task struct {
 	recordDir string                   // created; must not hold a record yet
 	session   Options                  // with a Progress and a Logger
 	options   RunOptions
-	clusters  clusters
+	clusters  clusters.Source
 	realTime  string // why the run goes in real time; empty: the cluster may have a clock of its own
 }
 
@@ -175,21 +176,21 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 	if err := addons.FindImages(ctx, r.plan, r.suite); err != nil {
 		return nil, err
 	}
-	l, err := r.clusters.acquire(ctx, r.journal.console, r.realTime != "", r.plan.Build)
+	l, err := r.clusters.Acquire(ctx, r.journal.console.Info, r.realTime != "", r.plan.Build)
 	if err != nil {
 		return nil, err
 	}
-	r.teardown.later(l.release)
-	at := &site{lease: l, cluster: l.cluster, node: cluster.ProcessesOf(l.cluster), clock: cluster.ClockOf(l.cluster)}
+	r.teardown.later(l.Release)
+	at := &site{lease: l, cluster: l.Cluster, node: cluster.ProcessesOf(l.Cluster), clock: cluster.ClockOf(l.Cluster)}
 	r.journal.goBy(at.clock)
 	r.journal.meta.RealTime = r.whyRealTime(at.clock)
-	r.journal.meta.Cluster, r.journal.meta.NotReset = l.state, l.notReset
+	r.journal.meta.Cluster, r.journal.meta.NotReset = l.State, l.NotReset
 	return at, nil
 }
 
 // whyRealTime says why a run with this clock goes in real time; empty: it does not.
 func (r *runner) whyRealTime(c *clock.Clock) string {
-	_, own := r.clusters.(*ownClusters)
+	_, own := r.clusters.(*clusters.Own)
 	switch {
 	case c != nil:
 		return ""

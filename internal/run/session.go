@@ -1,18 +1,13 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/baseline"
@@ -20,9 +15,9 @@ import (
 	_ "github.com/trommel-dev/trommel/internal/cluster/embedded" // a kind of cluster
 	_ "github.com/trommel-dev/trommel/internal/cluster/existing" // a kind of cluster
 	_ "github.com/trommel-dev/trommel/internal/cluster/kind"     // a kind of cluster
-	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run/builds"
+	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -75,7 +70,7 @@ type Session struct {
 	binaries     []builds.Binary
 	builds       *builds.Set
 	controlPlane string
-	clusters     clusters
+	clusters     clusters.Source
 }
 
 // Choose returns the suite with the variant ("" for none) merged in. It refuses settings that this version of Trommel
@@ -117,7 +112,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	}
 	s := &Session{suite: suite, options: options, binaries: options.Binaries}
 	if kind.Check != nil {
-		if err := kind.Check(s.joinConfig(nil)); err != nil {
+		if err := kind.Check(s.settings().Join(nil)); err != nil {
 			return nil, &UserError{Err: fmt.Errorf("%s: %w", suite.File, err)}
 		}
 	}
@@ -135,27 +130,27 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 		s.builds = builds.NewSet(suite, s.binaries, options.Portable, options.Progress)
 	}
 	if kind.Join != nil {
-		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
-			return kind.Join(ctx, s.joinConfig(newConsole(options.Progress, "").Info))
+		s.clusters = &clusters.Shared{Attach: func(ctx context.Context) (cluster.Cluster, error) {
+			return kind.Join(ctx, s.settings().Join(newConsole(options.Progress, "").Info))
 		}}
 		return s, nil
 	}
 	if options.Cluster != "" {
-		s.clusters = &sharedCluster{func(ctx context.Context) (cluster.Cluster, error) {
+		s.clusters = &clusters.Shared{Attach: func(ctx context.Context) (cluster.Cluster, error) {
 			return kind.Attach(ctx, options.Cluster)
 		}}
 		return s, nil
 	}
-	s.clusters = &ownClusters{fresh: options.Fresh, logger: options.Logger,
-		start: func(ctx context.Context, console *console, realTime bool) (cluster.Cluster, error) {
-			if names := suite.ClusterNames(); names != nil {
-				return s.startGroup(ctx, kind, names, console, realTime)
-			}
-			config := s.clusterConfig(suite.Cluster, controlPlane, console)
-			config.OwnTime = !realTime
-			return kind.Start(ctx, config)
-		}}
+	settings := s.settings()
+	settings.Kind, settings.ControlPlane = kind, controlPlane
+	settings.RemovedAPIs, _ = RemovedAPIs(suite, s.binaries)
+	s.clusters = &clusters.Own{Fresh: options.Fresh, Logger: options.Logger, Start: settings.Start}
 	return s, nil
+}
+
+// settings are what the session's clusters have in common, without what only those need that it starts.
+func (s *Session) settings() *clusters.Settings {
+	return &clusters.Settings{Suite: s.suite, Context: s.options.Context, Logger: s.options.Logger}
 }
 
 // needsControlPlane reports whether the session starts a control plane that Trommel builds.
@@ -209,15 +204,11 @@ func (s *Session) Start(ctx context.Context) error {
 	if s.closed {
 		return errClosed
 	}
-	own, ok := s.clusters.(*ownClusters)
-	if !ok || own.fresh || own.cluster != nil {
+	own, ok := s.clusters.(*clusters.Own)
+	if !ok {
 		return nil
 	}
-	l, err := own.acquire(ctx, newConsole(s.options.Progress, ""), s.realTime(nil) != "", "")
-	if err != nil {
-		return err
-	}
-	return l.release(context.WithoutCancel(ctx))
+	return own.Prepare(ctx, newConsole(s.options.Progress, "").Info, s.realTime(nil) != "")
 }
 
 var errClosed = errors.New("run: the session is closed")
@@ -313,115 +304,5 @@ func (s *Session) Close(ctx context.Context) error {
 		return nil
 	}
 	s.closed = true
-	return s.clusters.close(ctx)
-}
-
-// startGroup starts the clusters of a suite that has several: the first one with its clock, and then the others, on
-// that clock and with the first one's coordinator.
-func (s *Session) startGroup(
-	ctx context.Context, kind cluster.Kind, names []string, console *console, realTime bool,
-) (_ cluster.Cluster, err error) {
-	members, home := map[string]cluster.Cluster{}, map[string]string{}
-	for _, c := range s.suite.Controllers {
-		home[c.Name] = c.Cluster
-	}
-	group := cluster.NewGroup(names, members, home)
-	var mu sync.Mutex
-	start := func(ctx context.Context, i int, beside cluster.Cluster) error {
-		name := names[i]
-		spec := s.suite.ClusterSpecOf(name)
-		config := s.clusterConfig(spec, s.controlPlane, console)
-		config.OwnTime, config.Member, config.Beside = !realTime, name, beside
-		config.FirstRevision = 1 + int64(i)*cluster.RevisionSpan
-		config.Small = s.suite.SmallCluster(name)
-		c, err := kind.Start(ctx, config)
-		if err != nil {
-			return fmt.Errorf("cluster %s: %w", name, err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		members[name] = c
-		return nil
-	}
-	if err := start(ctx, 0, nil); err != nil {
-		return nil, err
-	}
-	first := members[names[0]]
-	others, othersCtx := errgroup.WithContext(ctx)
-	for i := range names[1:] {
-		others.Go(func() error { return start(othersCtx, i+1, first) })
-	}
-	if err := others.Wait(); err != nil {
-		for _, name := range slices.Backward(names) {
-			if c := members[name]; c != nil {
-				err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
-			}
-		}
-		return nil, err
-	}
-	return group, nil
-}
-
-// clusterConfig returns the configuration of a cluster of the suite.
-func (s *Session) clusterConfig(spec plan.ClusterSpec, binary string, console *console) cluster.Config {
-	removed, _ := RemovedAPIs(s.suite, s.binaries)
-	nodes := 0 // as many as usual
-	kind, _ := plan.LookupClusterKind(spec.Type)
-	if spec.Nodes != nil && slices.Contains(kind.Can, plan.SimulateNodes) {
-		nodes = cmp.Or(*spec.Nodes, -1) // none
-	}
-	return cluster.Config{
-		Binary: binary, APIServers: spec.APIServers, Nodes: nodes, DisableControllers: spec.DisableControllers,
-		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
-		ControllerManagerArgs: spec.ControllerManagerArgs,
-		RemovedAPIs:           removed,
-		Images:                spec.Images,
-		Answers:               answers(spec.Answers),
-		JobKinds:              spec.JobKinds,
-		Pods:                  podTimes(spec.SimulatedPods),
-		Progress:              console.Info,
-		Logger:                s.options.Logger,
-	}
-}
-
-// podTimes converts the times of simulated pods. A suite that was not read from a file may lack them.
-func podTimes(p plan.SimulatedPods) cluster.PodTimes {
-	times := cluster.DefaultPodTimes()
-	if p.Ready != nil {
-		times.Ready = *p.Ready
-	}
-	if p.End != nil {
-		times.End = *p.End
-	}
-	times.Seed = int64(p.Seed)
-	return times
-}
-
-// joinConfig returns the configuration of a cluster that is there.
-func (s *Session) joinConfig(progress func(string)) cluster.Config {
-	spec := s.suite.Cluster
-	kubeconfig := spec.Kubeconfig
-	if kubeconfig != "" {
-		kubeconfig = plan.Beside(s.suite.File, kubeconfig)
-	}
-	return cluster.Config{
-		Kubeconfig: kubeconfig, Context: cmp.Or(s.options.Context, spec.Context), Namespaces: spec.Namespaces,
-		Confirmed: s.options.Context != "", Progress: progress, Logger: s.options.Logger,
-	}
-}
-
-// answers converts the suite's answers, which have been validated.
-func answers(list []plan.Answer) []kubelet.Answer {
-	var all []kubelet.Answer
-	for _, a := range list {
-		answer := kubelet.Answer{
-			Namespace: a.Namespace, Pod: a.Pod, Container: a.Container, Stdout: a.Stdout, Stderr: a.Stderr,
-			ExitCode: a.ExitCode, Log: a.Log,
-		}
-		if a.Command != "" {
-			answer.Command = regexp.MustCompile(a.Command)
-		}
-		all = append(all, answer)
-	}
-	return all
+	return s.clusters.Close(ctx)
 }

@@ -16,12 +16,13 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/privatedir"
+	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // site is the cluster of a run, and how the run reaches it.
 type site struct {
-	lease   *lease
+	lease   *clusters.Lease
 	cluster cluster.Cluster
 	node    cluster.ProcessNode // nil: it has none
 	clock   *clock.Clock        // of its processes

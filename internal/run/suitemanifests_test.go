@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -25,7 +26,7 @@ func TestSuiteManifests(t *testing.T) {
 		suite: &plan.Suite{
 			File: filepath.Join(dir, "trommel.yaml"), Manifests: []plan.Manifest{{Path: "all.yaml"}},
 		},
-		kubernetes: "v1.36.0", kept: new(readManifests),
+		kubernetes: "v1.36.0", kept: new(clusters.Manifests),
 		info: func(text string) { told = append(told, text) },
 	}
 	found, err := m.install(t.Context(), func(_ context.Context, all []*unstructured.Unstructured) error {

@@ -1,4 +1,4 @@
-package run
+package clusters
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/progress"
-	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -77,6 +75,8 @@ func (n scriptedNode) Stop(context.Context, []types.UID) error {
 	return nil
 }
 
+func quiet(string) {}
+
 func TestOwnClusters(t *testing.T) {
 	failed := errors.New("failed")
 	for _, tt := range []struct {
@@ -106,24 +106,24 @@ func TestOwnClusters(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var started []*scripted
-			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
-				start: func(context.Context, *console, bool) (cluster.Cluster, error) {
+			o := &Own{Fresh: tt.fresh, Logger: slog.New(slog.DiscardHandler),
+				Start: func(context.Context, Info, bool) (cluster.Cluster, error) {
 					started = append(started, &scripted{resetErr: tt.resetErr, noteErr: tt.noteErr})
 					return started[len(started)-1], nil
 				}}
 			for i, want := range tt.states {
-				l, err := o.acquire(t.Context(), newConsole(progress.Nobody, ""), false, "")
+				l, err := o.Acquire(t.Context(), quiet, false, "")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if l.state != want {
-					t.Errorf("run %d: %s, want %s", i+1, l.state, want)
+				if l.State != want {
+					t.Errorf("run %d: %s, want %s", i+1, l.State, want)
 				}
-				if err := l.release(t.Context()); err != nil {
+				if err := l.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := o.close(t.Context()); err != nil {
+			if err := o.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if len(started) != len(tt.told) {
@@ -138,8 +138,8 @@ func TestOwnClusters(t *testing.T) {
 	}
 }
 
-// A session starts its cluster once before its first run, if runs share it.
-func TestStart(t *testing.T) {
+// A source starts its cluster once before its first run, if runs share it.
+func TestOwnClustersArePreparedOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		fresh bool
@@ -152,32 +152,28 @@ func TestStart(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx := t.Context()
 			var started []*scripted
-			o := &ownClusters{fresh: tt.fresh, logger: slog.New(slog.DiscardHandler),
-				start: func(context.Context, *console, bool) (cluster.Cluster, error) {
+			o := &Own{Fresh: tt.fresh, Logger: slog.New(slog.DiscardHandler),
+				Start: func(context.Context, Info, bool) (cluster.Cluster, error) {
 					started = append(started, &scripted{})
 					return started[len(started)-1], nil
 				}}
-			s := &Session{suite: new(plan.Suite), options: Options{Progress: progress.Nobody}, clusters: o}
 			for range 2 {
-				if err := s.Start(ctx); err != nil {
+				if err := o.Prepare(ctx, quiet, false); err != nil {
 					t.Fatal(err)
 				}
 			}
-			l, err := o.acquire(ctx, newConsole(progress.Nobody, ""), false, "")
+			l, err := o.Acquire(ctx, quiet, false, "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if l.state != tt.state {
-				t.Errorf("%s, want %s", l.state, tt.state)
+			if l.State != tt.state {
+				t.Errorf("%s, want %s", l.State, tt.state)
 			}
-			if err := errors.Join(l.release(ctx), s.Close(ctx)); err != nil {
+			if err := errors.Join(l.Release(ctx), o.Close(ctx)); err != nil {
 				t.Fatal(err)
 			}
 			if len(started) != 1 || !slices.Equal(started[0].told, tt.told) {
 				t.Errorf("%d clusters, the first one %q, want %q", len(started), started[0].told, tt.told)
-			}
-			if err := s.Start(ctx); !errors.Is(err, errClosed) {
-				t.Errorf("after Close: %v", err)
 			}
 		})
 	}
@@ -198,27 +194,27 @@ func TestOwnClustersArePrepared(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx := t.Context()
 			c := &scripted{certificatesErr: tt.certificatesErr}
-			o := &ownClusters{logger: slog.New(slog.DiscardHandler),
-				start: func(context.Context, *console, bool) (cluster.Cluster, error) { return c, nil }}
+			o := &Own{Logger: slog.New(slog.DiscardHandler),
+				Start: func(context.Context, Info, bool) (cluster.Cluster, error) { return c, nil }}
 			for i := range 2 {
-				l, err := o.acquire(ctx, newConsole(progress.Nobody, ""), false, "")
+				l, err := o.Acquire(ctx, quiet, false, "")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if l.prepared != (i > 0) {
-					t.Errorf("run %d: prepared: %t", i+1, l.prepared)
+				if l.Prepared != (i > 0) {
+					t.Errorf("run %d: prepared: %t", i+1, l.Prepared)
 				}
 				if i == 0 {
-					l.keepPrepared(ctx)
-					l.keepCertificates(ctx)
-				} else if l.keepPrepared != nil || l.keepCertificates != nil {
+					l.KeepPrepared(ctx)
+					l.KeepCertificates(ctx)
+				} else if l.KeepPrepared != nil || l.KeepCertificates != nil {
 					t.Error("a later run is asked to prepare the cluster again")
 				}
-				if err := l.release(ctx); err != nil {
+				if err := l.Release(ctx); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := o.close(ctx); err != nil {
+			if err := o.Close(ctx); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(c.told, tt.told) {
@@ -231,23 +227,23 @@ func TestOwnClustersArePrepared(t *testing.T) {
 // A cluster that is prepared for runs with one build is not for those with another one.
 func TestOwnClustersArePreparedForEachBuild(t *testing.T) {
 	c := &scripted{}
-	o := &ownClusters{logger: slog.New(slog.DiscardHandler),
-		start: func(context.Context, *console, bool) (cluster.Cluster, error) { return c, nil }}
+	o := &Own{Logger: slog.New(slog.DiscardHandler),
+		Start: func(context.Context, Info, bool) (cluster.Cluster, error) { return c, nil }}
 	for i, run := range []struct {
 		build    string
 		prepared bool
 	}{{"", false}, {"old", false}, {"old", true}, {"", true}} {
-		l, err := o.acquire(t.Context(), newConsole(progress.Nobody, ""), false, run.build)
+		l, err := o.Acquire(t.Context(), quiet, false, run.build)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l.prepared != run.prepared {
-			t.Errorf("run %d: prepared: %t", i+1, l.prepared)
+		if l.Prepared != run.prepared {
+			t.Errorf("run %d: prepared: %t", i+1, l.Prepared)
 		}
-		if l.keepPrepared != nil {
-			l.keepPrepared(t.Context())
+		if l.KeepPrepared != nil {
+			l.KeepPrepared(t.Context())
 		}
-		if err := l.release(t.Context()); err != nil {
+		if err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -276,8 +272,8 @@ func TestSharedCluster(t *testing.T) {
 			if tt.killed {
 				c.kept = "left"
 			}
-			s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-			l, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""), false, "")
+			s := &Shared{func(context.Context) (cluster.Cluster, error) { return c, nil }}
+			l, err := s.Acquire(t.Context(), quiet, false, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -285,7 +281,7 @@ func TestSharedCluster(t *testing.T) {
 				t.Error("a run that is killed now would leave no snapshot")
 			}
 			c.resetErr = tt.resetErr
-			if err := l.release(t.Context()); !errors.Is(err, tt.resetErr) {
+			if err := l.Release(t.Context()); !errors.Is(err, tt.resetErr) {
 				t.Errorf("got %v", err)
 			}
 			if !slices.Equal(c.told, tt.told) {
@@ -298,8 +294,8 @@ func TestSharedCluster(t *testing.T) {
 	}
 	t.Run("never at rest", func(t *testing.T) {
 		c := &scripted{noteErr: errors.New("failed")}
-		s := &sharedCluster{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-		if _, err := s.acquire(t.Context(), newConsole(progress.Nobody, ""), false, ""); !errors.Is(err, c.noteErr) {
+		s := &Shared{func(context.Context) (cluster.Cluster, error) { return c, nil }}
+		if _, err := s.Acquire(t.Context(), quiet, false, ""); !errors.Is(err, c.noteErr) {
 			t.Errorf("got %v", err)
 		}
 		if want := []string{"snapshot", "unlock", "close"}; !slices.Equal(c.told, want) {
