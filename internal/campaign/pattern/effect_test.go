@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern/moment"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -25,29 +26,30 @@ func TestUndone(t *testing.T) {
 		object{"spec": spec(3)["spec"], "status": object{"ready": 3.0}})
 	type undone struct {
 		at int
-		by past
+		by moment.Past
 	}
 	for _, tt := range []struct {
 		name    string
 		changes []facts.Change
 		want    []undone // of the first
 	}{
-		{"there and back", []facts.Change{scale(2, 1), scale(1, 2)}, []undone{{1, restored}}},
-		{"to another value", []facts.Change{scale(3, 1), scale(1, 2)}, []undone{{1, replaced}}},
-		{"further on", []facts.Change{scale(1, 2), scale(2, 3)}, []undone{{1, replaced}}},
+		{"there and back", []facts.Change{scale(2, 1), scale(1, 2)}, []undone{{1, moment.Restored}}},
+		{"to another value", []facts.Change{scale(3, 1), scale(1, 2)}, []undone{{1, moment.Replaced}}},
+		{"further on", []facts.Change{scale(1, 2), scale(2, 3)}, []undone{{1, moment.Replaced}}},
 		{"by another value, and back", []facts.Change{scale(3, 1), scale(1, 2), scale(2, 3)},
-			[]undone{{1, replaced}, {2, restored}}},
-		{"created, then updated", []facts.Change{created, scale(3, 2)}, []undone{{1, replaced}}},
+			[]undone{{1, moment.Replaced}, {2, moment.Restored}}},
+		{"created, then updated", []facts.Change{created, scale(3, 2)}, []undone{{1, moment.Replaced}}},
 		{"created, then its status", []facts.Change{created, status}, nil},
-		{"updated, then marked", []facts.Change{scale(2, 3), mark}, []undone{{1, leaving}}},
-		{"created, marked, gone", []facts.Change{created, mark, gone}, []undone{{1, leaving}, {2, restored}}},
+		{"updated, then marked", []facts.Change{scale(2, 3), mark}, []undone{{1, moment.Leaving}}},
+		{"created, marked, gone", []facts.Change{created, mark, gone},
+			[]undone{{1, moment.Leaving}, {2, moment.Restored}}},
 		{"marked, gone", []facts.Change{mark, gone}, nil},
-		{"marked, and a namesake", []facts.Change{mark, gone, created}, []undone{{2, restored}}},
+		{"marked, and a namesake", []facts.Change{mark, gone, created}, []undone{{2, moment.Restored}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []undone
-			for _, u := range newGenerator(suite(t), baselines(tt.changes)).undone(0) {
-				got = append(got, undone{u.at, u.by})
+			for _, u := range moment.NewHistory(baselines(tt.changes)).Undone(0) {
+				got = append(got, undone{u.At, u.By})
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got %v, want %v", got, tt.want)
@@ -198,11 +200,10 @@ func TestDown(t *testing.T) {
 				course.Steps = append(course.Steps, record.Step{Started: began.Add(time.Duration(10*n) * time.Second)})
 			}
 			ref.Courses = []facts.Course{course}
-			g := newGenerator(suite(t), ref)
-			g.steps = tt.steps
-			g.pattern = Pattern{Name: "down", chance: 1}
-			g.down()
-			got := plans(g.ordered())
+			m := moment.New(suite(t), ref, tt.steps)
+			p := newPlanner(m, nil)
+			p.take(down, down.drafts(m))
+			got := plans(p.ordered())
 			got = slices.DeleteFunc(got, func(line string) bool { return !strings.HasPrefix(line, kill) })
 			slices.Sort(got)
 			slices.Sort(tt.want)

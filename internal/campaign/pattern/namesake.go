@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/campaign/pattern/moment"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
@@ -15,76 +16,85 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// goneWithin is how long another client waits at most until what it has deleted is gone. Then it creates it in any
-// case.
-const goneWithin = 20 * time.Second
-
-// namesake lets the controller's update of somebody else's object take effect, and loses the answer. Before the
-// controller tries again, another client deletes the object and creates it anew. What the controller does now, it does
-// to another object of that name.
-func (g *generator) namesake() {
-	for i := range g.ref.Changes {
-		c := &g.ref.Changes[i]
-		if c.By == "" || c.Event != record.Updated || g.deletes(i) || c.Generated || !facts.IsCustom(c.Key.Type()) {
-			continue
-		}
-		why := fmt.Sprintf("%s gets no answer to its own write, which takes effect: %s; before it tries again, "+
-			"another client deletes the object and creates it anew", c.By, g.describe(i))
-		signature := g.signature(i)
-		manifest := g.askedFor(i)
-		if manifest == nil {
-			g.drop(signature, why, "nobody else has created the object")
-			continue
-		}
-		if !g.wanted(i) {
-			g.drop(signature, why, "its users are deleting it, and do not create it again: nobody would wait for it")
-			continue
-		}
-		while, rule := g.whileAskedFor(i, manifest)
-		if rule != "" {
-			g.drop(signature, why, rule)
-			continue
-		}
-		g.where = map[facts.Key]string{c.Key: while}
-		scope, _ := g.object(i)
-		server := g.server(i)
-		write, rule := g.beforeWrite(i)
-		var tell *build.Condition
-		if rule == "" {
-			tell, rule = g.trigger("took", start, i, plan.AfterAPIServerRecv, server)
-		}
-		g.where = nil
-		if rule != "" {
-			g.drop(signature, why, rule)
-			continue
-		}
-		// Counted from the write on, it is the first one.
-		took := tell.Repeat(1)
-		in := g.cluster(i)
-		gone := build.Deleted(scope).Named("gone").At(plan.AfterAPIServerRecv, server).InCluster(in)
-		g.add(signature, why,
-			build.FailCall(c.By, plan.Lost, 0).InCluster(in).Scope(scope).Operations(plan.Operation(c.Op)).When(write),
-			build.Delete(scope).InCluster(in).When(took),
-			build.Apply(manifest).InCluster(in).When(build.Either(gone, build.Timeout(goneWithin).Named("late"))))
-	}
+var namesake = Pattern{
+	Name: "namesake", Finds: "what is done to another object of the same name", chance: 2, drafts: replaceObjects,
 }
 
-// wanted reports whether users want the object of the i-th change: they are not deleting it, or create it again later.
-func (g *generator) wanted(i int) bool {
-	return !metadata.Marked(g.ref.Changes[i].Cur) || slices.ContainsFunc(g.later(i), func(k int) bool {
-		c := &g.ref.Changes[k]
+// goneWithin is how long another client waits at most until the object that it has deleted is gone. Then it creates it
+// in any case.
+const goneWithin = 20 * time.Second
+
+// replaceObjects lets the controller's update of somebody else's object take effect, and loses the answer. Before the
+// controller tries again, another client deletes the object and creates it anew. The controller then acts on another
+// object of that name.
+func replaceObjects(m *moment.Set) (all drafts) {
+	for i := range m.Changes {
+		c := &m.Changes[i]
+		if c.By == "" || c.Event != record.Updated || m.Deletes(i) || c.Generated || !facts.IsCustom(c.Key.Type()) {
+			continue
+		}
+		all = append(all, replacedObject(m, i))
+	}
+	return all
+}
+
+func replacedObject(m *moment.Set, i int) draft {
+	c := &m.Changes[i]
+	d := draft{
+		signature: m.Signature(i), chance: 1,
+		why: fmt.Sprintf("%s gets no answer to its own write, which takes effect: %s; before it tries again, "+
+			"another client deletes the object and creates it anew", c.By, m.Describe(i)),
+	}
+	manifest := askedFor(m, i)
+	if manifest == nil {
+		d.dropped = "nobody else has created the object"
+		return d
+	}
+	if !wanted(m, i) {
+		d.dropped = "its users are deleting it, and do not create it again: nobody would wait for it"
+		return d
+	}
+	while, rule := whileAskedFor(m, i, manifest)
+	if d.dropped = rule; rule != "" {
+		return d
+	}
+	asking := m.Asking(c.Key, while)
+	server := m.Server(i)
+	write, rule := asking.BeforeWrite(i)
+	if d.dropped = rule; rule != "" {
+		return d
+	}
+	took, rule := asking.Like(moment.At("took", plan.AfterAPIServerRecv, server), i)
+	if d.dropped = rule; rule != "" {
+		return d
+	}
+	scope, _ := m.Object(i)
+	in := m.Cluster(i)
+	gone := build.Deleted(scope).Named("gone").At(plan.AfterAPIServerRecv, server).InCluster(in)
+	d.actions = []*build.Action{
+		answerLost(m, i, write),
+		build.Delete(scope).InCluster(in).When(took),
+		build.Apply(manifest).InCluster(in).When(build.Either(gone, build.Timeout(goneWithin).Named("late"))),
+	}
+	return d
+}
+
+// wanted reports whether users want the object of a change: they are not deleting it, or create it again later.
+func wanted(m *moment.Set, i int) bool {
+	return !metadata.Marked(m.Changes[i].Cur) || slices.ContainsFunc(m.Later(i), func(k int) bool {
+		c := &m.Changes[k]
 		return c.Event == record.Created && c.By == ""
 	})
 }
 
-// whileAskedFor is the CEL condition that an object satisfies as long as its users ask for what they do at the i-th
-// change, as far as they ask for something else at another time; empty: they do not. How the controller's writes follow
-// each other depends on who is faster, so the like of one may come at another time. Then the plan would create what
-// nobody asks for, and the workload would wait for it in vain. If no condition tells, rule says why.
-func (g *generator) whileAskedFor(i int, asked object) (where, rule string) {
+// whileAskedFor is the CEL condition that an object satisfies as long as its users ask for the same as at a change. It
+// is empty if they never ask for anything else. The order of the controller's writes depends on who is faster, so a
+// like write may come at another time. Then the plan would create an object that its users do not ask for, and the
+// workload would wait for something else. If there is no such condition, rule says why.
+func whileAskedFor(m *moment.Set, i int, asked object) (where, rule string) {
 	told := map[string]string{} // the conditions by field
-	for _, k := range g.runs[0].byKey[g.ref.Changes[i].Key] {
-		c := &g.ref.Changes[k]
+	for _, k := range m.Runs[0].ByKey[m.Changes[i].Key] {
+		c := &m.Changes[k]
 		if c.By != "" || c.Cur == nil {
 			continue
 		}
@@ -131,12 +141,12 @@ func equalTo(f facts.Field) string {
 	return field + " == " + value
 }
 
-// askedFor is the object of the i-th change as its creator would create it then; nil: a controller under test has
-// created it, or it was there before.
-func (g *generator) askedFor(i int) object {
+// askedFor is the object of a change as its creator would create it then. It is nil if a controller under test has
+// created it, or if it existed before the workload.
+func askedFor(m *moment.Set, i int) object {
 	var asked object
-	for _, k := range g.runs[0].byKey[g.ref.Changes[i].Key] {
-		c := &g.ref.Changes[k]
+	for _, k := range m.Runs[0].ByKey[m.Changes[i].Key] {
+		c := &m.Changes[k]
 		switch {
 		case k > i:
 			return asked

@@ -4,212 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
-	"github.com/trommel-dev/trommel/internal/facts"
-	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
-
-// ranked is a candidate with what decides which of its workload's candidates comes first.
-type ranked struct {
-	Candidate
-	nth   int     // of its signature
-	value float64 // what it may find per second
-}
-
-// Times for which the length of a run is estimated.
-const (
-	settleTime  = 2 * time.Second // from the last change to the verdict
-	restartTime = 2 * time.Second // until a restarted controller works again
-	// takeoverTime is how long it takes until another process leads: client-go's usual lease, and a retry.
-	takeoverTime = 17 * time.Second
-	// startTime is how long the machine works to start a process.
-	startTime = 300 * time.Millisecond
-)
-
-// length estimates how much longer a plan makes the run of a workload than from its first change to its last one.
-func length(p *plan.Plan) time.Duration { return settleTime + Extra(p, false) }
-
-// Extra estimates how much longer a run is with a plan's actions, by the machine's clock. In virtual time, waiting
-// costs nothing.
-func Extra(p *plan.Plan, virtual bool) time.Duration {
-	var waits, works time.Duration
-	for i := range p.Actions {
-		a := &p.Actions[i]
-		waits += a.WaitBefore + a.WaitAfter
-		if e := a.Effects(); e.Starts != "" || e.Upgrades != nil {
-			waits += restartTime
-			works += startTime
-		} else if e.Freezes != "" {
-			waits += takeoverTime
-		}
-		for _, t := range a.Trigger.Definitions {
-			waits += t.Condition.Timeout
-		}
-	}
-	if virtual {
-		return works
-	}
-	return waits
-}
-
-// ordered returns the candidates in the order in which they are worth running, without regard to other workloads.
-func (g *generator) ordered() []Candidate {
-	slices.SortStableFunc(g.all, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(a.nth, b.nth), cmp.Compare(b.value, a.value))
-	})
-	all := make([]Candidate, len(g.all))
-	for i, c := range g.all {
-		all[i] = c.Candidate
-	}
-	var ordered []Candidate
-	for _, place := range Order(all) {
-		ordered = append(ordered, all[place.Index])
-	}
-	for _, c := range all {
-		if c.Plan == nil {
-			ordered = append(ordered, c)
-		}
-	}
-	return ordered
-}
-
-// strike is what a plan strikes at.
-type strike struct {
-	typ, what string
-	stake     findings.Stake
-}
-
-func (s strike) String() string { return s.typ + " " + s.what }
-
-// What a plan strikes at is made, changed, marked for deletion or deleted.
-const (
-	made    = "created"
-	changed = "updated"
-	marks   = "marked"
-	removed = "deleted"
-)
-
-// struck says what a plan strikes at, and what the moment is at which it does. A plan holds or loses what is in the
-// scope of its first action with one, which may be another object than the one of the moment. A client's write strikes
-// at what it writes.
-func struck(p *plan.Plan) (at, moment strike) {
-	var all []plan.Definition // of changes and annotated calls, in order
-	scope := ""
-	for i := range p.Actions {
-		a := &p.Actions[i]
-		scope = cmp.Or(scope, a.PauseScope, a.CallScope)
-		for _, d := range a.Trigger.Definitions {
-			if d.Condition.ResourceKey.Type != "" || d.Condition.Call != "" {
-				all = append(all, d)
-			}
-		}
-	}
-	if len(all) == 0 {
-		return at, moment // at a time
-	}
-	at, moment = strikeAt(&all[0].Condition), strikeAt(&all[len(all)-1].Condition)
-	for i := range p.Actions {
-		if s, ok := written(&p.Actions[i]); ok {
-			return s, moment
-		}
-	}
-	typ, _, _ := strings.Cut(scope, "/")
-	for i := range all {
-		if d := &all[i].Condition; scope == d.ResourceKey.String() || typ == typeOf(d.ResourceKey) {
-			return strikeAt(d), moment
-		}
-	}
-	return at, moment
-}
-
-func typeOf(key plan.ResourceKey) string { return facts.Key(key.String()).Type() }
-
-// strikeAt is the change that satisfies a condition, or the call.
-func strikeAt(c *plan.Condition) strike {
-	if c.Call != "" {
-		return strike{typ: c.Call, what: "called", stake: findings.StakeUsual}
-	}
-	s := strike{typ: typeOf(c.ResourceKey)}
-	content := true
-	switch c.Type {
-	case plan.OnObjectCreation:
-		s.what = made
-	case plan.OnObjectDeletion:
-		s.what = removed
-	default:
-		s.what = changed
-		before, _ := c.PrevState.(object)
-		after, _ := c.CurState.(object)
-		switch {
-		case valueAt(after, []string{"metadata", "deletionTimestamp"}) == plan.Present:
-			s.what = marks
-		case valueAt(after, []string{"metadata", "finalizers"}) == plan.Absent:
-			s.what = removed // it was the last one
-		case len(before)+len(after) > 0:
-			content = asks(before) || asks(after)
-		}
-	}
-	s.stake = findings.AtStake(s.typ, s.what == marks || s.what == removed, content)
-	return s
-}
-
-// asks reports whether a part of a state is more than a status and descriptions: the spec, data, or what decides how
-// long the object lives.
-func asks(state object) bool {
-	for field, v := range state {
-		if meta, _ := v.(object); field == "metadata" {
-			for name := range meta {
-				if isContent([]string{field, name}) {
-					return true
-				}
-			}
-		} else if isContent([]string{field}) {
-			return true
-		}
-	}
-	return false
-}
-
-// isContent reports whether a field is part of what asks counts.
-func isContent(path []string) bool {
-	switch path[0] {
-	case "metadata":
-		return len(path) > 1 && (path[1] == "finalizers" || path[1] == "ownerReferences")
-	case "status":
-		return false
-	}
-	return true
-}
-
-// written is what an action writes as another client; ok: it does. An annotation that means nothing to anybody is only
-// there to disturb another write.
-func written(a *plan.Action) (s strike, ok bool) {
-	s.typ = typeOf(a.ResourceKey)
-	content := false
-	e := a.Effects()
-	switch operations, _ := a.Patch.([]any); {
-	case e.Deletes.Type != "":
-		s.what = removed
-	case e.Writes && len(operations) > 0:
-		s.what = changed
-		for _, o := range operations {
-			o, _ := o.(object)
-			path, _ := o["path"].(string)
-			content = content || isContent(strings.Split(strings.TrimPrefix(path, "/"), "/"))
-		}
-	default:
-		return s, false
-	}
-	s.stake = findings.AtStake(s.typ, s.what == removed, content)
-	return s, true
-}
-
-// foremost are the patterns that find most: Sieve's, and lost answers.
-var foremost = []string{"intermediate", "stale", "unobserved", "lost-answer"}
 
 // Place is where a candidate is: which workload has it, and where in the list of the workload.
 type Place struct{ Workload, Index int }
@@ -291,9 +89,10 @@ func Order(workloads ...[]Candidate) []Place {
 }
 
 func newPlaced(workload, index int, c *Candidate) *placed {
+	pattern := named(c.Pattern)
 	p := &placed{
-		Place: Place{workload, index}, Candidate: c, foremost: slices.Contains(foremost, c.Pattern),
-		worth: chanceOf(c.Pattern) / length(c.Plan).Seconds(),
+		Place: Place{workload, index}, Candidate: c, foremost: pattern.foremost,
+		worth: pattern.chance / length(c.Plan).Seconds(),
 	}
 	p.at, p.moment = struck(c.Plan)
 	p.kind = c.Pattern + " " + p.at.String()
@@ -320,14 +119,14 @@ func newPlaced(workload, index int, c *Candidate) *placed {
 	return p
 }
 
-// chanceOf is how likely a pattern's plans find something.
-func chanceOf(name string) float64 {
+// named returns the pattern of a name. Others, as that of harmless plans, have no rank of their own.
+func named(name string) Pattern {
 	for _, p := range Patterns() {
 		if p.Name == name {
-			return p.chance
+			return p
 		}
 	}
-	return 1
+	return Pattern{Name: name, chance: 1}
 }
 
 // number numbers the plans that have something in common, from 0 on.
@@ -349,10 +148,4 @@ func first(a, b bool) int {
 		return -1
 	}
 	return 1
-}
-
-// OfDeletion reports whether the candidate's plan strikes at the deletion of an object, or at its mark for deletion.
-func (c *Candidate) OfDeletion() bool {
-	at, _ := struck(c.Plan)
-	return at.what == marks || at.what == removed
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern/moment"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -34,12 +35,12 @@ func (p *part) String() string { return strings.Join(p.path, ".") }
 // parts lists the parts that controllers have set and that exist at the end: of objects that they have created, the
 // fields of the spec, the data, labels, owner references and finalizers; of other objects, the finalizers. Their
 // other writes there are answers to others, who may change them.
-func (g *generator) parts() []*part {
+func parts(h *moment.History) []*part {
 	all := map[string]*part{}    // by object and path
 	managed := map[string]bool{} // by controller, type and path
 	made := map[facts.Key]bool{} // by a controller under test
-	for i := range g.ref.Changes {
-		c := &g.ref.Changes[i]
+	for i := range h.Changes {
+		c := &h.Changes[i]
 		if c.Event == record.Created {
 			made[c.Key] = c.By != ""
 			maps.DeleteFunc(all, func(_ string, p *part) bool { return p.key == c.Key })
@@ -53,8 +54,8 @@ func (g *generator) parts() []*part {
 				continue
 			}
 			p := all[string(c.Key)+" "+name]
-			was := valueAt(c.Prev, path)
-			changes := c.Event == record.Updated && !reflect.DeepEqual(was, valueAt(c.Cur, path))
+			was := moment.ValueAt(c.Prev, path)
+			changes := c.Event == record.Updated && !reflect.DeepEqual(was, moment.ValueAt(c.Cur, path))
 			switch {
 			case c.By == "":
 				if p != nil && changes {
@@ -79,11 +80,11 @@ func (g *generator) parts() []*part {
 	}
 	var list []*part
 	for _, p := range all {
-		o := g.ref.Objects[p.key]
+		o := h.Baseline.Objects[p.key]
 		if o == nil || o.End == nil {
 			continue
 		}
-		p.data, p.end = o.End, valueAt(o.End, p.path)
+		p.data, p.end = o.End, moment.ValueAt(o.End, p.path)
 		if p.end == nil {
 			continue
 		}
@@ -114,22 +115,13 @@ func partsOf(c *facts.Change) [][]string {
 	return paths
 }
 
-func valueAt(o object, path []string) any {
-	var v any = o
-	for _, step := range path {
-		m, _ := v.(object)
-		v = m[step]
-	}
-	return v
-}
-
 // sends reports whether a write contains a part, and not only the API server's default for it. If it is not known what
 // was sent, everything that is there counts.
 func sends(c *facts.Change, path []string) bool {
 	if c.Sent == nil {
-		return valueAt(c.Cur, path) != nil
+		return moment.ValueAt(c.Cur, path) != nil
 	}
-	return valueAt(c.Sent, path) != nil || path[0] == "data" && c.Sent["stringData"] != nil
+	return moment.ValueAt(c.Sent, path) != nil || path[0] == "data" && c.Sent["stringData"] != nil
 }
 
 // mutable are the fields of specs that the API server lets clients change to other values and back; of other types of
@@ -169,41 +161,41 @@ func (p *part) immutable() bool {
 // foreign is a value that no controller sets.
 const foreign = "trommel"
 
-// drift is a change of a part by another client.
-type drift struct {
+// override is a change of a part by another client.
+type override struct {
 	kind      string // in signatures
 	words     string
 	operation object // of a JSON patch
 }
 
-// drifts lists changes of a part that the API server accepts. The best one is to undo the controller's last update: the
-// value was valid once. No change is known for most other values.
-func (p *part) drifts() []drift {
+// overrides lists changes of a part that the API server accepts. The best one is to undo the controller's last update:
+// the value was valid once. No change is known for most other values.
+func (p *part) overrides() []override {
 	at := "/" + strings.Join(p.path, "/")
-	var all []drift
+	var all []override
 	switch {
 	case p.updated && p.before == nil:
-		all = append(all, drift{"removed", "removes " + p.String(), object{"op": "remove", "path": at}})
+		all = append(all, override{"removed", "removes " + p.String(), object{"op": "remove", "path": at}})
 	case p.updated && !reflect.DeepEqual(p.before, p.end):
-		all = append(all, drift{
+		all = append(all, override{
 			"set back", "sets " + p.String() + " back to its previous value",
 			object{"op": "replace", "path": at, "value": p.before},
 		})
 	}
 	if p.String() == "spec.replicas" && !isZero(p.end) && (len(all) == 0 || !isZero(p.before)) {
-		all = append(all, drift{"zero", "sets spec.replicas to 0", object{"op": "replace", "path": at, "value": 0}})
+		all = append(all, override{"zero", "sets spec.replicas to 0", object{"op": "replace", "path": at, "value": 0}})
 	}
 	if len(all) > 0 {
 		return all
 	}
-	set := func(path string, value any) []drift {
-		return []drift{{"changed", "changes " + p.String(), object{"op": "replace", "path": path, "value": value}}}
+	set := func(path string, value any) []override {
+		return []override{{"changed", "changes " + p.String(), object{"op": "replace", "path": path, "value": value}}}
 	}
 	switch p.String() {
 	case "metadata.labels", "metadata.ownerReferences", "metadata.finalizers":
-		return []drift{{"removed", "removes " + p.String(), object{"op": "remove", "path": at}}}
+		return []override{{"removed", "removes " + p.String(), object{"op": "remove", "path": at}}}
 	case "spec.template":
-		if image, _ := valueAt(p.data, []string{"spec", "template", "spec"}).(object); image != nil {
+		if image, _ := moment.ValueAt(p.data, []string{"spec", "template", "spec"}).(object); image != nil {
 			if containers, _ := image["containers"].([]any); len(containers) > 0 {
 				return set(at+"/spec/containers/0/image", "registry.example/"+foreign+":1.0")
 			}

@@ -9,23 +9,6 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// skip leaves out the plans that the suite does not want.
-func (g *generator) skip() {
-	for i := range g.all {
-		c := &g.all[i].Candidate
-		if c.Plan == nil {
-			continue
-		}
-		about := aboutOf(c.Plan)
-		n := slices.IndexFunc(g.suite.Generate.Skip, func(s plan.Skip) bool { return skips(s, c.Pattern, about) })
-		if n < 0 {
-			continue
-		}
-		c.Plan, c.Skipped = nil, n+1
-		c.Dropped = "left out by " + g.suite.SkipAt(n) + ": " + g.suite.Generate.Skip[n].String()
-	}
-}
-
 // about is an object that a plan is about, and fields of it.
 type about struct {
 	key    plan.ResourceKey

@@ -6,129 +6,116 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
-	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern/moment"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
 )
 
+var stale = Pattern{Name: "stale", Finds: "acting on the past", chance: 4, foremost: true, drafts: showPast}
+
 // staleFor is how long a controller is shown the past.
 const staleFor = 5 * time.Second
 
-// window ends a fault after a time, and only when the controllers have done what they do under it: one that is slow
-// would be spared otherwise. It ends before what is held then must go on.
-func (g *generator) window(d time.Duration) *build.Condition {
-	end := build.Timeout(d).Named("later")
-	if more := min(9*d, g.suite.Timeouts.Hold*3/4-d); more > 0 {
-		end.Extend(more)
-	}
-	return end
-}
-
-// behind is the API server of a cluster that is paused; the others go on.
-func (g *generator) behind(cluster string) string {
-	names := g.servers(cluster)
-	return names[len(names)-1]
-}
-
-// stale keeps an API server at a state of an object that is undone later. When the controller has acted on what came
+// showPast keeps an API server at a state of an object that is undone later. When the controller has acted on what came
 // after, it is restarted at that API server, which shows it the past.
-func (g *generator) stale() {
-	if g.suite.FirstCluster() == "" && len(g.suite.APIServerNames()) < 2 {
-		g.drop("", "a controller is shown the past", onlyServer(""))
-		return
+func showPast(m *moment.Set) (all drafts) {
+	if m.Suite.FirstCluster() == "" && len(m.Suite.APIServerNames()) < 2 {
+		all.drop("", "a controller is shown the past", moment.OnlyServer(""))
+		return all
 	}
-	for i := range g.ref.Changes {
-		c := &g.ref.Changes[i]
+	for i := range m.Changes {
+		c := &m.Changes[i]
 		for _, by := range c.Taken {
-			if g.cluster(i) != g.home(by) && c.By != by {
-				g.staleElsewhere(i, by)
+			if m.Cluster(i) != m.Home(by) && c.By != by {
+				all = append(all, staleElsewhere(m, i, by))
 			}
-			// A state that the controller itself has written tells it nothing new, unless the object is gone.
-			if c.By != by || g.deletes(i) {
-				g.staleState(i, by)
+			// The controller knows a state that it has written itself, unless the object is gone.
+			if c.By != by || m.Deletes(i) {
+				all = append(all, staleState(m, i, by)...)
 			}
 		}
 	}
+	return all
 }
 
-// staleState shows a controller the state after the i-th change when it has reacted to what has undone it.
-func (g *generator) staleState(i int, by string) {
-	why := func() string { return fmt.Sprintf("%s is shown the past: %s", by, g.describe(i)) }
-	if len(g.servers(g.cluster(i))) < 2 {
-		g.drop(g.signature(i), why(), onlyServer(g.cluster(i)))
-		return
+// staleState shows a controller the state after a change when it has reacted to what has undone it.
+func staleState(m *moment.Set, i int, by string) (all drafts) {
+	drop := func(rule string) drafts {
+		all.drop(m.Signature(i), fmt.Sprintf("%s is shown the past: %s", by, m.Describe(i)), rule)
+		return all
 	}
-	if _, rule := g.ref.StaleBy(g.suite, by); rule != "" {
-		g.drop(g.signature(i), why(), rule)
-		return
+	if len(m.Servers(m.Cluster(i))) < 2 {
+		return drop(moment.OnlyServer(m.Cluster(i)))
 	}
-	all := g.undone(i)
-	again := g.thereAgain(i, by, all)
-	if len(all)+len(again) == 0 {
-		g.drop(g.signature(i), why(), "nothing undoes it later")
-		return
+	if _, rule := m.Baseline.StaleBy(m.Suite, by); rule != "" {
+		return drop(rule)
+	}
+	undone := m.Undone(i)
+	again := thereAgain(m, i, by, undone)
+	if len(undone)+len(again) == 0 {
+		return drop("nothing undoes it later")
 	}
 	var struck []int // the moments of the plans
-	for _, u := range all {
-		acts := slices.DeleteFunc(g.followUps(i, by), func(k int) bool { return k > u.at })
-		if len(acts) == 0 && g.ref.Changes[i].By != by {
+	for _, u := range undone {
+		acts := slices.DeleteFunc(m.FollowUps(i, by), func(k int) bool { return k > u.At })
+		if len(acts) == 0 && m.Changes[i].By != by {
 			if len(again) == 0 {
-				g.drop(g.signature(i), why(), "the controller has written nothing because of it")
-				return
+				return drop("the controller has written nothing because of it")
 			}
 			break
 		}
 		chance := 0.5
-		if slices.ContainsFunc(acts, g.deletes) {
+		if slices.ContainsFunc(acts, m.Deletes) {
 			chance = 1 // what the controller does once more is a deletion
 		}
 		switch {
-		case u.by == replaced:
+		case u.By == moment.Replaced:
 			chance /= 2
-		case g.ref.Changes[i].Marked() && u.by == restored:
+		case m.Changes[i].Marked() && u.By == moment.Restored:
 			chance *= 4 // what is alive looks as if it were on its way out
 		}
-		undone := fmt.Sprintf("This is undone: %s. %s has reacted: ", u.how, by)
-		for _, k := range g.reactions(u.at, by) {
+		how := fmt.Sprintf("This is undone: %s. %s has reacted: ", u.How, by)
+		for _, k := range m.Reactions(u.At, by) {
 			struck = append(struck, k)
-			g.staleAt(i, k, by, undone, chance, g.gravest(i, k, by))
+			all = append(all, staleAt(m, i, k, by, how, chance))
 		}
 	}
 	for _, k := range again {
 		if !slices.Contains(struck, k) {
 			struck = append(struck, k)
-			why := fmt.Sprintf("What %s has deleted because of this is there again: ", by)
-			g.staleAt(i, k, by, why, 1, g.gravest(i, k, by))
+			how := fmt.Sprintf("What %s has deleted because of this is there again: ", by)
+			all = append(all, staleAt(m, i, k, by, how, 1))
 		}
 	}
-	if len(struck) == 0 && len(all) > 0 {
-		g.drop(g.signature(i), why(), "the controller does not react when it is undone")
+	if len(struck) == 0 && len(undone) > 0 {
+		return drop("the controller does not react when it is undone")
 	}
+	return all
 }
 
-// thereAgain lists the changes by which objects are made again that a controller has deleted because of the i-th
-// change, if the state after that change is past then: whoever makes them if that change is what the controller has
-// waited for; else only by the controller itself, when the state is undone.
-func (g *generator) thereAgain(i int, by string, undone []undoing) []int {
-	later := g.later(i)
+// thereAgain lists the changes that create objects again which a controller has deleted because of the i-th change, if
+// the state after that change is past then. If that change is what the controller has waited for, anybody may have
+// created them; otherwise only the controller itself, when the state is undone.
+func thereAgain(m *moment.Set, i int, by string, undone []moment.Undoing) []int {
+	later := m.Later(i)
 	if len(later) == 0 {
 		return nil
 	}
 	var all []int
-	for _, k := range g.followUps(i, by) {
-		if !g.deletes(k) {
+	for _, k := range m.FollowUps(i, by) {
+		if !m.Deletes(k) {
 			continue
 		}
-		caused := g.ref.Changes[k].Key != g.ref.Changes[i].Key && g.causes(i, k, by)
-		for _, m := range g.later(k) {
-			c := &g.ref.Changes[m]
+		caused := m.Changes[k].Key != m.Changes[i].Key && m.Causes(i, k, by)
+		for _, n := range m.Later(k) {
+			c := &m.Changes[n]
 			if c.Event != record.Created {
 				continue
 			}
-			past := slices.ContainsFunc(undone, func(u undoing) bool { return k <= u.at && u.at < m })
-			if !slices.Contains(all, m) && later[0] < m && (caused || past && c.By == by) {
-				all = append(all, m)
+			past := slices.ContainsFunc(undone, func(u moment.Undoing) bool { return k <= u.At && u.At < n })
+			if !slices.Contains(all, n) && later[0] < n && (caused || past && c.By == by) {
+				all = append(all, n)
 			}
 			break
 		}
@@ -136,97 +123,131 @@ func (g *generator) thereAgain(i int, by string, undone []undoing) []int {
 	return all
 }
 
+// staleAt shows a controller the state after the i-th change when the k-th is made. How says why then.
+func staleAt(m *moment.Set, i, k int, by, how string, chance float64) draft {
+	d := draft{
+		signature: m.Signature(i) + " / " + m.Signature(k), chance: chance,
+		why: fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. %s%s",
+			by, m.Describe(i), how, m.Describe(k)),
+	}
+	behind := m.Behind(m.Cluster(i))
+	seen, acted, rule := m.Both(
+		i, moment.At("seen", plan.AfterAPIServerRecv, behind),
+		k, moment.At("acted", plan.AfterAPIServerRecv, m.Server(k)),
+	)
+	if d.dropped = rule; rule != "" {
+		return d
+	}
+	scope, _ := m.Object(i)
+	d.again = gravest(m, i, k, by)
+	d.actions = []*build.Action{
+		build.PauseAPIServer(behind).InCluster(m.Cluster(i)).Scope(scope).When(seen.Trigger),
+		toPast(m, by, m.Cluster(i)).When(acted.Trigger),
+		build.ResumeAPIServer(behind).InCluster(m.Cluster(i)).Scope(scope).OneByOne().When(m.Window(staleFor)),
+	}
+	return d
+}
+
 // toPast restarts a controller at the API server of a cluster that is paused, so that it can be shown the past.
-func (g *generator) toPast(by, cluster string) *build.Action {
-	move := build.ReconnectController(by, g.behind(cluster))
-	if off, _ := g.ref.StaleBy(g.suite, by); off {
+func toPast(m *moment.Set, by, cluster string) *build.Action {
+	move := build.ReconnectController(by, m.Behind(cluster))
+	if off, _ := m.Baseline.StaleBy(m.Suite, by); off {
 		move.WithoutStreamingLists()
 	}
 	return move
 }
 
-// gravest is what a controller may do once more after the k-th change, of what it has done before that because of the
-// i-th: the act with most at stake. What it would delete must be there (again) to be harmed.
-func (g *generator) gravest(i, k int, by string) strike {
+// gravest is the act with most at stake that a controller may repeat after the k-th change, of those that it has done
+// before because of the i-th. Something that it would delete must exist then.
+func gravest(m *moment.Set, i, k int, by string) strike {
 	var most strike
-	for _, act := range g.followUps(i, by) {
-		if act >= k || g.deletes(act) && !g.lives(g.ref.Changes[act].Key, k) {
+	for _, act := range m.FollowUps(i, by) {
+		if act >= k || m.Deletes(act) && !m.Lives(m.Changes[act].Key, k) {
 			continue
 		}
-		if s := g.act(act); s.stake > most.stake && g.causes(i, act, by) {
+		if s := strikeOf(m, act); s.stake > most.stake && m.Causes(i, act, by) {
 			most = s
 		}
 	}
 	return most
 }
 
-// causes reports whether the i-th change is the last one by others from which the controller's k-th may follow. It may
-// follow from earlier ones, too, but the last one is what the controller has waited for.
-func (g *generator) causes(i, k int, by string) bool {
-	for j := k - 1; j > i; j-- {
-		if c := &g.ref.Changes[j]; c.By != by && len(g.changed[j]) > 0 && slices.Contains(c.Taken, by) &&
-			g.ref.Changes[k].MayFollowFrom(c) {
-			return false
-		}
-	}
-	return true
-}
-
-// act is the i-th change as what a plan strikes at.
-func (g *generator) act(i int) strike {
-	c := &g.ref.Changes[i]
+// strikeOf is a change as what a plan strikes at.
+func strikeOf(m *moment.Set, i int) strike {
+	c := &m.Changes[i]
 	s := strike{typ: c.Key.Type(), what: c.Event}
 	content := c.Event == record.Created
 	if c.Marked() {
 		s.what = marks
 	}
-	for _, f := range g.changed[i] {
+	for _, f := range m.Changed[i] {
 		content = content || isContent(f.Path)
 	}
-	s.stake = findings.AtStake(s.typ, g.deletes(i), content)
+	s.stake = findings.AtStake(s.typ, m.Deletes(i), content)
 	return s
 }
 
-// lives reports whether an object is there after the k-th change, and not marked for deletion.
-func (g *generator) lives(key facts.Key, k int) bool {
-	all := g.runs[0].byKey[key]
-	at, found := slices.BinarySearch(all, k)
-	if !found {
-		at--
+// staleElsewhere shows a controller the state before a change, of an object in another cluster than its own, and the
+// present of its own one. Before the change, its connection is moved to an API server that is paused, until the
+// controller has made the first write after it that follows from something else: it should have taken the change into
+// account. The cluster's other controllers go on: they read from the first API server.
+func staleElsewhere(m *moment.Set, i int, by string) draft {
+	cluster := m.Cluster(i)
+	d := draft{
+		signature: m.Signature(i), chance: 0.5,
+		why: fmt.Sprintf("%s is shown the past of %s, where it does not see: %s", by, cluster, m.Describe(i)),
 	}
-	if at < 0 {
-		return false
+	all := m.Runs[0].ByKey[m.Changes[i].Key]
+	at, _ := slices.BinarySearch(all, i)
+	k := unaware(m, i, by)
+	switch {
+	case len(m.Servers(cluster)) < 2:
+		d.dropped = moment.OnlyServer(cluster)
+		return d
+	case at == 0:
+		d.dropped = "before that there is no state of the object to show"
+		return d
+	case k < 0:
+		d.dropped = "the controller writes nothing after it because of something else"
+		return d
 	}
-	c := &g.ref.Changes[all[at]]
-	return c.Event != record.Deleted && valueAt(c.Cur, []string{"metadata", "deletionTimestamp"}) == nil
-}
-
-// staleAt shows a controller the state after the i-th change when the k-th is made. How says why then. Again is the
-// gravest of what the controller may do once more.
-func (g *generator) staleAt(i, k int, by, how string, chance float64, again strike) {
-	why := fmt.Sprintf("%s is restarted at an API server that shows the past. That API server stops at: %s. %s%s",
-		by, g.describe(i), how, g.describe(k))
-	signature := g.signature(i) + " / " + g.signature(k)
-	behind := g.behind(g.cluster(i))
-	seen, acted, rule := g.both(
-		i, point{"seen", plan.AfterAPIServerRecv, behind}, k, point{"acted", plan.AfterAPIServerRecv, g.server(k)},
+	was := all[at-1]
+	d.why += fmt.Sprintf(". The API server stops at: %s; until %s has made its write: %s", m.Describe(was), by,
+		m.Describe(k))
+	d.signature += " / " + m.Signature(k)
+	server := m.Behind(cluster)
+	seen, acted, rule := m.Both(
+		was, moment.At("seen", plan.AfterAPIServerRecv, server), k, moment.At("acted", plan.AfterControllerWrite, by),
 	)
-	if rule != "" {
-		g.drop(signature, why, rule)
-		return
+	if d.dropped = rule; rule != "" {
+		return d
 	}
-	scope, _ := g.object(i)
-	g.addWith(chance, signature, why,
-		build.PauseAPIServer(behind).InCluster(g.cluster(i)).Scope(scope).When(seen),
-		g.toPast(by, g.cluster(i)).When(acted),
-		build.ResumeAPIServer(behind).InCluster(g.cluster(i)).Scope(scope).OneByOne().When(g.window(staleFor)))
-	if last := &g.all[len(g.all)-1]; last.Plan != nil {
-		last.again = again
+	if m.Deletes(k) || slices.ContainsFunc(m.FollowUps(i, by), m.Deletes) {
+		d.chance = 1
 	}
+	limit := staleFor + 2*m.Runs.Longest(seen.Occurrence, acted.Occurrence)
+	d.why += fmt.Sprintf("; for %s at most", plan.FormatDuration(limit))
+	scope, _ := m.Object(i)
+	d.actions = []*build.Action{
+		build.PauseAPIServer(server).InCluster(cluster).Scope(scope).When(seen.Trigger),
+		toPast(m, by, cluster).When(build.AtOnce()),
+		build.ResumeAPIServer(server).InCluster(cluster).Scope(scope).
+			When(build.Either(acted.Trigger, build.Timeout(limit).Named("late"))),
+	}
+	return d
 }
 
-// deletes reports whether the i-th change deletes its object, or marks it for deletion.
-func (g *generator) deletes(i int) bool {
-	c := &g.ref.Changes[i]
-	return c.Event == record.Deleted || c.Marked()
+// unaware returns the first write of a controller that takes a change into account, and would also be made without it:
+// it follows from another change that the controller takes in after that one. It returns -1 if there is none.
+func unaware(m *moment.Set, i int, by string) int {
+	for _, k := range m.FollowUps(i, by) {
+		for j := i + 1; j < k; j++ {
+			c := &m.Changes[j]
+			if c.By != by && c.Key != m.Changes[i].Key && slices.Contains(c.Taken, by) &&
+				m.Changes[k].MayFollowFrom(c) {
+				return k
+			}
+		}
+	}
+	return -1
 }

@@ -5,15 +5,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern/moment"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 )
 
+// The pattern time strikes at what controllers do because a time has passed. The clock of a run moves only while
+// everything is at rest. So if a controller changes something after a time without events, one of its timers has
+// expired.
+var timers = Pattern{
+	Name: "time", Finds: "work that is missed when it comes due, and timers that are lost with the process", chance: 2,
+	drafts: strikeTimers,
+}
+
 const (
-	// calmBefore is how long nothing happens, at least, before what counts as due to a timer: much longer than the
-	// run's clock is late, and than a controller works.
-	calmBefore = time.Second
 	// shortBefore is how long before the due moment plans strike, at most.
 	shortBefore = 3 * time.Second
 	// clearlyAfter is how long after the due moment a process is started again, or its write goes on.
@@ -22,162 +27,112 @@ const (
 	farAway = time.Minute
 	// beforeJump is how long before a jump of the clock nothing happens, at least, for a plan to strike then.
 	beforeJump = 2 * time.Second
-	// anchors is how many changes before a moment are tried as what the plan waits for.
-	anchors = 4
 )
 
-// timed strikes at what controllers do because a time has passed. The clock of a run moves only while everything is at
-// rest. So if a controller changes something after a time in which nothing has happened, one of its timers has expired.
-func (g *generator) timed() {
-	if !g.ref.Virtual || slices.ContainsFunc(g.ref.Courses, func(c facts.Course) bool {
-		return len(c.Steps) != len(g.steps)
-	}) || len(g.ref.Courses) != len(g.runs) {
-		return // nothing is known of time
+func strikeTimers(m *moment.Set) (all drafts) {
+	t := times{m}
+	if !t.known() {
+		return nil
 	}
-	for i := range g.ref.Changes {
-		if g.ref.Changes[i].By != "" && g.calm(0, i) >= calmBefore && !g.jumpedBefore(i) {
-			g.dueAt(i)
+	for i := range m.Changes {
+		if m.Changes[i].By != "" && t.calm(0, i) >= calmBefore && !t.jumpedBefore(i) {
+			all = append(all, dueAt(t, i)...)
 		}
 	}
-	for k := range g.steps {
-		if g.steps[k].AdvanceTime > 0 {
-			g.afterJump(k)
+	for k := range m.Steps {
+		if m.Steps[k].AdvanceTime > 0 {
+			all = append(all, afterJump(t, k)...)
 		}
 	}
-}
-
-// calm is how long nothing had happened in a run before its i-th change: no other change, and no new step of the
-// workload.
-func (g *generator) calm(r, i int) time.Duration {
-	changes := g.runs[r].changes
-	at := changes[i].Time
-	var last time.Time
-	if i > 0 {
-		last = changes[i-1].Time
-	}
-	if k := g.ref.Courses[r].StepAt(at); k >= 0 && g.ref.Courses[r].Steps[k].Started.After(last) {
-		last = g.ref.Courses[r].Steps[k].Started
-	}
-	if last.IsZero() {
-		return 0
-	}
-	return at.Sub(last)
-}
-
-// jumpedBefore reports whether the workload let the clock jump in the time before the i-th change in which nothing
-// happened.
-func (g *generator) jumpedBefore(i int) bool {
-	k := g.ref.Courses[0].StepAt(g.ref.Changes[i].Time)
-	return k >= 0 && g.steps[k].AdvanceTime > 0 && g.calm(0, i) >= g.steps[k].AdvanceTime
-}
-
-// jumpBetween reports whether the workload let the clock jump between two moments of the first run.
-func (g *generator) jumpBetween(from, to time.Time) bool {
-	for k, s := range g.ref.Courses[0].Steps {
-		if g.steps[k].AdvanceTime > 0 && s.Started.After(from) && s.Started.Before(to) {
-			return true
-		}
-	}
-	return false
+	return all
 }
 
 // due is a moment at which a timer expires.
 type due struct {
-	from        *build.Condition // a change before it
-	least, most time.Duration    // from there until then, in the runs without faults
-	calm        time.Duration    // how long nothing happens before it
+	moment.Occurrence               // the change that the timer causes
+	from              build.Trigger // a change before it
+	least, most       time.Duration // from there until then, in the runs without faults
+	calm              time.Duration // how long nothing happens before it
 }
 
-// dueAt makes plans that strike at the moment at which the i-th change is due.
-func (g *generator) dueAt(i int) {
-	by := g.ref.Changes[i].By
-	what := fmt.Sprintf("%s is due to change something: %s", by, g.describe(i))
-	signature := g.signature(i)
-	d, rule := g.due(i)
+// dueAt makes plans that strike at the moment at which a change is due.
+func dueAt(t times, i int) (all drafts) {
+	by := t.Changes[i].By
+	signature := t.Signature(i)
+	d, rule := dueOf(t, i)
 	if rule != "" {
-		g.drop("due "+signature, what, rule)
-		return
+		all.drop("due "+signature, fmt.Sprintf("%s is due to change something: %s", by, t.Describe(i)), rule)
+		return all
 	}
 	before := min(shortBefore, d.calm/2).Truncate(100 * time.Millisecond)
-	plans := []struct {
+	for _, p := range []struct {
 		name, why string
 		late      time.Duration // a controller that counts the time anew does it so much later
 		actions   []*build.Action
 	}{
 		{
 			"before", fmt.Sprintf("%s is killed %s before it is due to do something, and started again at once: %s", by,
-				plan.FormatDuration(before), g.describe(i)), d.most,
-			g.strike(d, d.least-before, build.RestartController(by)),
+				plan.FormatDuration(before), t.Describe(i)), d.most,
+			d.strike(d.least-before, build.RestartController(by)),
 		},
 		{
 			"missed", fmt.Sprintf("%s is down when it is due to do something, and is started %s later: %s", by,
-				plan.FormatDuration(clearlyAfter), g.describe(i)), d.most + clearlyAfter,
-			append(g.strike(d, d.least-before, build.KillController(by)),
+				plan.FormatDuration(clearlyAfter), t.Describe(i)), d.most + clearlyAfter,
+			append(d.strike(d.least-before, build.KillController(by)),
 				build.StartController(by).When(build.Timeout(d.most-d.least+before+clearlyAfter).Named("missed"))),
 		},
-	}
-	for _, p := range plans {
-		if rule := g.impatient(i, p.late); rule != "" {
-			g.drop(p.name+" "+signature, p.why, rule)
+	} {
+		if rule := t.impatient(i, p.late); rule != "" {
+			all.drop(p.name+" "+signature, p.why, rule)
 			continue
 		}
-		g.add(p.name+" "+signature, p.why, p.actions...)
+		all.add(p.name+" "+signature, p.why, p.actions...)
 	}
-	g.dueWhileWriting(i)
+	return append(all, dueWhileWriting(t, d)...)
 }
 
-// due finds out when the i-th change is due. If that is not known well enough, rule says why.
-func (g *generator) due(i int) (d due, rule string) {
-	c := &g.ref.Changes[i]
-	if _, rule = g.named("due", start, i, plan.AfterControllerWrite, c.By); rule != "" {
+// dueOf returns when a change is due. If that is not known well enough, rule says why.
+func dueOf(t times, i int) (d due, rule string) {
+	c := &t.Changes[i]
+	changed, rule := t.Direct(moment.At("due", plan.AfterControllerWrite, c.By), moment.Start, i)
+	if rule != "" {
 		return d, rule
 	}
-	d.calm = g.calm(0, i)
-	for r, at := range g.positions[i] {
-		if d.calm = min(d.calm, g.calm(r, at)); d.calm < calmBefore {
+	d.Occurrence, d.calm = changed.Occurrence, t.calm(0, i)
+	for r, at := range d.Runs {
+		if d.calm = min(d.calm, t.calm(r, at)); d.calm < calmBefore {
 			return d, "in another run without faults something happens right before it"
 		}
 	}
 	rule = "nothing happens before it"
-	for k := i - 1; k >= max(0, i-anchors); k-- {
-		if g.jumpBetween(g.ref.Changes[k].Time, c.Time) {
+	for k := i - 1; k >= max(0, i-moment.Anchors); k-- {
+		if t.jumpBetween(t.Changes[k].Time, c.Time) {
 			break
 		}
-		if d.from, rule = g.anchor("from", k); rule != "" {
+		var from moment.Moment
+		if from, rule = anchor(t, k); rule != "" {
 			continue
 		}
-		d.least, d.most = g.elapsed(k, i)
+		d.from = from.Trigger
+		d.least, d.most = t.Runs.Elapsed(from.Occurrence, d.Occurrence)
 		if d.least >= d.calm {
 			return d, ""
 		}
-		rule = inSomeRuns
+		rule = moment.InSomeRuns
 	}
 	return d, rule
 }
 
-// elapsed is the shortest and the longest time between two changes, which triggers were made of, in the runs without
-// faults.
-func (g *generator) elapsed(i, k int) (least, most time.Duration) {
-	for r, t := range g.runs {
-		d := t.changes[g.positions[k][r]].Time.Sub(t.changes[g.positions[i][r]].Time)
-		if r == 0 || d < least {
-			least = d
-		}
-		most = max(most, d)
+// anchor is the moment of a change, whoever makes it.
+func anchor(t times, i int) (m moment.Moment, rule string) {
+	if by := t.Changes[i].By; by != "" {
+		return t.Direct(moment.At("from", plan.AfterControllerWrite, by), moment.Start, i)
 	}
-	return least, most
-}
-
-// anchor is the condition that a change satisfies, whoever makes it.
-func (g *generator) anchor(name string, i int) (t *build.Condition, rule string) {
-	if by := g.ref.Changes[i].By; by != "" {
-		return g.named(name, start, i, plan.AfterControllerWrite, by)
-	}
-	return g.named(name, start, i, plan.AfterAPIServerRecv, g.server(i))
+	return t.Direct(moment.At("from", plan.AfterAPIServerRecv, t.Server(i)), moment.Start, i)
 }
 
 // strike carries out an action at a time after the change that a moment is counted from. A long time is skipped.
-func (g *generator) strike(d due, after time.Duration, action *build.Action) []*build.Action {
+func (d due) strike(after time.Duration, action *build.Action) []*build.Action {
 	const settled = time.Second
 	if after < farAway {
 		return []*build.Action{action.When(build.Sequence(d.from, build.Timeout(after).Named("soon")))}
@@ -188,193 +143,137 @@ func (g *generator) strike(d due, after time.Duration, action *build.Action) []*
 	}
 }
 
-// impatient says why nobody waits long enough for the i-th change if it comes so much later, as it does if a restarted
-// controller counts the time anew, which is no mistake. Empty: everybody does.
-func (g *generator) impatient(i int, late time.Duration) (rule string) {
-	const reserve = 10 * time.Second
-	late += reserve
-	if late > g.suite.Timeouts.Rest {
-		return "a controller that counts the time anew would not be waited for that long"
-	}
-	if g.overtaken(i, late) {
-		return "something else happens before a controller would be done that counts the time anew"
-	}
-	c := g.ref.Courses[0]
-	at := g.ref.Changes[i].Time
-	if at.After(c.Ended) {
-		return ""
-	}
-	for _, s := range g.steps[max(0, g.ref.Courses[0].StepAt(at)):] {
-		if s.Wait == nil || s.OnTimeout == plan.OnTimeoutContinue {
-			continue
-		}
-		limit := s.Wait.Timeout
-		if limit == 0 {
-			limit = g.suite.Timeouts.Step
-		}
-		if late > limit {
-			return "a controller that counts the time anew would be too late for a step of the workload"
-		}
-	}
-	return ""
-}
-
-// overtaken reports whether somebody else does something within a time after the i-th change, and not because of it: a
-// step of the workload that comes after a sleep, or what comes after a time in which nothing happens. What the
-// controller does may depend on which of the two comes first.
-func (g *generator) overtaken(i int, within time.Duration) bool {
-	changes := g.ref.Changes
-	end := changes[i].Time.Add(within)
-	began := g.ref.Courses[0].Steps
-	if k := g.ref.Courses[0].StepAt(changes[i].Time); k >= 0 && g.steps[k].Sleep > 0 && k+1 < len(began) &&
-		g.steps[k+1].Wait == nil && began[k+1].Started.Before(end) {
-		return true
-	}
-	for k := i + 1; k < len(changes) && changes[k].Time.Before(end); k++ {
-		if changes[k].By != changes[i].By && changes[k].Time.Sub(changes[k-1].Time) >= calmBefore {
-			return true
-		}
-	}
-	return false
-}
-
-// dueWhileWriting holds the answer to the controller's last write before the i-th change until that change was due.
-func (g *generator) dueWhileWriting(i int) {
-	by := g.ref.Changes[i].By
-	writes := g.writes[by]
+// dueWhileWriting holds the answer to the controller's last write before a change until that change was due.
+func dueWhileWriting(t times, d due) (all drafts) {
+	i := d.Change
+	by := t.Changes[i].By
+	writes := t.Writes[by]
 	at, _ := slices.BinarySearch(writes, i)
 	if at == 0 {
-		return
+		return nil
 	}
 	w := writes[at-1]
-	signature := "held " + g.signature(i) + " / " + g.signature(w)
-	write, rule := g.beforeWrite(w)
+	signature := "held " + t.Signature(i) + " / " + t.Signature(w)
+	write, rule := t.BeforeWrite(w)
 	if rule != "" {
-		return // a plan for a moment of w's own says so
+		return nil // a plan for a moment of w's own says so
 	}
-	_, most := g.elapsed(w, i)
+	_, most := t.Runs.Elapsed(write.Occurrence, d.Occurrence)
 	hold := (most + clearlyAfter).Round(100 * time.Millisecond)
-	if hold > g.suite.Timeouts.Hold/2 {
-		return
+	if hold > t.Suite.Timeouts.Hold/2 {
+		return nil
 	}
 	why := fmt.Sprintf("the answer to a write of %s takes %s, so that its next one is due meanwhile: %s; then: %s", by,
-		plan.FormatDuration(hold), g.describe(w), g.describe(i))
-	if rule := g.impatient(i, hold+most); rule != "" {
-		g.drop(signature, why, rule)
-		return
+		plan.FormatDuration(hold), t.Describe(w), t.Describe(i))
+	if rule := t.impatient(i, hold+most); rule != "" {
+		all.drop(signature, why, rule)
+		return all
 	}
-	scope, _ := g.object(w)
-	g.add(signature, why,
-		build.PauseController(by, plan.AfterControllerWrite).InCluster(g.cluster(w)).Scope(scope).When(write),
-		build.ResumeController(by, plan.AfterControllerWrite).InCluster(g.cluster(w)).Scope(scope).
+	scope, _ := t.Object(w)
+	all.add(signature, why,
+		build.PauseController(by, plan.AfterControllerWrite).InCluster(t.Cluster(w)).Scope(scope).When(write.Trigger),
+		build.ResumeController(by, plan.AfterControllerWrite).InCluster(t.Cluster(w)).Scope(scope).
 			When(build.Timeout(hold).Named("due")))
+	return all
 }
 
 // afterJump makes plans for what the controllers change because the k-th step of the workload lets the clock jump.
-func (g *generator) afterJump(k int) {
-	began := g.ref.Courses[0].Steps[k].Started
+func afterJump(t times, k int) (all drafts) {
+	began := t.Baseline.Courses[0].Steps[k].Started
 	last := -1 // change before the jump
 	var after []int
-	for i := range g.ref.Changes {
-		at := g.ref.Changes[i].Time
+	for i := range t.Changes {
+		at := t.Changes[i].Time
 		switch {
 		case at.Before(began):
 			last = i
-		case g.ref.Changes[i].By != "" && g.jumpOf(g.ref.Courses[0].StepAt(at)) == k:
+		case t.Changes[i].By != "" && t.jumpOf(t.Baseline.Courses[0].StepAt(at)) == k:
 			after = append(after, i)
 		}
 	}
-	jump := plan.FormatDuration(g.steps[k].AdvanceTime)
-	told := map[string]bool{}
+	jump := plan.FormatDuration(t.Steps[k].AdvanceTime)
+	done := map[string]bool{} // by controller
 	for _, i := range after {
-		if by := g.ref.Changes[i].By; !told[by] {
-			told[by] = true
-			g.downDuring(k, last, by, fmt.Sprintf(
+		if by := t.Changes[i].By; !done[by] {
+			done[by] = true
+			all = append(all, downDuring(t, k, last, by, fmt.Sprintf(
 				"%s is down while %s pass, and is started again after that, when it should have made this change: %s",
-				by, jump, g.describe(i)))
+				by, jump, t.Describe(i))))
 		}
 	}
 	for _, i := range after {
-		by := g.ref.Changes[i].By
-		why := fmt.Sprintf("%s is killed right after its own write, which comes when %s have passed: %s", by, jump,
-			g.describe(i))
-		written, rule := g.named("written", start, i, plan.AfterControllerWrite, by)
-		if rule == "" && !g.again(k) {
-			rule = "not as much time passes again: a controller that counts the time anew would be late"
-		}
-		if rule != "" {
-			g.drop("later "+g.signature(i), why, rule)
-		} else {
-			g.add("later "+g.signature(i), why, build.RestartController(by).When(written))
-		}
-		why = fmt.Sprintf("%s gets no answer to its own write, which comes when %s have passed, and takes effect: %s",
-			by, jump, g.describe(i))
-		write, rule := g.beforeWrite(i)
-		if rule != "" {
-			g.drop("lost "+g.signature(i), why, rule)
-			continue
-		}
-		scope, _ := g.object(i)
-		g.add("lost "+g.signature(i), why, build.FailCall(by, plan.Lost, 0).InCluster(g.cluster(i)).Scope(scope).
-			Operations(plan.Operation(g.ref.Changes[i].Op)).When(write))
+		all = append(all, killedAfterJump(t, k, i, jump), lostAfterJump(t, i, jump))
 	}
+	return all
 }
 
-// jumpOf is the step that lets the clock jump and that a later step may show the effects of: there is nothing between
-// them but waiting. -1: there is none.
-func (g *generator) jumpOf(k int) int {
-	for ; k >= 0 && g.steps[k].AdvanceTime == 0; k-- {
-		if g.steps[k].Sleep == 0 && g.steps[k].Wait == nil {
-			return -1
-		}
+// killedAfterJump kills a controller after a write that it makes because the clock has jumped.
+func killedAfterJump(t times, k, i int, jump string) draft {
+	by := t.Changes[i].By
+	d := draft{
+		signature: "later " + t.Signature(i), chance: 1,
+		why: fmt.Sprintf("%s is killed right after its own write, which comes when %s have passed: %s", by, jump,
+			t.Describe(i)),
 	}
-	return k
+	written, rule := t.Direct(moment.At("written", plan.AfterControllerWrite, by), moment.Start, i)
+	if rule == "" && !t.again(k) {
+		rule = tooLate
+	}
+	if d.dropped = rule; rule == "" {
+		d.actions = []*build.Action{build.RestartController(by).When(written.Trigger)}
+	}
+	return d
 }
 
-// again reports whether as much time passes once more after the k-th step as a controller may have to count anew that
-// was restarted then.
-func (g *generator) again(k int) bool {
-	need := g.steps[k].AdvanceTime
-	var longest time.Duration
-	for _, p := range g.ref.Polls {
-		longest = max(longest, p.Delay)
+// lostAfterJump loses the answer to a write that a controller makes because the clock has jumped.
+func lostAfterJump(t times, i int, jump string) draft {
+	d := draft{
+		signature: "lost " + t.Signature(i), chance: 1,
+		why: fmt.Sprintf("%s gets no answer to its own write, which comes when %s have passed, and takes effect: %s",
+			t.Changes[i].By, jump, t.Describe(i)),
 	}
-	if longest > 0 {
-		need = min(need, longest)
+	write, rule := t.BeforeWrite(i)
+	if d.dropped = rule; rule == "" {
+		d.actions = []*build.Action{answerLost(t.Set, i, write)}
 	}
-	return slices.ContainsFunc(g.steps[k+1:], func(s plan.Step) bool { return s.AdvanceTime >= need })
+	return d
 }
 
-// downDuring keeps a controller down while the k-th step of the workload lets the clock jump.
-func (g *generator) downDuring(k, last int, by, why string) {
-	signature := "down " + by
-	rule := "nothing happens before it"
-	if !g.again(k) {
-		last, rule = -1, "not as much time passes again: a controller that counts the time anew would be late"
+// tooLate is the rule by which a controller is not restarted around a jump of the clock.
+const tooLate = "not as much time passes again: a controller that counts the time anew would be late"
+
+// downDuring keeps a controller down while the k-th step of the workload lets the clock jump. Last is the last change
+// before that.
+func downDuring(t times, k, last int, by, why string) draft {
+	d := draft{signature: "down " + by, why: why, chance: 1, dropped: "nothing happens before it"}
+	if !t.again(k) {
+		d.dropped = tooLate
+		return d
 	}
-	for i := last; i >= max(0, last-anchors); i-- {
-		var from *build.Condition
-		if from, rule = g.anchor("from", i); rule != "" {
+	for i := last; i >= max(0, last-moment.Anchors); i-- {
+		from, rule := anchor(t, i)
+		if d.dropped = rule; rule != "" {
 			continue
 		}
 		var least, most time.Duration
-		for r, t := range g.runs {
-			d := g.ref.Courses[r].Steps[k].Started.Sub(t.changes[g.positions[i][r]].Time)
-			if r == 0 || d < least {
-				least = d
+		for r, run := range t.Runs {
+			before := t.Baseline.Courses[r].Steps[k].Started.Sub(run.Changes[from.Runs[r]].Time)
+			if r == 0 || before < least {
+				least = before
 			}
-			most = max(most, d)
+			most = max(most, before)
 		}
 		if least < beforeJump {
-			rule = "something happens right before the clock jumps"
+			d.dropped = "something happens right before the clock jumps"
 			continue
 		}
 		kill := (least / 2).Truncate(100 * time.Millisecond)
-		g.add(signature, why,
-			build.KillController(by).When(build.Sequence(from, build.Timeout(kill).Named("soon"))),
-			build.StartController(by).When(build.Timeout((most - kill + shortBefore).Round(100*time.Millisecond)).
-				Named("later")))
-		return
+		d.actions = []*build.Action{
+			build.KillController(by).When(build.Sequence(from.Trigger, build.Timeout(kill).Named("soon"))),
+			build.StartController(by).When(build.Timeout((most - kill + shortBefore).Round(100 * time.Millisecond)).
+				Named("later")),
+		}
+		return d
 	}
-	g.drop(signature, why, rule)
+	return d
 }

@@ -1,6 +1,7 @@
 package pattern
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,14 @@ func timed(ended time.Duration, began []time.Duration, runs ...[]facts.Change) *
 	return ref
 }
 
+func asJSON(state any) string {
+	data, err := json.Marshal(state)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
 // strikes tells what was made, a line each, in the order of the text.
 func strikes(all []Candidate) []string {
 	var lines []string
@@ -55,7 +64,7 @@ func strikes(all []Candidate) []string {
 				} else {
 					text := string(d.Condition.Type) + " " + d.Condition.ResourceKey.String()
 					if d.Condition.CurState != nil {
-						text += " " + string(encode(d.Condition.CurState.(object)))
+						text += " " + asJSON(d.Condition.CurState)
 					}
 					said = append(said, text+" "+string(d.Observe.Timing))
 				}

@@ -6,105 +6,116 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/campaign/pattern/moment"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// unobserved keeps the controller from reading an object until a change of the object has been undone. It begins at the
+var unobserved = Pattern{Name: "unobserved", Finds: "missed transitions", chance: 4, foremost: true, drafts: holdReads}
+
+// unobservedFor is how much longer than twice the usual time reads are held at most.
+const unobservedFor = 3 * time.Second
+
+// holdReads keeps the controller from reading an object until a change of the object has been undone. It begins at the
 // change, or after one of the writes with which the controller has reacted to it.
-func (g *generator) unobserved() {
-	for i := range g.ref.Changes {
-		c := &g.ref.Changes[i]
-		for _, u := range g.undone(i) {
-			if c.Event == record.Created && u.by != restored {
+func holdReads(m *moment.Set) (all drafts) {
+	for i := range m.Changes {
+		c := &m.Changes[i]
+		for _, u := range m.Undone(i) {
+			if c.Event == record.Created && u.By != moment.Restored {
 				continue // a controller that has not seen an object yet is only slow
 			}
 			for _, by := range c.Taken {
-				if slices.Contains(g.ref.Changes[u.at].Taken, by) && c.By != by {
-					g.unobservedUntil(i, by, u)
+				if slices.Contains(m.Changes[u.At].Taken, by) && c.By != by {
+					all = append(all, unobservedUntil(m, i, by, u)...)
 				}
 			}
 		}
 	}
+	return all
 }
 
-// unobservedUntil makes the plans in which a controller cannot read the i-th change's object until that change is
-// undone.
-func (g *generator) unobservedUntil(i int, by string, u undoing) {
-	chance := g.missed(i)
-	if u.by != restored {
-		chance /= 4 // in the end it is told what it had missed, and something more
+// unobservedUntil makes the plans in which a controller cannot read a change's object until that change is undone.
+func unobservedUntil(m *moment.Set, i int, by string, u moment.Undoing) (all drafts) {
+	chance := missed(m, i)
+	if u.By != moment.Restored {
+		chance /= 4 // in the end the controller is shown what it had missed, and something more
 	}
-	if g.ref.Changes[u.at].By == by {
-		if u.by == restored {
-			g.drop(g.signature(i),
-				fmt.Sprintf("%s cannot read %s while it changes and changes back", by, g.ref.Changes[i].Key),
+	if m.Changes[u.At].By == by {
+		if u.By == moment.Restored {
+			all.drop(m.Signature(i),
+				fmt.Sprintf("%s cannot read %s while it changes and changes back", by, m.Changes[i].Key),
 				"the controller itself changes it back, and cannot do so while its reads are held")
 		}
-		return
+		return all
 	}
-	g.unobservedFrom(i, i, u.at, by, u.how, chance)
-	for n, k := range g.reactions(i, by) {
-		if k >= u.at {
+	all = append(all, unobservedFrom(m, i, i, by, u, chance))
+	for n, k := range m.Reactions(i, by) {
+		if k >= u.At {
 			break
 		}
+		more := chance
 		if n == 0 {
-			g.unobservedFrom(i, k, u.at, by, u.how, 2*chance) // it has begun to react, and the rest is still to be done
-		} else {
-			g.unobservedFrom(i, k, u.at, by, u.how, chance)
+			more = 2 * chance // it has begun to react, and the rest is still to be done
 		}
+		all = append(all, unobservedFrom(m, i, k, by, u, more))
 	}
+	return all
 }
 
-// missed is how likely it is that a controller errs that does not see the i-th change: more so if it is told to do
-// something else.
-func (g *generator) missed(i int) float64 {
+// missed is how likely a controller errs if it does not see a change: more so if the change asks for something else.
+func missed(m *moment.Set, i int) float64 {
 	inSpec := func(path string) bool { return strings.HasPrefix(path, "spec.") }
-	if slices.ContainsFunc(facts.Paths(g.changed[i]), inSpec) {
+	if slices.ContainsFunc(facts.Paths(m.Changed[i]), inSpec) {
 		return 2
 	}
 	return 1
 }
 
 // unobservedFrom holds a controller's reads of the i-th change's object from the k-th change on until it is undone.
-func (g *generator) unobservedFrom(i, k, undone int, by, how string, chance float64) {
+func unobservedFrom(m *moment.Set, i, k int, by string, u moment.Undoing, chance float64) draft {
 	timing := plan.AfterControllerRecv
 	if k != i {
 		timing = plan.AfterControllerWrite
 	}
-	signature := g.signature(i) + " / " + g.signature(k)
-	why := fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, g.ref.Changes[i].Key, g.describe(k), how)
-	if other := g.namesakeOf(i); other != "" {
-		g.drop(signature, why, fmt.Sprintf("before a cached read, nobody knows in which cluster it is: reads of the "+
-			"object of this name in %s would be held, too", other))
-		return
+	d := draft{
+		signature: m.Signature(i) + " / " + m.Signature(k), chance: chance,
+		why: fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, m.Changes[i].Key, m.Describe(k), u.How),
 	}
-	from, until, rule := g.both(
-		k, point{"from", timing, by}, undone, point{"until", plan.AfterControllerRecv, by},
+	if other := namesakeIn(m, i); other != "" {
+		d.dropped = fmt.Sprintf("before a cached read, nobody knows in which cluster it is: reads of the "+
+			"object of this name in %s would be held, too", other)
+		return d
+	}
+	from, until, rule := m.Both(
+		k, moment.At("from", timing, by), u.At, moment.At("until", plan.AfterControllerRecv, by),
 	)
-	if rule != "" {
-		g.drop(signature, why, rule)
-		return
+	if d.dropped = rule; rule != "" {
+		return d
 	}
 	// The workload may wait for the controller before it undoes the change. Then nothing would ever go on.
-	limit := unobservedFor + 2*g.between(k, undone)
-	scope, _ := g.object(i)
-	g.addWith(chance, signature, fmt.Sprintf("%s; for %s at most", why, limit),
-		build.PauseController(by, plan.BeforeControllerRead).InCluster(g.cluster(i)).Scope(scope).When(from),
-		build.ResumeController(by, plan.BeforeControllerRead).InCluster(g.cluster(i)).Scope(scope).
-			When(build.Either(until, build.Timeout(limit).Named("late"))))
+	limit := unobservedFor + 2*m.Runs.Longest(from.Occurrence, until.Occurrence)
+	d.why += fmt.Sprintf("; for %s at most", limit)
+	scope, _ := m.Object(i)
+	d.actions = []*build.Action{
+		build.PauseController(by, plan.BeforeControllerRead).InCluster(m.Cluster(i)).Scope(scope).When(from.Trigger),
+		build.ResumeController(by, plan.BeforeControllerRead).InCluster(m.Cluster(i)).Scope(scope).
+			When(build.Either(until.Trigger, build.Timeout(limit).Named("late"))),
+	}
+	return d
 }
 
-// unobservedFor is how much longer than twice the usual time reads are held at most.
-const unobservedFor = 3 * time.Second
-
-// between is the longest time between two changes, which triggers were made of, in the runs without faults.
-func (g *generator) between(i, k int) time.Duration {
-	var longest time.Duration
-	for r, t := range g.runs {
-		longest = max(longest, t.changes[g.positions[k][r]].Time.Sub(t.changes[g.positions[i][r]].Time))
+// namesakeIn returns another cluster in which there is an object of the same type and name as that of a change, at any
+// time of the first run. It is empty if there is none.
+func namesakeIn(m *moment.Set, i int) (cluster string) {
+	key := m.Changes[i].Key
+	for k := range m.Changes {
+		if in := m.Cluster(k); in != key.Cluster() && m.Changes[k].Key.Local() == key.Local() &&
+			(cluster == "" || in < cluster) {
+			cluster = in
+		}
 	}
-	return longest.Round(100 * time.Millisecond)
+	return cluster
 }

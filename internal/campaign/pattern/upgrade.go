@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern/moment"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 )
@@ -17,6 +18,16 @@ const (
 	Rollback = "rollback"
 )
 
+var upgrade = Pattern{
+	Name: Upgrade, Finds: "what a former version has left, and the new one does not take up", chance: 4,
+	needs: func(s *plan.Suite) bool { return len(s.Builds) > 0 },
+}
+
+var rollback = Pattern{
+	Name: Rollback, Finds: "what the new version has left, and the former one does not take up", OnRequest: true,
+	chance: 2,
+}
+
 // Upgrades makes plans that begin with one of the suite's builds and upgrade to another one, at each moment of what the
 // workload does with the former. Name is that of their pattern.
 //
@@ -24,46 +35,44 @@ const (
 // baseline where the latter build does not take up what the former has left; all other plans have that in common, so
 // it is what is left of them without their actions.
 func Upgrades(suite *plan.Suite, name string, from, to string, former *baseline.Baseline) []Candidate {
-	g := newGenerator(suite, former)
-	g.build = from
-	label := from
-	if name == Rollback {
-		label = to
-	}
-	g.label = name + "-" + label
-	for _, p := range Patterns() {
-		if p.Name == name {
-			g.pattern = p
-		}
-	}
-	by := g.last()
+	m := moment.New(suite, former, nil)
+	by := m.LastWriter()
 	if by == "" {
 		return nil // the former build does nothing
 	}
-	atRest := func(how plan.UpgradeHow, words string) *ranked {
-		why := fmt.Sprintf("%s when %s has done all of the workload", words, naming(from))
-		g.disturb(g.steady(by), by, "at rest "+string(how), why, build.Upgrade(to, how))
-		return &g.all[len(g.all)-1]
+	p := newPlanner(m, nil)
+	label, pattern := from, upgrade
+	if name == Rollback {
+		label, pattern = to, rollback
 	}
-	none, _ := build.Plan(g.ref.Workload + "-" + name + "-none").Workload(g.ref.Workload).From(to).Build()
+	p.build, p.label = from, name+"-"+label
+	none, _ := build.Plan(former.Workload + "-" + name + "-none").Workload(former.Workload).From(to).Build()
 	without := none
-	if at := atRest(plan.UpgradeKill, fmt.Sprintf("%s is installed", naming(to))); at.Plan != nil {
-		at.Without, without = none, at.Plan
+	p.take(pattern, drafts{upgradeAtRest(m, by, from, to, plan.UpgradeKill)})
+	if atRest := &p.all[0]; atRest.Plan != nil {
+		atRest.Without, without = none, atRest.Plan
 	}
-	if at := atRest(plan.UpgradeRolling, fmt.Sprintf("%s takes over in a rolling update", naming(to))); at.Plan != nil {
-		at.Without = without
-	}
-	first := len(g.all)
+	p.take(pattern, drafts{upgradeAtRest(m, by, from, to, plan.UpgradeRolling)})
 	// The latter build must do what the former was about to do, if it wants it, and undo what it does not want.
-	g.killed(fmt.Sprintf("; %s goes on", naming(to)), func(string) *build.Action {
+	p.take(pattern, killed(m, fmt.Sprintf("; %s goes on", naming(to)), func(string) *build.Action {
 		return build.Upgrade(to, plan.UpgradeKill)
-	})
-	g.rolling(to)
-	for i := first; i < len(g.all); i++ {
-		g.all[i].Without = without
+	}))
+	p.take(pattern, rolling(m, to))
+	for i := range p.all[1:] {
+		p.all[1+i].Without = without
 	}
-	g.skip()
-	return g.ordered()
+	p.leaveOut()
+	return p.ordered()
+}
+
+// upgradeAtRest upgrades when the former build has done all of the workload; by has made the last write.
+func upgradeAtRest(m *moment.Set, by, from, to string, how plan.UpgradeHow) draft {
+	words := "%s is installed"
+	if how == plan.UpgradeRolling {
+		words = "%s takes over in a rolling update"
+	}
+	why := fmt.Sprintf(words+" when %s has done all of the workload", naming(to), naming(from))
+	return disturb(m, steady(m, by), by, "at rest "+string(how), why, build.Upgrade(to, how))
 }
 
 // AtRest reports whether the candidate's plan upgrades when the former build has done the whole workload, and kills it
@@ -75,22 +84,12 @@ func (c *Candidate) AtRest() bool {
 // naming names a build in sentences.
 func naming(name string) string { return (&plan.Upgrading{To: name}).Name() }
 
-// last is the controller that has made the last write; empty: none has made any.
-func (g *generator) last() string {
-	for i := len(g.ref.Changes) - 1; i >= 0; i-- {
-		if by := g.ref.Changes[i].By; by != "" {
-			return by
-		}
-	}
-	return ""
-}
-
-// rolling begins a rolling update in the middle of each controller's writes: for as long as that takes, both builds are
-// at work, unless one waits for the lease of the other.
-func (g *generator) rolling(to string) {
-	for _, by := range slices.Sorted(maps.Keys(g.writes)) {
-		writes := g.writes[by]
-		// The nearest to the middle that can be told.
+// rolling begins a rolling update in the middle of each controller's writes. During the update both builds are at work,
+// unless one waits for the lease of the other.
+func rolling(m *moment.Set, to string) (all drafts) {
+	for _, by := range slices.Sorted(maps.Keys(m.Writes)) {
+		writes := m.Writes[by]
+		// The write nearest to the middle that makes a trigger.
 		order := slices.Clone(writes)
 		middle := len(writes) / 2
 		slices.SortStableFunc(order, func(a, b int) int {
@@ -98,13 +97,15 @@ func (g *generator) rolling(to string) {
 			return cmp.Compare(far(a), far(b))
 		})
 		for _, i := range order {
-			d, rule := g.when("written", start, i, plan.AfterControllerWrite, by)
+			written, rule := m.When(moment.At("written", plan.AfterControllerWrite, by), moment.Start, i)
 			if rule != "" {
 				continue
 			}
-			g.add("rolling "+by, fmt.Sprintf("%s takes over in a rolling update, which begins when %s has written: %s",
-				naming(to), by, g.describe(i)), build.Upgrade(to, plan.UpgradeRolling).Async().When(d))
+			why := fmt.Sprintf("%s takes over in a rolling update, which begins when %s has written: %s", naming(to),
+				by, m.Describe(i))
+			all.add("rolling "+by, why, build.Upgrade(to, plan.UpgradeRolling).Async().When(written.Trigger))
 			break
 		}
 	}
+	return all
 }

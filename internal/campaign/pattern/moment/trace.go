@@ -1,4 +1,4 @@
-package pattern
+package moment
 
 import (
 	"encoding/json"
@@ -12,10 +12,10 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// trace is what happened in one run without faults.
-type trace struct {
-	changes []facts.Change
-	byKey   map[facts.Key][]int
+// Trace is what happened in one run without faults.
+type Trace struct {
+	Changes []facts.Change
+	ByKey   map[facts.Key][]int
 	byName  map[string][]int // by type and real name, as in plans, after the cluster if there are several
 	changed [][]facts.Field  // nil: not computed yet
 	// The states as matchers take them, in general, before and after the controller's own write; see shown.
@@ -28,15 +28,15 @@ type states struct {
 	prev, cur *plan.Object
 }
 
-func newTrace(changes []facts.Change) *trace {
-	t := &trace{
-		changes: changes, byKey: map[facts.Key][]int{}, byName: map[string][]int{},
+func newTrace(changes []facts.Change) *Trace {
+	t := &Trace{
+		Changes: changes, ByKey: map[facts.Key][]int{}, byName: map[string][]int{},
 		changed: make([][]facts.Field, len(changes)),
 		states:  make([]states, len(changes)),
 		writing: make([]states, len(changes)), written: make([]states, len(changes)),
 	}
 	for i := range changes {
-		t.byKey[changes[i].Key] = append(t.byKey[changes[i].Key], i)
+		t.ByKey[changes[i].Key] = append(t.ByKey[changes[i].Key], i)
 		name := realKey(&changes[i])
 		t.byName[name] = append(t.byName[name], i)
 	}
@@ -44,9 +44,9 @@ func newTrace(changes []facts.Change) *trace {
 }
 
 // fields are those that the i-th change has changed, as they are shown at the controller's own write.
-func (t *trace) fields(i int) []facts.Field {
+func (t *Trace) fields(i int) []facts.Field {
 	if t.changed[i] == nil {
-		c := t.changes[i]
+		c := t.Changes[i]
 		t.changed[i] = append([]facts.Field{}, (&baseline.Baseline{}).Changed(&c)...)
 	}
 	return t.changed[i]
@@ -62,7 +62,7 @@ func realKey(c *facts.Change) string {
 }
 
 // matches lists the changes after one that satisfy a definition.
-func (t *trace) matches(m *plan.Matcher, d *plan.Definition, after int) ([]int, error) {
+func (t *Trace) matches(m *plan.Matcher, d *plan.Definition, after int) ([]int, error) {
 	name := record.In(d.Observe.Cluster, d.Condition.ResourceKey.String())
 	objects := t.byName[name]
 	if prefix, wild := strings.CutSuffix(name, "*"); wild {
@@ -76,7 +76,7 @@ func (t *trace) matches(m *plan.Matcher, d *plan.Definition, after int) ([]int, 
 	}
 	var all []int
 	for _, i := range objects {
-		if i <= after || !seen(&t.changes[i], d.Observe) {
+		if i <= after || !seen(&t.Changes[i], d.Observe) {
 			continue
 		}
 		s := t.state(i, d.Observe.Timing)
@@ -92,7 +92,7 @@ func (t *trace) matches(m *plan.Matcher, d *plan.Definition, after int) ([]int, 
 }
 
 // state is what a change looks like at a point. Each state is encoded and decoded only once.
-func (t *trace) state(i int, timing plan.Timing) *states {
+func (t *Trace) state(i int, timing plan.Timing) *states {
 	s := &t.states[i]
 	switch timing {
 	case plan.BeforeControllerWrite:
@@ -101,24 +101,24 @@ func (t *trace) state(i int, timing plan.Timing) *states {
 		s = &t.written[i]
 	}
 	if !s.known {
-		kind, prev, cur := shown(&t.changes[i], timing)
+		kind, prev, cur := shown(&t.Changes[i], timing)
 		*s = states{true, kind, plan.NewObject(encode(prev)), plan.NewObject(encode(cur))}
 	}
 	return s
 }
 
-// untilLastWrite is the time from the i-th change to the last one that a controller has written, rounded up.
-func (t *trace) untilLastWrite(i int, by string) time.Duration {
-	for k := len(t.changes) - 1; k > i; k-- {
-		if t.changes[k].By == by {
-			return roundUp(t.changes[k].Time.Sub(t.changes[i].Time))
+// UntilLastWrite is the time from the i-th change to the last one that a controller has written, rounded up.
+func (t *Trace) UntilLastWrite(i int, by string) time.Duration {
+	for k := len(t.Changes) - 1; k > i; k-- {
+		if t.Changes[k].By == by {
+			return RoundUp(t.Changes[k].Time.Sub(t.Changes[i].Time))
 		}
 	}
 	return 0
 }
 
 // roundUp rounds a time of a run without faults for a plan.
-func roundUp(d time.Duration) time.Duration {
+func RoundUp(d time.Duration) time.Duration {
 	const unit = 100 * time.Millisecond
 	return (d + unit).Truncate(unit)
 }
