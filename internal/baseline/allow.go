@@ -56,7 +56,9 @@ func (ref *Baseline) allow(r *record.Run, how string) error {
 	}
 	f := ref.filter()
 	objects := f.matched(run.Objects())
-	maps.DeleteFunc(objects, func(key facts.Key, o *facts.Object) bool { return o.Unchanged() && ref.Objects[key] == nil })
+	maps.DeleteFunc(objects, func(key facts.Key, o *facts.Object) bool {
+		return o.Unchanged() && ref.Objects[key] == nil
+	})
 	f.returned(objects, run.Changes())
 	ref.add(Alternative{How: how, Objects: f.otherwise(objects)})
 	return nil
@@ -143,7 +145,8 @@ func (f *filter) allowTimed(
 	maps.DeleteFunc(objects, func(key facts.Key, o *facts.Object) bool {
 		want := ref.usual(key)
 		switch {
-		case want.End == nil && o.End != nil, metadata.Marked(o.End), o.Made > want.MostMade && facts.HoldsData(key.Type()):
+		case want.End == nil && o.End != nil, metadata.Marked(o.End),
+			o.Made > want.MostMade && facts.HoldsData(key.Type()):
 			return true
 		case want.End != nil && o.End == nil && (facts.HoldsData(key.Type()) || len(f.instead(key, ended)) > 0):
 			return true // what is there in its place is not allowed either
@@ -161,7 +164,9 @@ func (f *filter) allowTimed(
 		want := ref.usual(key)
 		if objects[key] == nil && want.Made > 1 && want.End != nil && l.End != nil && ref.OwnerFinished(key) &&
 			!metadata.Marked(l.End) && len(f.fields(key, want, l)) > 0 && !status(key, want, l) {
-			objects[key] = &facts.Object{End: l.End, Rewritten: want.Rewritten, Made: want.Made, MostMade: want.MostMade}
+			objects[key] = &facts.Object{
+				End: l.End, Rewritten: want.Rewritten, Made: want.Made, MostMade: want.MostMade,
+			}
 		}
 	}
 	ref.add(Alternative{

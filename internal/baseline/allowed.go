@@ -13,6 +13,16 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// Variations are ends of the workload that do not count as differences either.
+type Variations struct {
+	// Alternatives are the ends of further runs that may end differently: see Allow.
+	Alternatives []Alternative `json:"alternatives,omitempty"`
+	// Kept are fields that say what has happened: see Keep. Tried names the runs that were made to add something after
+	// the baseline was learned. Allowed has both.
+	Kept  []Kept   `json:"-"`
+	Tried []string `json:"-"`
+}
+
 // Allowed is what was seen after a baseline was learned and does not count either, so that whoever judges a run later
 // knows it as well. It is kept beside the baseline.
 type Allowed struct {
@@ -67,8 +77,8 @@ func (ref *Baseline) ReadAllowed(file string) error {
 }
 
 // Later notes that what is added to the baseline from index n of its alternatives on was seen after it was learned.
-func (ref *Baseline) Later(n int) {
-	for i := n; i < len(ref.Alternatives); i++ {
-		ref.Alternatives[i].Later = true
+func (v *Variations) Later(n int) {
+	for i := n; i < len(v.Alternatives); i++ {
+		v.Alternatives[i].Later = true
 	}
 }

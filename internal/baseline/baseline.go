@@ -22,80 +22,57 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Baseline is what a workload does when nothing goes wrong.
+// Baseline is what a workload does when nothing goes wrong. The file has the fields of the embedded structs beside the
+// others.
 type Baseline struct {
 	Workload string `json:"workload"`
 	Runs     int    `json:"runs"`
+	// Source is what the baseline was made from. The caller of Learn sets it.
+	Source Source `json:"source"`
 	// Objects are those that the workload had to do with.
 	Objects map[facts.Key]*facts.Object `json:"objects"`
-	// Masks are the fields that never count, but for Found, which were found by comparing the runs.
-	Masks []Mask  `json:"masks"`
-	Found []Found `json:"found,omitempty"`
-	// Written are the groups of the objects that controllers under test write though others of their type never count:
-	// see followsPods and isLock.
-	Written []facts.Key `json:"written,omitempty"`
-	// Random is how objects are named that clients name at random.
-	Random []Random           `json:"random,omitempty"`
-	chosen map[facts.Key]bool // names that are the same in all runs; only while they are learned
-	// Relations are those of values that differ in each run.
-	Relations []Relation `json:"relations,omitempty"`
 	// Changes are those of the first run, Others those of each further run.
 	Changes []facts.Change   `json:"changes"`
 	Others  [][]facts.Change `json:"others,omitempty"`
-	// Unordered are the lists whose order differs between runs without faults: it never counts.
-	Unordered []Mask `json:"unordered,omitempty"`
-	// Compared are fields that count although a mask covers them.
-	Compared []Mask `json:"compared,omitempty"`
+	// Relations are those of values that differ in each run.
+	Relations Relations `json:"relations,omitempty"`
+	Masks
+	Naming
+	Variations
+	Setup
+	Timing
+	Recorded
+	Usual
+}
+
+// Usual is what happens in runs without faults, and is worth a finding otherwise.
+type Usual struct {
 	// Siblings is how many objects of a type an owner had at a time, at most: of all owners and types with two or more.
 	Siblings []facts.Siblings `json:"siblings,omitempty"`
 	// Errors are the errors that the controllers have logged.
 	Errors []facts.LoggedError `json:"errors,omitempty"`
-	// Loops are what the controllers do again and again without faults.
+	// Loops are what the controllers do again and again.
 	Loops []facts.Loop `json:"loops,omitempty"`
-	// Alternatives are the ends of further runs that may end differently: see Allow.
-	Alternatives []Alternative `json:"alternatives,omitempty"`
-	// Kept are fields that tell of what has happened: see Keep. Tried names the runs that were made to add something
-	// after the baseline was learned. See Allowed, which has both.
-	Kept  []Kept   `json:"-"`
-	Tried []string `json:"-"`
-	// Controllers are those under test that have hooks.
-	Controllers []string `json:"controllers"`
-	// Streaming are those of them that fill their caches by a streaming list; see StaleBy.
-	Streaming []string `json:"streaming,omitempty"`
-	// Replicas is how many processes each of them has, and Leases the leases by which they are elected leader.
-	Replicas map[string]int      `json:"replicas"`
-	Leases   map[string][]string `json:"leases,omitempty"`
-	// LeaseLasts is how long the lease of each of them lasts without being renewed.
-	LeaseLasts map[string]time.Duration `json:"leaseLasts,omitempty"`
-	// Polls is what the controllers look at again and again, when everything is at rest. The caller of Learn sets it.
-	Polls []record.Poll `json:"polls,omitempty"`
-	// Startup is how long the controllers took at most to come to rest after their start; zero: nobody knows. The
-	// caller of Learn sets it.
-	Startup time.Duration `json:"startup,omitempty"`
-	// Rested: all runs came to rest, but for Polls. The caller of Learn sets it.
-	Rested bool `json:"rested,omitempty"`
+}
+
+// Timing is when things happened in the runs, and how fast. The caller of Learn sets all but Virtual and Courses.
+type Timing struct {
 	// Virtual: the runs had a clock that moved ahead while nothing happened, so that times between changes mean
 	// something. Courses is when the workload went on in each run, that of Changes first.
 	Virtual bool           `json:"virtual,omitempty"`
 	Courses []facts.Course `json:"courses,omitempty"`
+	// Rested: all runs came to rest, but for Polls: what the controllers look at again and again.
+	Rested bool          `json:"rested,omitempty"`
+	Polls  []record.Poll `json:"polls,omitempty"`
+	// Startup is how long the controllers took at most to come to rest after their start; 0: unknown.
+	Startup time.Duration `json:"startup,omitempty"`
 	// Uneventful are the times that the clock was moved ahead after the workload, after each of which the controllers
-	// changed nothing. The caller of Learn sets it.
+	// changed nothing.
 	Uneventful []time.Duration `json:"uneventful,omitempty"`
-	// Took is how long a run usually took, by the machine's clock; 0: unknown. The caller of Learn sets it.
+	// Took is how long a run usually took, by the machine's clock; 0: unknown.
 	Took time.Duration `json:"nanoseconds,omitempty"`
-	// Pace is that of the runs; the plans that are compared with it keep it. The caller of Learn sets it.
+	// Pace is that of the runs. The plans that are compared with the baseline keep it.
 	Pace plan.Pace `json:"pace,omitempty"`
-	// Source is what the baseline was made from, Types what other runs must record to be compared with it, and Reached
-	// the points that each controller reached in the first run (see Types and Reached). The caller of Learn sets them.
-	Source  Source              `json:"source"`
-	Types   []plan.ResourceKey  `json:"types,omitempty"`
-	Reached map[string][]string `json:"reached,omitempty"`
-	// Unlisted are the types that could not be recorded when the types were looked for. The caller of Learn sets it.
-	Unlisted []string `json:"unlisted,omitempty"`
-	// Calls is how often each controller made an annotated call at least in a run, by controller and call; see Calls.
-	Calls map[string]map[string]int `json:"calls,omitempty"`
-	// Failing names the annotated calls of each controller that a plan can make fail, by controller.
-	Failing map[string][]string `json:"failing,omitempty"`
 }
 
 // UnstableError says that fault-free runs of a workload end differently, so that nothing can be compared with them.
@@ -120,40 +97,14 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 	if len(runs) < 2 {
 		return nil, errors.New("a baseline needs two runs or more")
 	}
-	ref := &Baseline{Workload: workload, Runs: len(runs), Masks: slices.Concat(masks, standard)}
-	ref.Replicas, ref.Failing = map[string]int{}, map[string][]string{}
-	for _, c := range runs[0].Meta.Controllers {
-		if !c.Hooks {
-			continue
-		}
-		ref.Controllers = append(ref.Controllers, c.Name)
-		if c.WatchList {
-			ref.Streaming = append(ref.Streaming, c.Name)
-		}
-		ref.Replicas[c.Name] = c.Replicas
-		if len(c.FailingCalls) > 0 {
-			ref.Failing[c.Name] = c.FailingCalls
-		}
-		if c.LeaseLasts > 0 {
-			if ref.LeaseLasts == nil {
-				ref.LeaseLasts = map[string]time.Duration{}
-			}
-			ref.LeaseLasts[c.Name] = c.LeaseLasts
-		}
-		for _, lock := range c.Locks {
-			if key, err := plan.ParseResourceKey(lock); err == nil && key.Type == "lease" {
-				if ref.Leases == nil {
-					ref.Leases = map[string][]string{}
-				}
-				ref.Leases[c.Name] = append(ref.Leases[c.Name], lock)
-			}
-		}
-	}
+	ref := &Baseline{Workload: workload, Runs: len(runs), Masks: Masks{
+		Given: slices.Concat(masks, standard), Unordered: slices.Clone(withoutOrder),
+	}}
+	ref.Setup = setupOf(runs[0])
 	ref.Virtual = true
 	for _, r := range runs {
 		ref.Virtual = ref.Virtual && r.Meta.Clock != nil && r.Meta.Clock.Virtual
 	}
-	ref.Unordered = slices.Clone(withoutOrder)
 	var found []Found
 	var ends []map[facts.Key]*facts.Object
 	var unstable []string
@@ -168,17 +119,17 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 	for _, run := range followed {
 		ref.Courses = append(ref.Courses, run.Course())
 	}
-	ref.write(followed)
+	ref.write(followed, ref.Setup)
 	var all []map[facts.Key]*facts.Object
 	for _, run := range followed {
 		all = append(all, run.Objects())
 	}
-	ref.name(all)
+	ref.Naming.learn(all, ref.Objects)
 	for i, run := range followed {
 		objects := run.Objects()
-		to := ref.renames(objects)
+		to := ref.renames(objects, ref.Objects)
 		if i == 0 {
-			objects, _ = ref.filter().renamed(objects)
+			objects, _, _ = renamed(objects, to)
 			ref.Changes, ref.Objects = numberedChanges(run.Changes(), to), maps.Clone(objects)
 			maps.DeleteFunc(ref.Objects, func(_ facts.Key, o *facts.Object) bool { return o.Unchanged() })
 			ends = append(ends, objects)

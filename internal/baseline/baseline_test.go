@@ -309,7 +309,7 @@ func TestWhoWroteIt(t *testing.T) {
 	if want := []string{"", "db", "db", "", ""}; !slices.Equal(by, want) {
 		t.Errorf("written by %q, want %q", by, want)
 	}
-	ref := &Baseline{Masks: standard}
+	ref := &Baseline{Masks: Masks{Given: standard}}
 	if got := Fields(&changes[1]); !slices.Equal(got, []string{"data.a"}) {
 		t.Errorf("fields %q", got)
 	}

@@ -30,8 +30,8 @@ type filter struct {
 func (ref *Baseline) filter() *filter {
 	return &filter{
 		ref: ref, known: map[facts.Key]map[string]counts{}, found: map[facts.Key][]*Found{}, lists: map[string]bool{},
-		seen: map[*facts.Object]map[string]any{}, texts: map[*facts.Object]map[string]text{}, own: map[facts.Key]facts.Key{},
-		seed: maphash.MakeSeed(),
+		seen: map[*facts.Object]map[string]any{}, texts: map[*facts.Object]map[string]text{},
+		own: map[facts.Key]facts.Key{}, seed: maphash.MakeSeed(),
 	}
 }
 
@@ -52,7 +52,7 @@ func (f *filter) countsAs(key facts.Key, joined string, path []string) counts {
 	known := f.known[key]
 	if known == nil {
 		known = map[string]counts{}
-		f.known[key], f.found[key] = known, f.ref.foundOn(key)
+		f.known[key], f.found[key] = known, f.ref.foundOn(key, f.ref.ends)
 	}
 	as, ok := known[joined]
 	if !ok {
@@ -69,7 +69,7 @@ func (f *filter) unordered(typ facts.Key, path []string) bool {
 	at := string(typ) + " " + facts.Join(path)
 	is, ok := f.lists[at]
 	if !ok {
-		is = masks{f.ref.Unordered}.on(typ, path) != nil
+		is = covering(f.ref.Unordered, typ, path) != nil
 		f.lists[at] = is
 	}
 	return is
@@ -77,13 +77,13 @@ func (f *filter) unordered(typ facts.Key, path []string) bool {
 
 // masked reports whether a field does not count.
 func (ref *Baseline) masked(key facts.Key, path []string) bool {
-	return ref.countsAs(key, path, ref.foundOn(key)) != fully
+	return ref.countsAs(key, path, ref.foundOn(key, ref.ends)) != fully
 }
 
 // Ignores reports whether a field does not count. Without a baseline, that is what counts in none.
 func (ref *Baseline) Ignores(key facts.Key, path []string) bool {
 	if ref == nil {
-		return masks{standard}.on(key, path) != nil
+		return covering(standard, key, path) != nil
 	}
 	return ref.masked(key, path)
 }
@@ -354,7 +354,11 @@ func noteMessages(differ []Difference) {
 // little as possible. Which of several equal objects was created first, and which of them is deleted when fewer are
 // wanted, says nothing.
 func (f *filter) matched(run map[facts.Key]*facts.Object) map[facts.Key]*facts.Object {
-	objects, first := f.renamed(run)
+	objects, first, changed := renamed(run, f.ref.renames(run, f.ref.Objects))
+	if changed {
+		clear(f.seen)
+		clear(f.texts)
+	}
 	groups := map[string][2][]facts.Key{} // of generated names: the baseline's, and the run's
 	add := func(which int, all map[facts.Key]*facts.Object) {
 		for key, o := range all {

@@ -20,23 +20,23 @@ type Found struct {
 	Compare bool `json:"compare,omitempty"`
 }
 
-// foundOn returns what was found for an object. Of an object that the runs without faults did not end with, nothing is
-// known; what was found for others of its type may be true of it, too.
-func (ref *Baseline) foundOn(key facts.Key) []*Found {
-	if len(ref.Found) == 0 {
+// foundOn returns what was found for an object. If the runs without faults did not end with the object, what was found
+// for others of its type counts too. The function says with which objects they ended.
+func (m *Masks) foundOn(key facts.Key, ends func(facts.Key) bool) []*Found {
+	if len(m.Found) == 0 {
 		return nil
 	}
 	var own, like []*Found
 	group, typ := key.Group(), key.Type()
-	for i := range ref.Found {
-		switch m := &ref.Found[i]; {
-		case m.Object == group:
-			own = append(own, m)
-		case m.Object.Type() == typ:
-			like = append(like, m)
+	for i := range m.Found {
+		switch f := &m.Found[i]; {
+		case f.Object == group:
+			own = append(own, f)
+		case f.Object.Type() == typ:
+			like = append(like, f)
 		}
 	}
-	if len(like) == 0 || ref.ends(key) || ref.ends(key.WithNumber("0")) || ref.ends(key.WithNumber("1")) {
+	if len(like) == 0 || ends(key) || ends(key.WithNumber("0")) || ends(key.WithNumber("1")) {
 		return own
 	}
 	return append(own, like...)
@@ -59,19 +59,19 @@ const (
 )
 
 // countsAs says how a field counts. found is what foundOn returns for the object.
-func (ref *Baseline) countsAs(key facts.Key, path []string, found []*Found) counts {
-	if (masks{ref.Compared}).on(key, path) != nil {
+func (m *Masks) countsAs(key facts.Key, path []string, found []*Found) counts {
+	if covering(m.Compared, key, path) != nil {
 		return fully
 	}
 	as := fully
-	for _, m := range found {
+	for _, f := range found {
 		switch {
-		case !Covers(m.Path, path):
-		case m.Compare:
+		case !Covers(f.Path, path):
+		case f.Compare:
 			return fully
-		case m.Value && as != never:
+		case f.Value && as != never:
 			as = byPresence
-		case !m.Value:
+		case !f.Value:
 			as = never
 		}
 	}
@@ -79,15 +79,15 @@ func (ref *Baseline) countsAs(key facts.Key, path []string, found []*Found) coun
 		return never
 	}
 	typ, lag := key.Type(), false
-	for i := range ref.Masks {
-		m := &ref.Masks[i]
-		if (m.Type != "*" && m.Type != typ) || !Covers(m.Path, path) {
+	for i := range m.Given {
+		mask := &m.Given[i]
+		if (mask.Type != "*" && mask.Type != typ) || !Covers(mask.Path, path) {
 			continue
 		}
-		if unlessWritten(m.Reason) && slices.Contains(ref.Written, key.Group()) {
+		if unlessWritten(mask.Reason) && slices.Contains(m.Written, key.Group()) {
 			continue
 		}
-		if m.Reason != upToDate || path[len(path)-1] != "observedGeneration" {
+		if mask.Reason != upToDate || path[len(path)-1] != "observedGeneration" {
 			return never
 		}
 		lag = true
@@ -103,30 +103,30 @@ func unlessWritten(reason string) bool { return reason == followsPods || reason 
 
 // write notes which objects of the runs count because a controller under test has written them. Of locks these are only
 // those that it has written in each run: others may be named after its process.
-func (ref *Baseline) write(runs []*facts.Follower) {
+func (m *Masks) write(runs []*facts.Follower, setup Setup) {
 	locks := map[facts.Key]int{} // in how many runs
 	for _, run := range runs {
 		seen := map[facts.Key]bool{}
 		changes := run.Changes()
 		for i := range changes {
 			c := &changes[i]
-			m := masks{standard}.on(c.Key, []string{"kind"})
-			if c.By == "" || m == nil || !unlessWritten(m.Reason) || seen[c.Key] || ref.elects(c.Key) {
+			mask := covering(standard, c.Key, []string{"kind"})
+			if c.By == "" || mask == nil || !unlessWritten(mask.Reason) || seen[c.Key] || setup.elects(c.Key) {
 				continue
 			}
 			seen[c.Key] = true
 			locks[c.Key]++
 			group := c.Key.Group()
-			if (m.Reason == followsPods || locks[c.Key] == len(runs)) && !slices.Contains(ref.Written, group) {
-				ref.Written = append(ref.Written, group)
+			if (mask.Reason == followsPods || locks[c.Key] == len(runs)) && !slices.Contains(m.Written, group) {
+				m.Written = append(m.Written, group)
 			}
 		}
 	}
 }
 
 // elects reports whether a controller is elected leader by a lease.
-func (ref *Baseline) elects(key facts.Key) bool {
-	for _, locks := range ref.Leases {
+func (s Setup) elects(key facts.Key) bool {
+	for _, locks := range s.Leases {
 		if slices.Contains(locks, key.Local()) {
 			return true
 		}
@@ -135,18 +135,18 @@ func (ref *Baseline) elects(key facts.Key) bool {
 }
 
 // find notes that a field differs between runs without faults.
-func (ref *Baseline) find(m Found) {
-	at := slices.IndexFunc(ref.Found, func(old Found) bool { return old.Object == m.Object && old.Path == m.Path })
+func (m *Masks) find(f Found) {
+	at := slices.IndexFunc(m.Found, func(old Found) bool { return old.Object == f.Object && old.Path == f.Path })
 	if at < 0 {
-		ref.Found = append(ref.Found, m)
-		slices.SortStableFunc(ref.Found, func(a, b Found) int {
+		m.Found = append(m.Found, f)
+		slices.SortStableFunc(m.Found, func(a, b Found) int {
 			return cmp.Or(strings.Compare(string(a.Object), string(b.Object)), strings.Compare(a.Path, b.Path))
 		})
 		return
 	}
-	old := &ref.Found[at]
-	old.Value = old.Value && m.Value
-	old.Compare = old.Compare || m.Compare
+	old := &m.Found[at]
+	old.Value = old.Value && f.Value
+	old.Compare = old.Compare || f.Compare
 }
 
 // Adopt adds what was found for another workload that does much the same, such as a longer one, and what is known to
@@ -165,15 +165,15 @@ func (ref *Baseline) Adopt(other *Baseline) {
 }
 
 // ByType returns the masks, with what was found for an object as masks of its type.
-func (ref *Baseline) ByType() []Mask {
+func (m *Masks) ByType() []Mask {
 	var all []Mask
-	for _, f := range ref.Found {
-		m := Mask{Type: f.Object.Type(), Path: f.Path, Reason: f.Reason}
-		if !f.Compare && !slices.Contains(all, m) {
-			all = append(all, m)
+	for _, f := range m.Found {
+		mask := Mask{Type: f.Object.Type(), Path: f.Path, Reason: f.Reason}
+		if !f.Compare && !slices.Contains(all, mask) {
+			all = append(all, mask)
 		}
 	}
-	return append(all, ref.Masks...)
+	return append(all, m.Given...)
 }
 
 // foundPath is the path of a field that differs between two objects, as [Found] has it. The name of a list's item that
@@ -211,4 +211,13 @@ func (f *filter) foundPath(d Difference, want, got *facts.Object) string {
 		}
 	}
 	return facts.Join(path)
+}
+
+// HoldsRandom reports whether a part of what an object of that key holds is another value in each run without faults: a
+// key or a password that somebody has made up, for example. Such an object cannot be made again as it was.
+func (ref *Baseline) HoldsRandom(key facts.Key) bool {
+	return slices.ContainsFunc(ref.foundOn(key, ref.ends), func(m *Found) bool {
+		return m.Object == key.Group() && !m.Compare &&
+			(strings.HasPrefix(m.Path, "data") || strings.HasPrefix(m.Path, "binaryData"))
+	})
 }

@@ -41,7 +41,7 @@ func (ref *Baseline) Invariant(d Difference, changes []facts.Change) (*plan.Inva
 	recorded := []plan.ResourceKey{typ(key)}
 	name := strings.ReplaceAll(key.Type+"-"+key.Name, "*", "")
 	if d.Count {
-		own, kept := ref.keptWhileOwned(key, sample)
+		own, kept := keptWhileOwned(key, sample)
 		if own == nil || !d.More() {
 			return nil, nil
 		}
@@ -83,7 +83,7 @@ func (ref *Baseline) Invariant(d Difference, changes []facts.Change) (*plan.Inva
 
 // keptWhileOwned is the invariant that an object is not deleted while its controller lives, with the type of that
 // controller; nil: the object has none.
-func (ref *Baseline) keptWhileOwned(key plan.ResourceKey, object map[string]any) (*plan.Invariant, plan.ResourceKey) {
+func keptWhileOwned(key plan.ResourceKey, object map[string]any) (*plan.Invariant, plan.ResourceKey) {
 	if by := metadata.Controller(object); by != nil {
 		group, _, found := strings.Cut(metadata.Text(by, "apiVersion"), "/")
 		if !found {

@@ -10,6 +10,21 @@ import (
 // Mask is a field that never counts.
 type Mask = plan.Mask
 
+// Masks decide which fields count when runs are compared.
+type Masks struct {
+	// Given are the fields that never count in any run: those of the suite, and the standard ones.
+	Given []Mask `json:"masks"`
+	// Found are the fields that differed between the runs.
+	Found []Found `json:"found,omitempty"`
+	// Written are the groups of objects that count because controllers under test write them, though others of their
+	// type never count: see followsPods and isLock.
+	Written []facts.Key `json:"written,omitempty"`
+	// Unordered are the lists whose order never counts: it differs between runs without faults.
+	Unordered []Mask `json:"unordered,omitempty"`
+	// Compared are fields that count although a mask covers them.
+	Compared []Mask `json:"compared,omitempty"`
+}
+
 // ConflictAnnotation is an annotation that means nothing. Plans write it to objects to change their versions.
 const ConflictAnnotation = "trommel.dev/conflict"
 
@@ -93,14 +108,11 @@ var standard = []Mask{
 	{Type: lease, Path: "spec.renewTime", Reason: "time"},
 }
 
-// masks decides which fields count.
-type masks struct{ all []Mask }
-
-// on is the mask that covers a field, or nil.
-func (m masks) on(key facts.Key, path []string) *Mask {
+// covering is the first of some masks that covers a field, or nil.
+func covering(all []Mask, key facts.Key, path []string) *Mask {
 	typ := key.Type()
-	for i := range m.all {
-		mask := &m.all[i]
+	for i := range all {
+		mask := &all[i]
 		if (mask.Type == "*" || mask.Type == typ) && Covers(mask.Path, path) {
 			return mask
 		}

@@ -16,7 +16,7 @@ func (ref *Baseline) Changed(c *facts.Change) []facts.Field {
 func Fields(c *facts.Change) []string {
 	var names []string
 	for _, f := range facts.FieldsOf(c) {
-		if (masks{standard}).on(c.Key, f.Path) == nil {
+		if covering(standard, c.Key, f.Path) == nil {
 			names = append(names, f.Where)
 		}
 	}

@@ -43,44 +43,44 @@ const maskFileHead = "" +
 `
 
 // MaskEntries lists what never counts in comparisons with the baseline: what was found in its runs first.
-func (ref *Baseline) MaskEntries() []MaskEntry {
+func (m *Masks) MaskEntries() []MaskEntry {
 	var all []MaskEntry
-	for _, m := range ref.Compared {
-		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason, Compare: true})
+	for _, c := range m.Compared {
+		all = append(all, MaskEntry{Type: c.Type, Path: c.Path, Reason: c.Reason, Compare: true})
 	}
-	for _, m := range ref.Found {
+	for _, f := range m.Found {
 		all = append(all, MaskEntry{
-			Object: string(m.Object), Path: m.Path, Reason: m.Reason, Value: m.Value, Compare: m.Compare,
+			Object: string(f.Object), Path: f.Path, Reason: f.Reason, Value: f.Value, Compare: f.Compare,
 		})
 	}
-	for _, m := range ref.Unordered {
-		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason, Order: true})
+	for _, u := range m.Unordered {
+		all = append(all, MaskEntry{Type: u.Type, Path: u.Path, Reason: u.Reason, Order: true})
 	}
-	for _, m := range ref.Masks {
-		all = append(all, MaskEntry{Type: m.Type, Path: m.Path, Reason: m.Reason})
+	for _, g := range m.Given {
+		all = append(all, MaskEntry{Type: g.Type, Path: g.Path, Reason: g.Reason})
 	}
 	return all
 }
 
 // Override adds masks that people have edited: fields that count although they are masked, and further masks.
-func (ref *Baseline) Override(entries []MaskEntry) {
+func (m *Masks) Override(entries []MaskEntry) {
 	for _, e := range entries {
 		if e.Object != "" {
-			ref.find(Found{
+			m.find(Found{
 				Object: facts.Key(e.Object).Group(), Path: e.Path, Reason: e.Reason, Value: e.Value, Compare: e.Compare,
 			})
 			continue
 		}
-		m := Mask{Type: e.Type, Path: e.Path, Reason: e.Reason}
-		list := &ref.Masks
+		mask := Mask{Type: e.Type, Path: e.Path, Reason: e.Reason}
+		list := &m.Given
 		switch {
 		case e.Compare:
-			list = &ref.Compared
+			list = &m.Compared
 		case e.Order:
-			list = &ref.Unordered
+			list = &m.Unordered
 		}
-		if !slices.ContainsFunc(*list, func(old Mask) bool { return old.Type == m.Type && old.Path == m.Path }) {
-			*list = append(*list, m)
+		if !slices.ContainsFunc(*list, func(old Mask) bool { return old.Type == mask.Type && old.Path == mask.Path }) {
+			*list = append(*list, mask)
 		}
 	}
 }

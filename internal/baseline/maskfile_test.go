@@ -61,9 +61,9 @@ func TestMaskFile(t *testing.T) {
 	if !slices.ContainsFunc(ref.Unordered, func(m Mask) bool { return m.Path == "list" }) {
 		t.Errorf("the list's order counts: %v", ref.Unordered)
 	}
-	n := len(ref.Masks)
+	n := len(ref.Given)
 	ref.Override(entries)
-	if len(ref.Masks) != n {
+	if len(ref.Given) != n {
 		t.Error("entries are added twice")
 	}
 }

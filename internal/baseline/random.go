@@ -11,6 +11,14 @@ import (
 	"github.com/trommel-dev/trommel/internal/facts"
 )
 
+// Naming is how objects are named whose names nobody has chosen. Trommel learns it from the runs.
+type Naming struct {
+	// Random is how objects are named that clients name at random.
+	Random []Random `json:"random,omitempty"`
+
+	chosen map[facts.Key]bool // names that are the same in all runs; only while they are learned
+}
+
 // Random is how a client names objects that belong to the same one, or to none: a part of the name is random, or is
 // made from what differs in each run, such as a time or a UID. The API server knows nothing of that. Such objects are
 // numbered, as those with generated names are.
@@ -93,6 +101,16 @@ func (r *Random) matches(key facts.Key, owner facts.Key) bool {
 	return err == nil && is
 }
 
+// matchesNone reports whether none of some objects, given with their owners, is named so.
+func (r *Random) matchesNone(owners map[facts.Key]facts.Key) bool {
+	for key, owner := range owners {
+		if r.matches(key, owner) {
+			return false
+		}
+	}
+	return true
+}
+
 // beginning is what the keys of such objects begin with, before their numbers.
 func (r *Random) beginning(owner facts.Key) string {
 	if strings.Contains(string(owner), "#") {
@@ -117,8 +135,8 @@ const maxOwners = 10
 
 // renames gives the objects of a run that are named at random, and those that belong to such objects and have generated
 // names, the keys that they have in the baseline: by their own keys. Which number each of them has says nothing.
-func (ref *Baseline) renames(objects map[facts.Key]*facts.Object) map[facts.Key]facts.Key {
-	if len(ref.Random) == 0 {
+func (n *Naming) renames(objects, usual map[facts.Key]*facts.Object) map[facts.Key]facts.Key {
+	if len(n.Random) == 0 {
 		return nil
 	}
 	to := map[facts.Key]facts.Key{}
@@ -140,9 +158,9 @@ func (ref *Baseline) renames(objects map[facts.Key]*facts.Object) map[facts.Key]
 		switch generated := strings.Contains(name, "#"); {
 		case generated && strings.Contains(owners, "#") && !strings.HasPrefix(name, owners+"-"):
 			beginning = fmt.Sprintf("%s/%s/%s-", typ, namespace, owners)
-		case !generated && ref.Objects[key] == nil && !ref.chosen[key] && !o.Unchanged():
-			if i := slices.IndexFunc(ref.Random, func(r Random) bool { return r.matches(key, owner) }); i >= 0 {
-				beginning = ref.Random[i].beginning(owner)
+		case !generated && usual[key] == nil && !n.chosen[key] && !o.Unchanged():
+			if i := slices.IndexFunc(n.Random, func(r Random) bool { return r.matches(key, owner) }); i >= 0 {
+				beginning = n.Random[i].beginning(owner)
 			}
 		}
 		if beginning == "" {
@@ -153,7 +171,8 @@ func (ref *Baseline) renames(objects map[facts.Key]*facts.Object) map[facts.Key]
 		return to[key]
 	}
 	keys := slices.SortedFunc(maps.Keys(objects), func(a, b facts.Key) int {
-		return cmp.Or(cmp.Compare(objects[a].FirstVersion(), objects[b].FirstVersion()), strings.Compare(string(a), string(b)))
+		return cmp.Or(cmp.Compare(objects[a].FirstVersion(), objects[b].FirstVersion()),
+			strings.Compare(string(a), string(b)))
 	})
 	for _, key := range keys {
 		rename(key, maxOwners)
@@ -161,57 +180,56 @@ func (ref *Baseline) renames(objects map[facts.Key]*facts.Object) map[facts.Key]
 	return to
 }
 
-// renamed returns a run's objects with the keys that renames gives them, and their own keys by these. What values call
-// these objects is no longer compared by its text.
-func (f *filter) renamed(objects map[facts.Key]*facts.Object) (all map[facts.Key]*facts.Object, own map[facts.Key]facts.Key) {
-	to := f.ref.renames(objects)
+// renamed returns a run's objects with the keys that renames has given them, and their own keys by these. Changed: what
+// values call these objects is no longer compared by its text, so what is known of their texts is out of date.
+func renamed(objects map[facts.Key]*facts.Object, to map[facts.Key]facts.Key) (
+	all map[facts.Key]*facts.Object, own map[facts.Key]facts.Key, changed bool,
+) {
 	if len(to) == 0 {
-		return objects, nil
+		return objects, nil, false
 	}
 	all, own = maps.Clone(objects), map[facts.Key]facts.Key{}
 	for from := range to {
 		delete(all, from)
 	}
-	news := false
 	for from, key := range to {
 		o := objects[from]
 		all[key], own[key] = o, from
-		news = o.Rename(key) || news
+		changed = o.Rename(key) || changed
 	}
-	if news {
-		clear(f.seen)
-		clear(f.texts)
-	}
-	return all, own
+	return all, own, changed
 }
 
-// name learns which objects are named at random: those that are not in all runs, that belong to the same one, and whose
+// inAll reports whether all runs have an object of the key.
+func inAll(runs []map[facts.Key]*facts.Object, key facts.Key) bool {
+	return !slices.ContainsFunc(runs, func(objects map[facts.Key]*facts.Object) bool { return objects[key] == nil })
+}
+
+// learn learns which objects are named at random: those that are not in all runs, that belong to the same one, and whose
 // names differ only in what nobody has chosen, or in what may be a short hash and is another one in each run. Each run
 // must have at least one of them. Of objects that belong to none,
 // the same controller under test must have created them, equally many in each run, and none twice with the same name.
-func (ref *Baseline) name(runs []map[facts.Key]*facts.Object) {
-	ref.chosen = map[facts.Key]bool{}
+func (n *Naming) learn(runs []map[facts.Key]*facts.Object, usual map[facts.Key]*facts.Object) {
+	n.chosen = map[facts.Key]bool{}
 	for key := range runs[0] {
-		ref.chosen[key] = !slices.ContainsFunc(runs, func(objects map[facts.Key]*facts.Object) bool { return objects[key] == nil })
+		n.chosen[key] = inAll(runs, key)
 	}
 	for range maxOwners { // what belongs to them may be named after them
 		var own []map[facts.Key]*facts.Object
 		for _, objects := range runs {
-			all, _ := ref.filter().renamed(objects)
+			all, _, _ := renamed(objects, n.renames(objects, usual))
 			own = append(own, all)
 		}
-		found := ref.randomIn(own)
+		found := randomIn(own)
 		if len(found) == 0 {
 			return
 		}
-		ref.Random = append(ref.Random, found...)
+		n.Random = append(n.Random, found...)
 	}
 }
 
-func (ref *Baseline) randomIn(runs []map[facts.Key]*facts.Object) []Random {
-	everywhere := func(key facts.Key) bool {
-		return !slices.ContainsFunc(runs, func(objects map[facts.Key]*facts.Object) bool { return objects[key] == nil })
-	}
+func randomIn(runs []map[facts.Key]*facts.Object) []Random {
+	everywhere := func(key facts.Key) bool { return inAll(runs, key) }
 	var odd []map[facts.Key]facts.Key // of each run those that are not in all, with their owners
 	var makers []map[facts.Key]string // of each run those of these that have none, with who has created them
 	var all []Random
@@ -247,14 +265,7 @@ func (ref *Baseline) randomIn(runs []map[facts.Key]*facts.Object) []Random {
 	}
 	all = append(all, likely(odd, all)...)
 	return slices.DeleteFunc(all, func(r Random) bool {
-		return r.Owner == "" && !r.madeAlike(makers) || slices.ContainsFunc(odd, func(owners map[facts.Key]facts.Key) bool {
-			for key, owner := range owners {
-				if r.matches(key, owner) {
-					return false
-				}
-			}
-			return true
-		})
+		return r.Owner == "" && !r.madeAlike(makers) || slices.ContainsFunc(odd, r.matchesNone)
 	})
 }
 
@@ -334,13 +345,4 @@ func numberedChanges(changes []facts.Change, to map[facts.Key]facts.Key) []facts
 		}
 	}
 	return all
-}
-
-// HoldsRandom reports whether a part of what an object of that key holds is another value in each run without faults: a
-// key or a password that somebody has made up, for example. Such an object cannot be made again as it was.
-func (ref *Baseline) HoldsRandom(key facts.Key) bool {
-	return slices.ContainsFunc(ref.foundOn(key), func(m *Found) bool {
-		return m.Object == key.Group() && !m.Compare &&
-			(strings.HasPrefix(m.Path, "data") || strings.HasPrefix(m.Path, "binaryData"))
-	})
 }

@@ -10,6 +10,19 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// Recorded is what runs must record to be compared with the baseline, and what its runs have shown. The caller of Learn
+// sets it.
+type Recorded struct {
+	// Types are those that other runs must record: see Types. Unlisted are those that could not be recorded when the
+	// types were looked for.
+	Types    []plan.ResourceKey `json:"types,omitempty"`
+	Unlisted []string           `json:"unlisted,omitempty"`
+	// Reached are the points that each controller reached in the first run: see facts.Reached.
+	Reached map[string][]string `json:"reached,omitempty"`
+	// Calls is how often each controller made an annotated call at least in a run: see facts.Calls.
+	Calls map[string]map[string]int `json:"calls,omitempty"`
+}
+
 // Types lists the types of objects that the controllers under test take in, read or write, and that other runs should
 // record, as resource keys of all their objects.
 func Types(r *record.Run) []plan.ResourceKey {
@@ -58,7 +71,7 @@ func masksKind(key plan.ResourceKey, because func(reason string) bool) bool {
 	}
 	return slices.ContainsFunc(kinds, func(kind string) bool {
 		key.Type = kind
-		m := masks{standard}.on(facts.Key(key.String()), []string{"kind"})
+		m := covering(standard, facts.Key(key.String()), []string{"kind"})
 		return m != nil && because(m.Reason)
 	})
 }

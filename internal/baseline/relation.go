@@ -36,6 +36,9 @@ type Relation struct {
 	Of    Place `json:"of"`
 }
 
+// Relations are those that hold in all runs without faults.
+type Relations []Relation
+
 // Is is what one value is of another.
 type Is string
 
@@ -239,21 +242,28 @@ func encodes(s string, data []byte) bool {
 		s == base64.URLEncoding.EncodeToString(data) || s == base64.RawURLEncoding.EncodeToString(data)
 }
 
+// relater finds the relations that hold in all runs.
+type relater struct {
+	filter *filter
+	runs   []population
+	found  Relations
+}
+
 // relate finds the relations that hold in all runs, given how each of them ended, and how often random values were
 // replaced until then.
 func (ref *Baseline) relate(ends []map[facts.Key]*facts.Object, until []time.Time) {
 	f := ref.filter()
 	f.exact = true
-	var runs []population
+	r := &relater{filter: f}
 	for _, objects := range ends {
-		runs = append(runs, populationOf(objects))
+		r.runs = append(r.runs, populationOf(objects))
 	}
 	var places []Place   // with random values
 	var versions []Place // with values that may be versions
 	looked := map[facts.Key]bool{}
 	for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
 		object := placeOfKey(key)
-		if ref.Objects[key].End == nil || looked[object] || len(ref.foundOn(key)) == 0 {
+		if ref.Objects[key].End == nil || looked[object] || len(ref.foundOn(key, ref.ends)) == 0 {
 			continue
 		}
 		looked[object] = true
@@ -261,7 +271,7 @@ func (ref *Baseline) relate(ends []map[facts.Key]*facts.Object, until []time.Tim
 		for _, where := range slices.Sorted(maps.Keys(all)) {
 			switch at := (Place{object, where}); {
 			case all[where].as != byPresence:
-			case where == wholeData || f.random(at, runs):
+			case where == wholeData || r.random(at):
 				places = append(places, at)
 			case all[where].value != "" && strings.Trim(all[where].value, "0123456789") == "":
 				versions = append(versions, at)
@@ -269,7 +279,7 @@ func (ref *Baseline) relate(ends []map[facts.Key]*facts.Object, until []time.Tim
 		}
 	}
 	places = places[:min(len(places), maxRandom)]
-	ref.renew(places, runs, until)
+	ref.renew(places, r.runs, until)
 	for i, field := range places {
 		for j, of := range places {
 			if field == of || field.Field == wholeData || field.Object == of.Object && !apart(field, of) {
@@ -282,22 +292,22 @@ func (ref *Baseline) relate(ends []map[facts.Key]*facts.Object, until []time.Tim
 			case equalled(field, of, j < i):
 				all = append([]Is{isEqual}, all...)
 			}
-			if field.Object != of.Object && f.replacedTogether(field, of, runs) {
+			if field.Object != of.Object && r.replacedTogether(field, of) {
 				all = append(all, isTogether)
 			}
-			ref.firstThatHolds(f, field, of, all, runs)
+			r.firstThatHolds(field, of, all)
 		}
 	}
 	for _, field := range versions[:min(len(versions), maxRandom)] {
 		for _, key := range slices.Sorted(maps.Keys(ref.Objects)) {
 			if hasData(key) && key != field.Object && !strings.Contains(string(key), "#") {
-				ref.firstThatHolds(f, field, Place{key, wholeData}, []Is{isVersion}, runs)
+				r.firstThatHolds(field, Place{key, wholeData}, []Is{isVersion})
 			}
 		}
 	}
-	ref.Relations = slices.DeleteFunc(ref.Relations, func(r Relation) bool {
+	ref.Relations = slices.DeleteFunc(r.found, func(c Relation) bool {
 		// What is equal contains each other, too.
-		return r.Is == isContents && slices.Contains(ref.Relations, Relation{r.Of, isEqual, r.Field})
+		return c.Is == isContents && slices.Contains(r.found, Relation{c.Of, isEqual, c.Field})
 	})
 }
 
@@ -318,11 +328,11 @@ func apart(a, b Place) bool {
 }
 
 // firstThatHolds adds the first relation of a field to another one that holds in all runs.
-func (ref *Baseline) firstThatHolds(f *filter, field, of Place, all []Is, runs []population) {
+func (r *relater) firstThatHolds(field, of Place, all []Is) {
 	for _, is := range all {
-		r := Relation{field, is, of}
-		if f.alwaysHolds(&r, runs) && len(ref.Relations) < maxRelations {
-			ref.Relations = append(ref.Relations, r)
+		relation := Relation{field, is, of}
+		if r.alwaysHolds(&relation) && len(r.found) < maxRelations {
+			r.found = append(r.found, relation)
 			return
 		}
 	}
@@ -330,17 +340,17 @@ func (ref *Baseline) firstThatHolds(f *filter, field, of Place, all []Is, runs [
 
 // replacedTogether reports whether in all runs a secret was replaced, and a random value as often, the last time after
 // it. Of groups it says no: their objects are mostly replaced as a whole.
-func (f *filter) replacedTogether(field, of Place, runs []population) bool {
+func (r *relater) replacedTogether(field, of Place) bool {
 	if strings.Contains(string(field.Object+of.Object), "#") {
 		return false
 	}
-	return !slices.ContainsFunc(runs, func(p population) bool {
+	return !slices.ContainsFunc(r.runs, func(p population) bool {
 		ofs, fields := p[of.Object], p[field.Object]
 		if len(ofs) == 0 || len(fields) == 0 {
 			return true
 		}
 		a, b := ofs[0].object, fields[0].object
-		if !isSecret(of, f.textsOf(of.Object, a)[of.Field].value) {
+		if !isSecret(of, r.filter.textsOf(of.Object, a)[of.Field].value) {
 			return true
 		}
 		first, knownA := a.Renewal(of.Field, 0)
@@ -349,23 +359,23 @@ func (f *filter) replacedTogether(field, of Place, runs []population) bool {
 	})
 }
 
-func (f *filter) alwaysHolds(r *Relation, runs []population) bool {
-	return !slices.ContainsFunc(runs, func(p population) bool {
-		wrong, known := f.wrong(r, p)
+func (r *relater) alwaysHolds(relation *Relation) bool {
+	return !slices.ContainsFunc(r.runs, func(p population) bool {
+		wrong, known := r.filter.wrong(relation, p)
 		return !known || len(wrong) > 0
 	})
 }
 
 // random reports whether a field has a random value in each run.
-func (f *filter) random(at Place, runs []population) bool {
+func (r *relater) random(at Place) bool {
 	var values []string // of the runs so far
-	for _, p := range runs {
+	for _, p := range r.runs {
 		if len(p[at.Object]) == 0 {
 			return false
 		}
 		var own []string
 		for _, m := range p[at.Object] {
-			v := f.textsOf(m.key, m.object)[at.Field].value
+			v := r.filter.textsOf(m.key, m.object)[at.Field].value
 			if !looksRandom(v) || slices.ContainsFunc(values, func(other string) bool {
 				return different(v, other) < minDifferent
 			}) {

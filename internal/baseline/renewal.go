@@ -123,8 +123,8 @@ var (
 )
 
 // made reports whether the value of a field is made from another one.
-func (ref *Baseline) made(at Place) bool {
-	return slices.ContainsFunc(ref.Relations, func(r Relation) bool {
+func (all Relations) made(at Place) bool {
+	return slices.ContainsFunc(all, func(r Relation) bool {
 		return r.Field.Object == placeOfKey(at.Object) && r.Field.Field == at.Field && r.Is != isEqual &&
 			r.Is != isTogether
 	})
@@ -142,7 +142,7 @@ func (f *filter) renewals(key facts.Key, want, got *facts.Object) []Difference {
 		usual := want.Renewed[where]
 		value := f.textsOf(key, got)[where]
 		at := Place{key, where}
-		if value.as != byPresence || !isToken(at, value.value) || f.ref.made(at) {
+		if value.as != byPresence || !isToken(at, value.value) || f.ref.Relations.made(at) {
 			continue
 		}
 		is, known := got.Renewal(where, usual.Stood)

@@ -10,8 +10,8 @@ import (
 // StaleBy says how a controller is shown the past by starting it at an API server that is paused. Off: the plan must
 // switch its streaming lists off, with `watchList: false` of the action that starts it. Why says why it cannot be
 // shown the past at all; empty: it can.
-func (ref *Baseline) StaleBy(suite *plan.Suite, name string) (off bool, why string) {
-	if !slices.Contains(ref.Streaming, name) {
+func (s Setup) StaleBy(suite *plan.Suite, name string) (off bool, why string) {
+	if !slices.Contains(s.Streaming, name) {
 		return false, ""
 	}
 	i := slices.IndexFunc(suite.Controllers, func(c plan.Controller) bool { return c.Name == name })

@@ -32,7 +32,7 @@ func TestWhichOfEqualObjects(t *testing.T) {
 	if got := ref.Objects["pod/default/web-#1"]; got == nil || got.End != nil || got.Made != 1 || got.MostMade != 1 {
 		t.Errorf("got %+v", got)
 	}
-	if slices.ContainsFunc(ref.Masks, func(m Mask) bool { return m.Path == "spec.zone" }) {
+	if slices.ContainsFunc(ref.Given, func(m Mask) bool { return m.Path == "spec.zone" }) {
 		t.Error("the zone is masked")
 	}
 	for _, tt := range []struct {
@@ -208,7 +208,7 @@ func BenchmarkCompare(b *testing.B) {
 		}
 		return all
 	}
-	ref := &Baseline{Masks: standard, Objects: objects()}
+	ref := &Baseline{Masks: Masks{Given: standard}, Objects: objects()}
 	for _, bench := range []struct {
 		name   string
 		change func(i int, pod map[string]any)

@@ -98,7 +98,7 @@ func TestEditedMasks(t *testing.T) {
 	}
 	for _, c.Anew = range []bool{false, true} {
 		all, err := Learn(t.Context(), c)
-		if err != nil || all[0].Err != nil || !slices.ContainsFunc(all[0].Baseline.Masks, func(m baseline.Mask) bool {
+		if err != nil || all[0].Err != nil || !slices.ContainsFunc(all[0].Baseline.Given, func(m baseline.Mask) bool {
 			return m == baseline.Mask{Type: "secret", Path: "data.token", Reason: "random"}
 		}) {
 			t.Errorf("%+v, %v", all, err)

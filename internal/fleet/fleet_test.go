@@ -230,7 +230,7 @@ func runPlan(t *testing.T, s *Server, name string, o run.RunOptions) (*record.Ru
 func TestWorkersMakeRuns(t *testing.T) {
 	s := serve(t, nil)
 	workers := []*exec.Cmd{process(t, s, "one"), process(t, s, "two")}
-	ref := &baseline.Baseline{Workload: "create", Tried: []string{"slow"}}
+	ref := &baseline.Baseline{Workload: "create", Variations: baseline.Variations{Tried: []string{"slow"}}}
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -375,7 +375,7 @@ func TestFilesOfTheImage(t *testing.T) {
 	}
 	s = serve(t, nil)
 	process(t, s, "two", "TEST_FILES="+dir)
-	ref := &baseline.Baseline{Workload: "create", Tried: []string{"slow"}}
+	ref := &baseline.Baseline{Workload: "create", Variations: baseline.Variations{Tried: []string{"slow"}}}
 	if _, err := runPlan(t, s, "fine-two", run.RunOptions{Baseline: ref}); err != nil {
 		t.Fatal(err)
 	}

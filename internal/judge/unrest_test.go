@@ -22,9 +22,11 @@ func TestUnrest(t *testing.T) {
 	every := func(delay time.Duration) record.Unrest {
 		return with(func(u *record.Unrest) { u.Delay, u.Taken = delay, int(u.Span/delay) })
 	}
-	rested := &baseline.Baseline{Rested: true}
+	rested := &baseline.Baseline{Timing: baseline.Timing{Rested: true}}
 	polls := func(queue string, delay time.Duration) *baseline.Baseline {
-		return &baseline.Baseline{Rested: true, Polls: []record.Poll{{Controller: "c", Queue: queue, Delay: delay}}}
+		return &baseline.Baseline{Timing: baseline.Timing{
+			Rested: true, Polls: []record.Poll{{Controller: "c", Queue: queue, Delay: delay}},
+		}}
 	}
 	write := plan.Action{Type: plan.DeleteObject}
 	for _, tt := range []struct {

@@ -298,7 +298,7 @@ func endStates(a, b *record.Run, known *baseline.Baseline) ([]string, error) {
 	if known == nil {
 		known = &baseline.Baseline{}
 	}
-	ref, err := baseline.Learn("", []*record.Run{a, a}, known.Masks...)
+	ref, err := baseline.Learn("", []*record.Run{a, a}, known.Given...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.Dir, err)
 	}

@@ -15,7 +15,8 @@ import (
 func TestHarmless(t *testing.T) {
 	db := object{"apiVersion": "example.com/v1", "kind": "Db"}
 	ref := &baseline.Baseline{
-		Workload: "w", Controllers: []string{"op", "idle"}, Pace: plan.PaceRest,
+		Workload: "w", Setup: baseline.Setup{Controllers: []string{"op", "idle"}},
+		Timing: baseline.Timing{Pace: plan.PaceRest},
 		Changes: []facts.Change{
 			change("op", wire.Create, "db.example.com/default/other", record.Created, nil, db),
 			change("op", wire.Update, "service/default/a", record.Updated, spec(1), spec(2)),

@@ -30,8 +30,10 @@ var historyMasks = []baseline.Mask{
 func Differences(
 	sample facts.Key, masks []baseline.Mask, changed, fresh []facts.Change,
 ) []baseline.Difference {
-	ref := &baseline.Baseline{Masks: slices.Concat(masks, historyMasks),
-		Objects: facts.Objects(atTheEnd(sample, fresh), fresh...)}
+	ref := &baseline.Baseline{
+		Masks:   baseline.Masks{Given: slices.Concat(masks, historyMasks)},
+		Objects: facts.Objects(atTheEnd(sample, fresh), fresh...),
+	}
 	all := ref.Compare(facts.Objects(atTheEnd(sample, changed), changed...))
 	return slices.DeleteFunc(all, func(d baseline.Difference) bool { return hasHistory(d) })
 }

@@ -314,7 +314,7 @@ func (c *checker) workloadOf(ctx context.Context, p *plan.Plan) (*workload, erro
 	}
 	w := &workload{}
 	if c.fromBaseline() {
-		if err := c.learn(ctx, p, w, c.original.baseline.Masks); err != nil {
+		if err := c.learn(ctx, p, w, c.original.baseline.Given); err != nil {
 			return w, err
 		}
 		if w.baseline != nil {
