@@ -16,7 +16,9 @@
 //
 // A pass lets the test go on. A bug is an Error: the test fails, with what was found and with the difference, and goes
 // on, so that it can look at the [Result]. A run that is inconclusive, because it was not what its plan describes, is
-// Fatal with the reason, and so is whatever could not run. [Expect] is for plans that are known to find a bug.
+// Fatal with the reason, and so is whatever could not run. [Expect] is for plans that are known to find a bug. If the
+// only bug is that the workload failed, the workload runs once more without the plan's actions. If it fails in the same
+// way, the run is inconclusive.
 //
 // The result has the findings, the verdict, and the history: every state of the recorded objects.
 //

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/trommel-dev/trommel/internal/confirm"
 )
 
 var (
@@ -59,8 +61,10 @@ func newRecordDir(tb testing.TB, name string) (string, error) {
 		case *keep:
 			tb.Logf("the record of the run is in %s", record)
 		default:
-			if err := os.RemoveAll(record); err != nil {
-				tb.Logf("trommeltest: %v", err)
+			for _, run := range []string{record, record + confirm.WithoutActionsSuffix} {
+				if err := os.RemoveAll(run); err != nil {
+					tb.Logf("trommeltest: %v", err)
+				}
 			}
 			_ = os.Remove(test) // if it is empty
 		}

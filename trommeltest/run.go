@@ -133,7 +133,7 @@ func (j *job) run(ctx context.Context, tb testing.TB, dir string) (*record.Run, 
 	}
 	defer clusters.release(s)
 	s.relay.title(j.name())
-	meta, err := s.session.RunWith(ctx, j.plan, dir, j.how)
+	meta, err := s.session.RunConfirmed(ctx, j.plan, dir, j.how)
 	if meta == nil || err != nil {
 		return nil, late(ctx, err)
 	}

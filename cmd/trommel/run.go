@@ -358,14 +358,6 @@ func runGroup(
 			continue
 		}
 		done, code := runPlan(ctx, s, console, session, l, o.recordFolder(l), how)
-		if code == exitBug && ctx.Err() == nil {
-			if done, err = withoutActions(ctx, console, session, l, done, how); err != nil {
-				console.Failed(err)
-			}
-			if done.Meta.Verdict == record.Inconclusive {
-				code = exitInconclusive
-			}
-		}
 		r.add(l.asked, done)
 		note(code)
 		if done.Dir != "" && !o.progress.quiet {
@@ -473,7 +465,7 @@ func runPlan(
 	ctx context.Context, s streams, console *console, session *run.Session, l *loaded, dir string,
 	how run.RunOptions,
 ) (*record.Run, int) {
-	meta, err := session.RunWith(ctx, l.plan, dir, how)
+	meta, err := session.RunConfirmed(ctx, l.plan, dir, how)
 	if meta == nil { // there is no record of this run; the directory may hold another one
 		fmt.Fprintf(s.err, "trommel: %v\n", err)
 		return l.unrun(record.Error, err.Error()), codeOf(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -47,7 +48,7 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 // believe is confirm of an outcome that says nothing yet. The error is also errBudget.
 func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	slices.SortStableFunc(o.Findings, record.ByHarm)
-	if idle(t, first) {
+	if confirm.Idle(t.plan, first) {
 		o.Status, o.Reason = OfWorkload, first.NotHappened()
 		r, err := record.Open(o.Record)
 		if err == nil {
@@ -205,15 +206,15 @@ func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, 
 			o.Reason = fmt.Sprintf("it could not be run again: %v", err)
 			return false, nil
 		}
-		if idle(t, meta) {
+		if confirm.Idle(t.plan, meta) {
 			c.quiet(t, r)
 		}
-		if meta.Verdict == record.Inconclusive || idle(t, meta) {
+		if meta.Verdict == record.Inconclusive || confirm.Idle(t.plan, meta) {
 			incomplete = cmp.Or(meta.Reason, meta.NotHappened())
 			continue // it says nothing about what the plan finds
 		}
 		o.Of++
-		found := bugs(r.Findings)
+		found := confirm.Bugs(r.Findings)
 		for i, f := range o.Findings {
 			if slices.ContainsFunc(found, f.Same) {
 				came[i]++
@@ -459,11 +460,11 @@ func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) 
 	}
 	s := c.still[string(content)]
 	if s == nil {
-		s = &still{name: t.learned.id() + "-without-actions"}
+		s = &still{name: t.learned.id() + confirm.WithoutActionsSuffix}
 		for n := 2; slices.ContainsFunc(slices.Collect(maps.Values(c.still)), func(o *still) bool {
 			return o.name == s.name
 		}); n++ {
-			s.name = fmt.Sprintf("%s-without-actions-%d", t.learned.id(), n)
+			s.name = fmt.Sprintf("%s%s-%d", t.learned.id(), confirm.WithoutActionsSuffix, n)
 		}
 		c.still[string(content)] = s
 	}
@@ -497,10 +498,7 @@ func (t *task) undisturbed() plan.Plan {
 		p.TestName, p.Description, p.File, p.Pace = "", "", "", t.plan.Pace
 		return p
 	}
-	p := *t.plan
-	p.Build = t.plan.LastBuild()
-	p.TestName, p.Description, p.File, p.Actions = "", "", "", nil
-	return p
+	return confirm.Undisturbed(t.plan)
 }
 
 // still are the runs of a workload without actions.
@@ -516,7 +514,7 @@ func (c *campaign) quiet(t *task, r *record.Run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := t.learned.id()
-	c.quietly[w] = append(c.quietly[w], bugs(r.Findings)...)
+	c.quietly[w] = append(c.quietly[w], confirm.Bugs(r.Findings)...)
 	allow := (*baseline.Baseline).Allow
 	if t.without != nil && t.without.Upgrades() {
 		allow = (*baseline.Baseline).AllowUpgraded
@@ -596,7 +594,7 @@ func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 		if f.Judge == record.JudgeBaseline && slices.ContainsFunc(before, same) && !slices.ContainsFunc(after, same) {
 			return true
 		}
-		return slices.ContainsFunc(quietly, func(q record.Finding) bool { return findings.Joins(f, q) })
+		return confirm.Comes(f, quietly)
 	}), nil
 }
 
@@ -628,12 +626,4 @@ func toldOf(
 		}
 	}
 	return all
-}
-
-// idle reports whether a run carried out none of its plan's actions: what it has found is not the plan's.
-func idle(t *task, m *record.Meta) bool { return len(t.plan.Actions) > 0 && m.ActionsFired == 0 }
-
-// bugs are the findings about the controllers.
-func bugs(all []record.Finding) []record.Finding {
-	return slices.DeleteFunc(slices.Clone(all), func(f record.Finding) bool { return !f.IsBug() })
 }

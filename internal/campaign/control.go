@@ -9,6 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/expr"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
@@ -154,7 +155,7 @@ func (c *campaign) past(ctx context.Context, t *task, o *Outcome) ([]record.Find
 		if err != nil {
 			return nil, err
 		}
-		return bugs(r.Findings), nil
+		return confirm.Bugs(r.Findings), nil
 	}
 	if findings.CauseOf(t.plan.Actions) != findings.Stale {
 		return nil, nil
@@ -178,7 +179,7 @@ func (c *campaign) past(ctx context.Context, t *task, o *Outcome) ([]record.Find
 		return nil, nil
 	}
 	o.Restarted = r.Dir
-	return bugs(r.Findings), nil
+	return confirm.Bugs(r.Findings), nil
 }
 
 // label says what an outcome's worst finding is due to. If it comes with a restart only, too, the past is not needed
@@ -235,7 +236,7 @@ func (c *campaign) dueTo(ctx context.Context, t *task, o *Outcome, with *control
 		case err != nil:
 			o.Reason = fmt.Sprintf("it could not be run %s: %v", with.how, err)
 			return false, nil
-		case !besides(bugs(r.Findings)):
+		case !besides(confirm.Bugs(r.Findings)):
 			return false, nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -64,7 +65,7 @@ func (c *campaign) runHarmless(ctx context.Context, t *task) error {
 			c.say("%s: %v", t.learned.Workload, err)
 			continue
 		case meta.Verdict == record.Inconclusive || meta.ActionsFired < meta.ActionsTotal ||
-			slices.ContainsFunc(bugs(r.Findings), func(f record.Finding) bool {
+			slices.ContainsFunc(confirm.Bugs(r.Findings), func(f record.Finding) bool {
 				return f.Judge != record.JudgeBaseline
 			}):
 			continue // it says nothing, or was not harmless

@@ -18,6 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -431,7 +432,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	case record.Pass:
 		o.Status, o.Reason = Passed, judge.Excused(r.Findings)
 	case record.Bug:
-		o.Findings = bugs(r.Findings)
+		o.Findings = confirm.Bugs(r.Findings)
 		return o, c.confirm(ctx, t, o, meta)
 	default:
 		o.Status, o.Reason = Inconclusive, meta.Reason

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -72,6 +73,9 @@ func (c *campaign) runUnhurried(
 	p.Steps = append(p.Steps, plan.Step{Sleep: between})
 	p.Complete(c.Suite)
 	r, meta, err := c.again(ctx, t, &p, c.options(t))
+	ofMore := func(f record.Finding) bool {
+		return f.Judge != record.JudgeBaseline && f.Judge != record.JudgeRevert
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -79,9 +83,7 @@ func (c *campaign) runUnhurried(
 		return err
 	case err != nil:
 		c.say("%s: with time between its steps: %v", t.learned.Workload, err)
-	case meta.Verdict == record.Inconclusive || slices.ContainsFunc(bugs(r.Findings), func(f record.Finding) bool {
-		return f.Judge != record.JudgeBaseline && f.Judge != record.JudgeRevert
-	}): // the workload is not one that can be given time
+	case meta.Verdict == record.Inconclusive || slices.ContainsFunc(confirm.Bugs(r.Findings), ofMore): // the workload is not one that can be given time
 	default:
 		c.mu.Lock()
 		c.widen(t, r, (*baseline.Baseline).AllowUnhurried)

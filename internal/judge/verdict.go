@@ -61,6 +61,16 @@ func Decide(findings []record.Finding, c Course) (d Decision) {
 // Failed is the decision on a run that could not be carried out.
 func Failed(reason string) Decision { return Decision{Verdict: record.Error, Reason: reason} }
 
+// Withdraw makes a run inconclusive whose bugs a further run has explained.
+func Withdraw(r *record.Run, why string) {
+	for i := range r.Findings {
+		if r.Findings[i].IsBug() {
+			r.Findings[i].Severity = record.SeverityInconclusive
+		}
+	}
+	r.Meta.Verdict, r.Meta.Reason = record.Inconclusive, why
+}
+
 // Untested makes findings about a failed workload inconclusive if nothing was done to the controllers: none of the
 // plan's actions has fired, or all that have fired were to make calls fail and made none fail. The findings then say
 // nothing about the plan.
