@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -252,7 +253,9 @@ func (c *campaign) owed() time.Duration {
 	var sum time.Duration
 	var counted []*Outcome
 	for _, t := range c.putOff {
-		same := func(o *Outcome) bool { return o.Cause == t.known.Cause && within(t.known.Findings, o.Findings) }
+		same := func(o *Outcome) bool {
+			return o.Cause == t.known.Cause && confirm.Within(t.known.Findings, o.Findings)
+		}
 		if t.known.Strong() && !c.inWork(t.known) && !c.known(t.known) && !slices.ContainsFunc(counted, same) {
 			counted = append(counted, t.known)
 			sum += c.toConfirm(t.known)

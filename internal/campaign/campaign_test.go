@@ -17,6 +17,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -529,7 +530,7 @@ func TestExplainedBySlowControllers(t *testing.T) {
 				p *plan.Plan, _ int, meta *record.Meta, found *[]record.Finding, history *[]string,
 			) error {
 				slow := strings.HasSuffix(p.TestName, "-slow")
-				if slow && len(p.Actions) < 2*slowPace.times {
+				if slow && len(p.Actions) < 2*confirm.SlowPace.Times() {
 					t.Errorf("%s has %d actions", p.TestName, len(p.Actions))
 				}
 				a := "op service/default/a"
@@ -610,7 +611,7 @@ func TestExplainedBySlowCreation(t *testing.T) {
 					(*history)[1] = ended("0")
 				case "w-fresh-slow":
 					(*history)[1] = tt.created
-					if len(p.Actions) < 2*slowPace.times {
+					if len(p.Actions) < 2*confirm.SlowPace.Times() {
 						t.Errorf("%s has %d actions", p.TestName, len(p.Actions))
 					}
 				}

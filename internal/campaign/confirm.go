@@ -22,13 +22,6 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// manyRuns is how often a plan is run that has shown something that nobody accepts once in a hundred times, if it does
-// not come every time.
-const manyRuns = 10
-
-// twice is how often a rare finding must have come to be sure of it, before that many runs.
-const twice = 2
-
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
 // believed. What does great harm is also believed if it comes now and then, and never without the actions in as many
 // runs. A finding that another plan has, too, is believed at once: most plans find one of a few bugs, and each
@@ -99,7 +92,7 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	if explained, err := c.explained(t, o); err != nil || explained {
 		return err
 	}
-	if due, err := c.dueTo(ctx, t, o, answered(t.plan), 1); err != nil || !due {
+	if due, err := c.dueTo(ctx, t, o, confirm.Answered(t.plan), 1); err != nil || !due {
 		return err
 	}
 	restarted, err := c.past(ctx, t, o)
@@ -121,7 +114,7 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	switch {
 	case rare:
 		quiet = o.Of - c.learnedRuns(t)
-	case c.doubtful(o) || jumps(c.stepsOf(t)):
+	case c.doubtful(o) || confirm.Jumps(c.stepsOf(t)):
 		quiet = c.Repeat
 	}
 	if err := c.without(ctx, t, o, max(1, quiet)); err != nil {
@@ -137,7 +130,7 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	if explained, err := c.explained(t, o); err != nil || explained {
 		return err
 	}
-	if due, err := c.dueTo(ctx, t, o, killed(t.plan), 1); err != nil || !due {
+	if due, err := c.dueTo(ctx, t, o, confirm.Killed(t.plan), 1); err != nil || !due {
 		return err
 	}
 	// Once was before; who is faster may decide what another client leads to.
@@ -145,14 +138,14 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	if rare {
 		times = max(1, quiet)
 	}
-	if due, err := c.dueTo(ctx, t, o, answered(t.plan), times); err != nil || !due {
+	if due, err := c.dueTo(ctx, t, o, confirm.Answered(t.plan), times); err != nil || !due {
 		return err
 	}
 	o.Status = Bug
 	c.label(t, o, restarted)
 	var why []string
 	if o.Cause != findings.CauseOf(t.plan.Actions) {
-		why = append(why, fmt.Sprintf("%s (%s)", onlyRestarted, o.Restarted))
+		why = append(why, fmt.Sprintf("%s (%s)", confirm.OnlyRestarted, o.Restarted))
 	}
 	if rare {
 		why = append(why, fmt.Sprintf("it does not come every time, but never came in %s without the plan's actions",
@@ -166,40 +159,18 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 // something worse came now and then, rare, it comes first, and the outcome says how often it came. If nothing came
 // every time, the findings are those that came most often. A reason says why that is not known.
 func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, err error) {
-	came := make([]int, len(o.Findings))
-	for i := range came {
-		came[i] = 1
-	}
-	// worth lists the findings of great harm that do not come every time, unless something as bad does.
-	worth := func() (found []int) {
-		sure := slices.IndexFunc(came, func(n int) bool { return n == o.Of })
-		for i, f := range o.Findings {
-			if came[i] < o.Of && f.Does().Strong() && (sure < 0 || f.Does().Rank() < o.Findings[sure].Does().Rank()) {
-				found = append(found, i)
-			}
-		}
-		return found
-	}
+	tally := confirm.NewTally(o.Findings, c.Repeat)
 	incomplete := ""
-	for tries := 0; tries < 2*max(c.Repeat, manyRuns); tries++ {
-		seldom := worth()
-		once := func(i int) bool { return came[i] < twice }
-		if o.Of >= c.Repeat && (!slices.ContainsFunc(seldom, once) || o.Of >= manyRuns) ||
-			o.Of < c.Repeat && tries >= 2*c.Repeat {
-			break
-		}
-		of := c.Repeat
-		if o.Of >= of {
-			of = manyRuns
-		}
-		c.showConfirming(t.plan, o, tries+1, fmt.Sprintf("run %d of %d", o.Of+1, of), of-o.Of+1)
+	for tally.More() {
+		c.showConfirming(t.plan, o, tally.Tries()+1, fmt.Sprintf("run %d of %d", tally.Of()+1, tally.Wants()),
+			tally.Wants()-tally.Of()+1)
 		r, meta, err := c.again(ctx, t, t.plan, c.options(t))
 		o.AddRun(meta)
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
 		if errors.Is(err, errBudget) {
-			o.Came = came[0]
+			o.Came = tally.CameFirst()
 			return false, err
 		}
 		if err != nil {
@@ -211,36 +182,18 @@ func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, 
 		}
 		if meta.Verdict == record.Inconclusive || confirm.Idle(t.plan, meta) {
 			incomplete = cmp.Or(meta.Reason, meta.NotHappened())
-			continue // it says nothing about what the plan finds
+			tally.Skip()
+			continue
 		}
-		o.Of++
-		found := confirm.Bugs(r.Findings)
-		for i, f := range o.Findings {
-			if slices.ContainsFunc(found, f.Same) {
-				came[i]++
-			}
-		}
+		tally.Take(confirm.Bugs(r.Findings))
+		o.Of = tally.Of()
 	}
-	seldom, most := worth(), 0
-	for i := range o.Findings {
-		most = max(most, came[i])
-	}
-	var kept []record.Finding
-	for i, f := range o.Findings {
-		if came[i] == most || slices.Contains(seldom, i) {
-			kept = append(kept, f)
-		}
-	}
-	o.Came = most
-	if len(seldom) > 0 {
-		o.Came = came[seldom[0]]
-	}
-	o.Findings = kept
+	o.Findings, o.Came, rare = tally.Kept()
 	if o.Of < c.Repeat {
 		o.Reason = fmt.Sprintf("only %d of %d runs could be completed; the last other one: %s", o.Of, c.Repeat,
 			incomplete)
 	}
-	return len(seldom) > 0, nil
+	return rare, nil
 }
 
 // learnedRuns is how many runs without faults the workload's baseline is made of. None of them has found anything.
@@ -265,12 +218,6 @@ func (c *campaign) doubtful(o *Outcome) bool {
 		}
 	}
 	return false
-}
-
-// jumps reports whether a workload lets the clock jump. That is hard on all processes: requests expire, and everything
-// that is put off comes at once.
-func jumps(steps []plan.Step) bool {
-	return slices.ContainsFunc(steps, func(s plan.Step) bool { return s.AdvanceTime > 0 })
 }
 
 // explainedBy reports whether runs without a plan's actions explain all its findings.
@@ -340,7 +287,8 @@ func (c *campaign) known(o *Outcome) bool { return c.knownAs(o) != "" }
 func (c *campaign) knownAs(o *Outcome) string {
 	for _, name := range slices.Sorted(maps.Keys(c.done)) {
 		known := c.done[name]
-		if known.Status == Bug && known.Of >= c.Repeat && known.Cause == o.Cause && within(o.Findings, known.Findings) {
+		if known.Status == Bug && known.Of >= c.Repeat && known.Cause == o.Cause &&
+			confirm.Within(o.Findings, known.Findings) {
 			return name
 		}
 	}
@@ -426,21 +374,11 @@ func (c *campaign) again(
 // inWork reports whether a plan is being confirmed that has all the same findings. The caller holds the lock.
 func (c *campaign) inWork(o *Outcome) bool {
 	for _, other := range c.confirming {
-		if other.Cause == o.Cause && within(o.Findings, other.Findings) {
+		if other.Cause == o.Cause && confirm.Within(o.Findings, other.Findings) {
 			return true
 		}
 	}
 	return false
-}
-
-// within reports whether others have all of some findings, each at least as bad. If an object is replaced after one
-// plan, that does not confirm that it is missing after another one.
-func within(findings, others []record.Finding) bool {
-	return !slices.ContainsFunc(findings, func(f record.Finding) bool {
-		return !slices.ContainsFunc(others, func(other record.Finding) bool {
-			return f.Same(other) && f.Does().Rank() >= other.Does().Rank()
-		})
-	})
 }
 
 // without runs the workload without a plan's actions, until that was done the given number of times. All plans that

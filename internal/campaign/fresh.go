@@ -3,9 +3,9 @@ package campaign
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
 	steps "github.com/trommel-dev/trommel/internal/workload"
@@ -22,35 +22,17 @@ type runner func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.R
 // pass. An error of once, which runs plans, is returned.
 func (c *campaign) freshly(
 	ctx context.Context, once runner, w workload, all []plan.Step, rest plan.Pace, ref *baseline.Baseline,
-	done *record.Run, slow *pace,
+	done *record.Run, slow *confirm.Pace,
 ) (*record.Run, error) {
 	objects, clusters, ok, err := facts.Asked(done, steps.FieldManager)
 	if err != nil || !ok {
 		return nil, err
 	}
-	var create []plan.Step // one for what is one after the other in a cluster
-	for i, object := range objects {
-		if i == 0 || clusters[i] != clusters[i-1] {
-			create = append(create, plan.Step{Cluster: clusters[i], Apply: &plan.ApplyStep{}})
-		}
-		to := create[len(create)-1].Apply
-		to.Objects = append(to.Objects, object)
+	p, err := confirm.Fresh(objects, clusters, all, slow, ref.Controllers)
+	if err != nil {
+		return nil, err
 	}
-	last := len(all)
-	for last > 0 && (all[last-1].Wait != nil || all[last-1].Sleep > 0) {
-		last--
-	}
-	p := &plan.Plan{
-		TestName: w.id() + "-fresh", Build: w.build, Steps: slices.Concat(create, all[last:]), Pace: rest,
-		Description: "What the workload asks for in the end is created at once.",
-	}
-	if slow != nil {
-		p.TestName += "-" + slow.name
-		p.Description += " The controllers are slow."
-		if p.Actions, err = slow.actions(ref.Controllers); err != nil {
-			return nil, err
-		}
-	}
+	p.TestName, p.Build, p.Pace = w.id()+p.TestName, w.build, rest
 	p.Complete(c.Suite)
 	if err := p.Validate(c.Suite); err != nil {
 		return nil, err
@@ -66,7 +48,9 @@ func (c *campaign) freshly(
 }
 
 // freshlyAgain is freshly for a task's workload, to confirm what the task's plan has found.
-func (c *campaign) freshlyAgain(ctx context.Context, t *task, done *record.Run, slow *pace) (*record.Run, error) {
+func (c *campaign) freshlyAgain(
+	ctx context.Context, t *task, done *record.Run, slow *confirm.Pace,
+) (*record.Run, error) {
 	once := func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
 		return c.again(ctx, t, p, o)
 	}

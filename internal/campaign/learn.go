@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -408,7 +409,7 @@ func (c *campaign) allowOther(
 			c.say("%s: %v", w.id(), err)
 		}
 	}
-	return ref.AllowUnpaced(other, fresh, waits(steps))
+	return ref.AllowUnpaced(other, fresh, confirm.Waits(steps))
 }
 
 // firstLook runs the workload for the first time, and returns the plan for the further runs. If the workload fails with

@@ -13,9 +13,6 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// How long there is between the steps of an unhurried workload: that of the first which is as long as the plan's run.
-var unhurriedFor = []time.Duration{4 * time.Second, 16 * time.Second, time.Minute, 5 * time.Minute}
-
 // unhurried runs a task's workload without the plan's actions and with time between its steps, as long as the plan's
 // run took, once, if the plan has found that a field differs or is set back. Most faults delay a workload, and what
 // controllers do by timers then comes before its next step or its end: they scale something down after 5 s, say, which
@@ -23,25 +20,10 @@ var unhurriedFor = []time.Duration{4 * time.Second, 16 * time.Second, time.Minut
 // too. The error is errBudget, that of ctx, or of a record that cannot be read.
 func (c *campaign) unhurried(ctx context.Context, t *task, o *Outcome, first *record.Meta) (passed bool, err error) {
 	ref, steps := t.learned.Baseline, c.stepsOf(t)
-	ofReverts := func(f record.Finding) bool { return f.Judge == record.JudgeRevert }
-	ofTime := func(f record.Finding) bool {
-		return ofReverts(f) || f.Judge == record.JudgeBaseline && f.Field != ""
-	}
-	if ref == nil || !slices.ContainsFunc(o.Findings, ofTime) || t.without != nil ||
-		len(t.plan.Actions) == 0 || jumps(steps) ||
-		slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Go != "" || s.Upgrade != nil }) {
+	if ref == nil || !confirm.MayBeOfTime(o.Findings) || t.without != nil || !confirm.TakesTime(t.plan, steps) {
 		return false, nil
 	}
-	took := first.WorkloadEnd.Sub(first.WorkloadStart)
-	between := unhurriedFor[len(unhurriedFor)-1]
-	for _, d := range slices.Backward(unhurriedFor) {
-		if took <= d {
-			between = d
-		}
-	}
-	if !ref.Virtual {
-		between = min(between, unhurriedFor[1]) // somebody waits for it
-	}
+	between := confirm.Between(first.WorkloadEnd.Sub(first.WorkloadStart), ref.Virtual)
 	name := "unhurried-" + plan.FormatDuration(between)
 	err = c.runOnce(t, name, func() error { return c.runUnhurried(ctx, t, name, steps, between) })
 	if err != nil || ctx.Err() != nil {
@@ -49,7 +31,7 @@ func (c *campaign) unhurried(ctx context.Context, t *task, o *Outcome, first *re
 	}
 	now := c.options(t).Baseline
 	if !slices.ContainsFunc(o.Findings, func(f record.Finding) bool {
-		return ofReverts(f) && now.AnyReturned(facts.Key(f.Subject))
+		return f.Judge == record.JudgeRevert && now.AnyReturned(facts.Key(f.Subject))
 	}) {
 		return false, nil
 	}
@@ -62,15 +44,7 @@ func (c *campaign) runUnhurried(
 ) error {
 	p := t.undisturbed()
 	p.TestName = t.learned.id() + "-" + name
-	p.Description = "There is time between the steps, and nothing is done to the controllers."
-	p.Workload, p.Steps = "", nil
-	for i := range steps {
-		if s := &steps[i]; i > 0 && s.Wait == nil && s.Sleep == 0 {
-			p.Steps = append(p.Steps, plan.Step{Sleep: between})
-		}
-		p.Steps = append(p.Steps, steps[i])
-	}
-	p.Steps = append(p.Steps, plan.Step{Sleep: between})
+	confirm.Unhurried(&p, steps, between)
 	p.Complete(c.Suite)
 	r, meta, err := c.again(ctx, t, &p, c.options(t))
 	ofMore := func(f record.Finding) bool {
@@ -83,7 +57,8 @@ func (c *campaign) runUnhurried(
 		return err
 	case err != nil:
 		c.say("%s: with time between its steps: %v", t.learned.Workload, err)
-	case meta.Verdict == record.Inconclusive || slices.ContainsFunc(confirm.Bugs(r.Findings), ofMore): // the workload is not one that can be given time
+	case meta.Verdict == record.Inconclusive || slices.ContainsFunc(confirm.Bugs(r.Findings), ofMore):
+		// The workload is not one that can be given time.
 	default:
 		c.mu.Lock()
 		c.widen(t, r, (*baseline.Baseline).AllowUnhurried)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -26,7 +27,7 @@ func (c *campaign) unsteady(
 ) {
 	var unstable *baseline.UnstableError
 	if !errors.As(err, &unstable) || quiet.Pace != plan.PaceRest ||
-		jumps(slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)) {
+		confirm.Jumps(slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)) {
 		return
 	}
 	there := slices.DeleteFunc(slices.Clone(runs), func(r *record.Run) bool { return r == nil })

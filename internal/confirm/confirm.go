@@ -17,3 +17,13 @@ func Bugs(all []record.Finding) []record.Finding {
 
 // Idle reports whether a run carried out none of its plan's actions. What it has found is then not due to the plan.
 func Idle(p *plan.Plan, m *record.Meta) bool { return len(p.Actions) > 0 && m.ActionsFired == 0 }
+
+// Within reports whether others have all of some findings, each at least as bad. If an object is replaced after one
+// plan, that does not confirm that it is missing after another one.
+func Within(findings, others []record.Finding) bool {
+	return !slices.ContainsFunc(findings, func(f record.Finding) bool {
+		return !slices.ContainsFunc(others, func(other record.Finding) bool {
+			return f.Same(other) && f.Does().Rank() >= other.Does().Rank()
+		})
+	})
+}

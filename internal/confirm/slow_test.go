@@ -1,4 +1,4 @@
-package campaign
+package confirm
 
 import (
 	"testing"
@@ -21,7 +21,7 @@ func TestWaits(t *testing.T) {
 		{"two at once", []plan.Step{change, change, wait}, false},
 		{"one", []plan.Step{change}, true},
 	} {
-		if got := waits(tt.steps); got != tt.want {
+		if got := Waits(tt.steps); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
 		}
 	}

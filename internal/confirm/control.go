@@ -1,0 +1,152 @@
+package confirm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Control is a plan without the part that it is about. What its run finds, too, is due to something else.
+type Control struct {
+	Plan *plan.Plan
+	How  string // what is different, in words
+	Due  string // what it means if all findings come with it, too
+	// Anew: what the plan creates anew may end as if it had been created at once.
+	Anew bool
+}
+
+// Left returns the findings of a plan that do not come in a run of its control. They are due to what the plan is about.
+func (c *Control) Left(found, with []record.Finding) []record.Finding {
+	return slices.DeleteFunc(slices.Clone(found), func(f record.Finding) bool {
+		return slices.ContainsFunc(with, f.Same)
+	})
+}
+
+// Killed kills the processes that a plan thaws. A frozen leader also leaves its work undone until there is a new
+// leader, which may take longer than a workload waits. That is not due to what the process does when it goes on. The
+// result is nil if the plan thaws nothing.
+func Killed(of *plan.Plan) *Control {
+	p := *of
+	p.TestName += "-killed"
+	p.Actions = slices.Clone(p.Actions)
+	thaws := false
+	for i := range p.Actions {
+		if e := p.Actions[i].Effects(); e.Thaws != "" && !e.Kills {
+			p.Actions[i].Kill, thaws = true, true
+		}
+	}
+	if !thaws {
+		return nil
+	}
+	return &Control{
+		Plan: &p, How: "with the frozen process killed",
+		Due: "the same comes if the frozen process is killed and not thawed: it is not due to what the process does " +
+			"too late",
+	}
+}
+
+// Answered leaves out the lost answers of a plan in which another client writes. If the other client deletes an object,
+// for example, the dependents of that object are missing afterwards in any case. The result is nil if the plan has no
+// lost answer, or no other client.
+func Answered(of *plan.Plan) *Control {
+	p := *of
+	p.TestName += "-answered"
+	p.Actions = slices.DeleteFunc(slices.Clone(of.Actions), func(a plan.Action) bool {
+		fails := a.Effects().Fails
+		return fails != nil && fails.Answer == plan.Lost
+	})
+	if len(p.Actions) == len(of.Actions) ||
+		!slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes }) {
+		return nil
+	}
+	return &Control{
+		Plan: &p, How: "with no answer lost", Anew: true,
+		Due: "the same comes if the answer is not lost: it is due to what the other client does",
+	}
+}
+
+// Restarted only restarts the controller where a plan shows it the past: when the controller is moved to an API server
+// that is behind, or when deliveries to it or its reads begin to be held. A write that the controller must not see is
+// complete then. Everything else that shows the past is left out. The result is nil if the plan shows no past, or if it
+// freezes processes, for which see [Killed].
+func Restarted(of *plan.Plan, suite *plan.Suite) (*Control, error) {
+	p := *of
+	p.TestName += "-restarted"
+	p.Actions = nil
+	moves := slices.ContainsFunc(of.Actions, func(a plan.Action) bool { return a.Effects().Moves != nil })
+	var waits []plan.Trigger // of actions that were left out since the last one that was not
+	done := false
+	for _, a := range of.Actions {
+		e := a.Effects()
+		controller := ""
+		switch {
+		case e.Freezes != "":
+			return nil, nil
+		case e.Moves != nil:
+			controller = e.Moves.Controller
+		case e.Pauses != nil && !e.Pauses.OfAPIServer() && !moves && !done:
+			controller = e.Pauses.By
+		case e.Pauses != nil, e.Resumes != nil:
+			waits = append(waits, a.Trigger)
+			continue
+		}
+		trigger, err := inTurn(append(waits, a.Trigger))
+		if err != nil {
+			return nil, err
+		}
+		if controller != "" {
+			only, err := build.Plan("restart").Then(build.RestartController(controller).When(build.AtOnce())).Build()
+			if err != nil {
+				return nil, err
+			}
+			a, done = only.Actions[0], true
+			for i := range trigger.Definitions {
+				if at := &trigger.Definitions[i].Observe.Timing; *at == plan.BeforeControllerWrite {
+					*at = plan.AfterControllerWrite
+				}
+			}
+		}
+		a.Trigger, waits = trigger, nil
+		p.Actions = append(p.Actions, a)
+	}
+	if !done {
+		return nil, nil
+	}
+	p.Complete(suite)
+	return &Control{Plan: &p, How: "with a restart only"}, nil
+}
+
+// OnlyRestarted says that a finding does not need the past.
+const OnlyRestarted = "the same comes if the controller is only restarted at that moment: it need not be shown the past"
+
+// inTurn is satisfied when the triggers are, one after the other.
+func inTurn(all []plan.Trigger) (plan.Trigger, error) {
+	var t plan.Trigger
+	var parts []string
+	for n, one := range all {
+		e, err := expr.Parse(one.Expression)
+		if err != nil {
+			return t, err
+		}
+		text := one.Expression
+		prefix := ""
+		if len(all) > 1 {
+			prefix = fmt.Sprintf("%c-", 'a'+n) // they may have names in common
+		}
+		for _, name := range slices.Backward(e.Names()) {
+			text = text[:name.Offset] + prefix + text[name.Offset:]
+		}
+		for _, d := range one.Definitions {
+			d.Name = prefix + d.Name
+			t.Definitions = append(t.Definitions, d)
+		}
+		parts = append(parts, "("+text+")")
+	}
+	t.Expression = strings.Join(parts, ";")
+	return t, nil
+}

@@ -1,0 +1,87 @@
+package confirm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+)
+
+// The plan that only restarts a controller does so at the moment of the plan that shows it the past.
+func TestRestartedPlan(t *testing.T) {
+	created := func(name string, at plan.Timing, by string) *build.Condition {
+		return build.Created("configmap/default/"+name).Named("written").At(at, by)
+	}
+	const recv, write = plan.BeforeControllerRecv, plan.BeforeControllerWrite
+	pause := build.PauseAPIServer("apiserver-2").When(created("a", plan.AfterAPIServerRecv, "apiserver-2"))
+	resume := build.ResumeAPIServer("apiserver-2").When(build.Timeout(5e9).Named("later"))
+	for _, tt := range []struct {
+		name    string
+		actions []*build.Action
+		want    []string // the action, its trigger, and where the last definition of this is observed; nil: no plan
+	}{
+		{"stale", []*build.Action{
+			pause, build.ReconnectController("op", "apiserver-2").When(created("b", plan.AfterAPIServerRecv,
+				"apiserver-1")), resume,
+		}, []string{"restartController op a-written;b-written afterAPIServerRecv"}},
+		{"its own write is not seen", []*build.Action{
+			build.PauseController("op", recv).When(created("a", write, "op")),
+			build.ResumeController("op", recv).When(build.Timeout(3e9).Named("later")),
+		}, []string{"restartController op written afterControllerWrite"}},
+		{"a delivery is held", []*build.Action{
+			build.PauseController("op", recv).When(created("a", recv, "op")),
+			build.ResumeController("op", recv).When(build.Timeout(3e9).Named("later")),
+		}, []string{"restartController op written beforeControllerRecv"}},
+		{"it is paused twice", []*build.Action{
+			build.PauseController("op", recv).When(created("a", recv, "op")),
+			build.ResumeController("op", recv).When(build.Timeout(3e9).Named("later")),
+			build.PauseController("op", recv).When(created("b", recv, "op")),
+		}, []string{"restartController op written beforeControllerRecv"}},
+		{"another client writes meanwhile", []*build.Action{
+			pause, build.Delete("pod/default/a").When(build.Timeout(1e9).Named("later")),
+			build.ReconnectController("op", "apiserver-2").When(created("b", plan.AfterAPIServerRecv, "apiserver-1")),
+		}, []string{"delete pod/default/a a-written;b-later ", "restartController op written afterAPIServerRecv"}},
+		{"nobody is shown the past", []*build.Action{pause, resume}, nil},
+		{"a restart", []*build.Action{build.RestartController("op").When(created("a", write, "op"))}, nil},
+		{"a frozen process", []*build.Action{
+			build.FreezeController("op").When(created("a", write, "op")),
+			build.ThawController("op").When(build.AtOnce()),
+		}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := build.Plan("p").Then(tt.actions...).Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := plan.Marshal(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			suite := &plan.Suite{Controllers: []plan.Controller{{Name: "op"}}}
+			with, err := Restarted(p, suite)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			if with != nil {
+				for _, a := range with.Plan.Actions {
+					last := a.Trigger.Definitions[len(a.Trigger.Definitions)-1]
+					got = append(got, strings.Join([]string{a.String(), a.Trigger.Expression,
+						string(last.Observe.Timing)}, " "))
+					if a.Trigger.Graph == nil {
+						t.Error("no graph")
+					}
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if after, err := plan.Marshal(p); err != nil || string(after) != string(before) {
+				t.Errorf("the plan itself has changed: %s, %v", after, err)
+			}
+		})
+	}
+}
