@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/clock"
 )
 
 // RevisionSpan is how far apart the first revisions of the clusters of a [Group] are: a resource version tells whose it
@@ -49,6 +48,34 @@ func (g *Group) Member(name string) Cluster {
 
 func (g *Group) first() Cluster { return g.members[g.names[0]] }
 
+// capabilities returns what the group can do, which a run takes for one cluster. A run asks a member itself for what is
+// nil here.
+func (g *Group) capabilities() Capabilities {
+	first := CapabilitiesOf(g.first())
+	var keeper Timekeeper
+	if first.Timekeeper != nil {
+		keeper = groupTime{first.Timekeeper, g}
+	}
+	return Capabilities{
+		g,              // Instrumented
+		first.Listener, // of all
+		g,              // Killer
+		g,              // Processes
+		nil,            // Images
+		nil,            // Deployer
+		nil,            // Guarded
+		g,              // Ailing
+		nil,            // Equipped
+		first.Timed,    // for all
+		keeper,         // Timekeeper
+		nil,            // Dialer
+		g,              // Logger
+		g,              // Resettable
+		nil,            // Shared
+		nil,            // Pods
+	}
+}
+
 // find returns the cluster of an API server, and its name there.
 func (g *Group) find(apiServer string) (Cluster, string, error) {
 	if apiServer == "" {
@@ -72,7 +99,7 @@ func (g *Group) APIServers() []string {
 // InstrumentedAPIServers returns the names of those that have hooks.
 func (g *Group) InstrumentedAPIServers() []string {
 	return g.servers(func(c Cluster) []string {
-		if with, ok := c.(Instrumented); ok {
+		if with := CapabilitiesOf(c).Instrumented; with != nil {
 			return with.InstrumentedAPIServers()
 		}
 		return nil
@@ -116,9 +143,6 @@ func (g *Group) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Rendezvous returns the address and token of the first cluster, which are those of all.
-func (g *Group) Rendezvous() (address, token string) { return g.first().(Listener).Rendezvous() }
-
 // KillAPIServer kills an API server.
 func (g *Group) KillAPIServer(ctx context.Context, name string) error {
 	killer, server, err := g.killer(name)
@@ -142,51 +166,38 @@ func (g *Group) killer(name string) (APIServerKiller, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	killer, ok := c.(APIServerKiller)
-	if !ok {
+	killer := CapabilitiesOf(c).Killer
+	if killer == nil {
 		return nil, "", fmt.Errorf("kill or start %s: %w", name, ErrNotSupported)
 	}
 	return killer, server, nil
 }
 
-// Clock returns the clock of all clusters.
-func (g *Group) Clock() *clock.Clock {
-	if c, ok := g.first().(Timed); ok {
-		return c.Clock()
-	}
-	return nil
-}
-
-// Hurry lets the clock move ahead.
-func (g *Group) Hurry(on bool) {
-	if c, ok := g.first().(Timekeeper); ok {
-		c.Hurry(on)
-	}
-}
-
-// Lull returns at a moment at which nothing happens in any of the clusters.
-func (g *Group) Lull() {
-	if c, ok := g.first().(Timekeeper); ok {
-		c.Lull()
-	}
-}
-
-// Advance moves the clock of all clusters.
-func (g *Group) Advance(by time.Duration) error {
-	c, ok := g.first().(Timekeeper)
-	if !ok {
-		return fmt.Errorf("move the clock: %w", ErrNotSupported)
-	}
-	return c.Advance(by)
+// groupTime is the time of a group. The first cluster keeps it for all.
+type groupTime struct {
+	Timekeeper
+	group *Group
 }
 
 // Skew moves the wall clock of a controller's processes.
-func (g *Group) Skew(controller string, by time.Duration) (before time.Duration, err error) {
-	c, ok := g.of(controller).(Timekeeper)
-	if !ok {
+func (t groupTime) Skew(controller string, by time.Duration) (before time.Duration, err error) {
+	of := CapabilitiesOf(t.group.of(controller)).Timekeeper
+	if of == nil {
 		return 0, fmt.Errorf("skew the clock of %q: %w", controller, ErrNotSupported)
 	}
-	return c.Skew(controller, by)
+	return of.Skew(controller, by)
+}
+
+// Ails asks all clusters.
+func (g *Group) Ails(ctx context.Context) string {
+	for _, name := range g.names {
+		if of := CapabilitiesOf(g.members[name]).Ailing; of != nil {
+			if why := of.Ails(ctx); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
 }
 
 // of returns the cluster in which a controller runs.
@@ -197,8 +208,8 @@ func (g *Group) Logs(ctx context.Context) ([]Log, error) {
 	var all []Log
 	var errs []error
 	for _, name := range g.names {
-		c, ok := g.members[name].(Logger)
-		if !ok {
+		c := CapabilitiesOf(g.members[name]).Logger
+		if c == nil {
 			continue
 		}
 		list, err := c.Logs(ctx)
@@ -218,8 +229,8 @@ type groupSnapshot map[string]Snapshot
 func (g *Group) each(ctx context.Context, f func(ctx context.Context, name string, c Resettable) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range g.names {
-		c, ok := g.members[name].(Resettable)
-		if !ok {
+		c := CapabilitiesOf(g.members[name]).Resettable
+		if c == nil {
 			return fmt.Errorf("reset cluster %s: %w", name, ErrNotSupported)
 		}
 		group.Go(func() error {
@@ -289,20 +300,20 @@ func (g *Group) Processes() ProcessNode { return groupNode{g} }
 type groupNode struct{ *Group }
 
 func (g groupNode) node(controller string) ProcessNode {
-	return g.of(controller).(ProcessRunner).Processes()
+	return CapabilitiesOf(g.of(controller)).ProcessNode()
 }
 
 func (g groupNode) all(f func(name string, n ProcessNode) error) error {
 	var errs []error
 	for _, name := range g.names {
-		if c, ok := g.members[name].(ProcessRunner); ok {
-			errs = append(errs, f(name, c.Processes()))
+		if n := CapabilitiesOf(g.members[name]).ProcessNode(); n != nil {
+			errs = append(errs, f(name, n))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (g groupNode) NodeName() string { return g.first().(ProcessRunner).Processes().NodeName() }
+func (g groupNode) NodeName() string { return CapabilitiesOf(g.first()).ProcessNode().NodeName() }
 
 func (g groupNode) Kill(ctx context.Context, controller string) error {
 	return g.node(controller).Kill(ctx, controller)

@@ -11,7 +11,7 @@ import (
 type clocks struct{ cluster cluster.Cluster }
 
 func (c clocks) keeper() (cluster.Timekeeper, error) {
-	if t, ok := c.cluster.(cluster.Timekeeper); ok {
+	if t := cluster.CapabilitiesOf(c.cluster).Timekeeper; t != nil {
 		return t, nil
 	}
 	return nil, fmt.Errorf("clock of cluster %q: %w", c.cluster.Name(), cluster.ErrNotSupported)

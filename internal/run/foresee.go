@@ -73,7 +73,7 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 		own = append(own, objects...)
 	}
 	all = append(all, manifests.MissingNamespaces(slices.Concat(all, own))...)
-	if guarded, ok := c.(cluster.Guarded); ok {
+	if guarded := cluster.CapabilitiesOf(c).Guarded; guarded != nil {
 		if err := guarded.Allow(ctx, all, own); err != nil {
 			return nil, refused(suite.File, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/clock"
-	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/await"
@@ -109,8 +108,8 @@ func (r *runner) judge(
 	if step := r.wall.step(); step != 0 {
 		doubt(judge.ClockSet(step, r.journal.now()))
 	}
-	if what, ok := p.cluster.(cluster.Ailing); ok {
-		if why := what.Ails(ctx); why != "" {
+	if p.can.Ailing != nil {
+		if why := p.can.Ailing.Ails(ctx); why != "" {
 			doubt(judge.Trouble(why, r.journal.now()))
 		}
 	}

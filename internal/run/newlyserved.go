@@ -47,7 +47,7 @@ func (n *newlyServed) add(ctx context.Context, in string, t objects.Type) {
 		return
 	}
 	n.trouble(ctx, n.coordinator.TypesChanged(ctx))
-	if _, instrumented := n.cluster.(cluster.Instrumented); !instrumented {
+	if cluster.CapabilitiesOf(n.cluster).Instrumented == nil {
 		return
 	}
 	err = warmAll(ctx, n.cluster, plan.ServersOf(n.cluster.APIServers(), in),

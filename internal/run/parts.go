@@ -46,9 +46,8 @@ type preparation struct {
 
 // newLogs returns the part that keeps the logs.
 func (r *runner) newLogs(at *site) *logs {
-	controlPlane, _ := at.cluster.(cluster.Logger)
 	return &logs{
-		dir: r.recordDir, controlPlane: controlPlane, node: at.node, controllers: r.controllers(),
+		dir: r.recordDir, controlPlane: at.can.Logger, node: at.node, controllers: r.controllers(),
 		logger: r.session.Logger,
 	}
 }
@@ -76,8 +75,8 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
 		clock: at.clock,
 	}
-	if guarded, ok := at.cluster.(cluster.Guarded); ok {
-		manifests.allow = guarded.Allow
+	if at.can.Guarded != nil {
+		manifests.allow = at.can.Guarded.Allow
 	}
 	set := &preparation{applyIn: applyIn, access: access}
 	config := addons.Config{
@@ -157,8 +156,7 @@ func (r *runner) newParts(
 	p.webhooks = &webhooks{
 		declared: declared, ready: timeouts.Ready, step: timeouts.Step,
 		in: func(name string) servedCluster {
-			inside, _ := at.clusterOf(name).(cluster.Dialer)
-			return servedCluster{at.in(name), inside}
+			return servedCluster{at.in(name), cluster.CapabilitiesOf(at.clusterOf(name)).Dialer}
 		},
 		clock: at.clock, plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
 	}
@@ -214,7 +212,6 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 	for _, m := range p.members {
 		objectsIn[m.name] = &planWrites{objects: m.objects, dir: r.recordDir, manifests: kept}
 	}
-	killer, _ := p.cluster.(cluster.APIServerKiller)
 	processes := &controllers{
 		node: p.node, sessions: p.coordinator, keepLeases: keepLeases,
 		objects: func(controller string) lockWriter { return p.in(home[controller]) }, home: home, access: p.access,
@@ -246,7 +243,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		Controllers: processes,
 		Upgrades:    p.upgrades,
 		APIServers: &apiServers{
-			cluster: p.cluster.Name(), killer: killer, ready: r.suite.Timeouts.Ready, sessions: p.coordinator,
+			cluster: p.cluster.Name(), killer: p.can.Killer, ready: r.suite.Timeouts.Ready, sessions: p.coordinator,
 		},
 		Objects:     &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
 		ObjectsIn:   objectsIn,

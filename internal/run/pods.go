@@ -31,7 +31,7 @@ func newSimulatedPods(suite *plan.Suite, at *site, logger *slog.Logger) simulate
 		if m.name != "" {
 			spec = suite.Clusters[m.name]
 		}
-		if c, ok := at.clusterOf(m.name).(cluster.PodSimulator); ok {
+		if c := cluster.CapabilitiesOf(at.clusterOf(m.name)).Pods; c != nil {
 			all.clusters = append(all.clusters, c)
 			all.longest = max(all.longest, clusters.PodTimes(spec.SimulatedPods).Longest())
 		}

@@ -64,9 +64,8 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if err := awaitAPIServers(ctx, at.cluster, r.suite.Timeouts.Ready, p.coordinator); err != nil {
 		return nil, err
 	}
-	_, instrumented := at.cluster.(cluster.Instrumented)
 	for _, m := range at.all() {
-		if !instrumented {
+		if at.can.Instrumented == nil {
 			break // nothing can be stale there, and not everybody may list everything
 		}
 		servers := plan.ServersOf(at.cluster.APIServers(), m.name)
@@ -151,9 +150,9 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if err := give(ctx, p.node, found); err != nil {
 		return err
 	}
-	deployer, deploys := p.cluster.(cluster.Deployer)
+	deployer := p.can.Deployer
 	for _, c := range r.suite.Controllers {
-		if deploys {
+		if deployer != nil {
 			if err := deployer.Deploy(ctx, c.Name, found.own[c.Name]); err != nil {
 				return refused(r.suite.File, err)
 			}

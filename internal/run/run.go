@@ -181,7 +181,8 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 		return nil, err
 	}
 	r.teardown.later(l.Release)
-	at := &site{lease: l, cluster: l.Cluster, node: cluster.ProcessesOf(l.Cluster), clock: cluster.ClockOf(l.Cluster)}
+	can := cluster.CapabilitiesOf(l.Cluster)
+	at := &site{lease: l, cluster: l.Cluster, can: can, node: can.ProcessNode(), clock: can.Clock()}
 	r.journal.goBy(at.clock)
 	r.journal.meta.RealTime = r.whyRealTime(at.clock)
 	r.journal.meta.Cluster, r.journal.meta.NotReset = l.State, l.NotReset

@@ -24,14 +24,15 @@ import (
 type site struct {
 	lease   *clusters.Lease
 	cluster cluster.Cluster
-	node    cluster.ProcessNode // nil: it has none
-	clock   *clock.Clock        // of its processes
-	steady  string              // the API server for the run's own requests
-	config  *rest.Config        // of steady
-	objects *objects.Client     // through steady
-	members []memberSite        // if there are several clusters; the first is steady's
-	monitor *monitor.Monitor    // to which instrumented processes connect
-	token   string              // with which they authenticate
+	can     cluster.Capabilities // of cluster
+	node    cluster.ProcessNode  // nil: it has none
+	clock   *clock.Clock         // of its processes
+	steady  string               // the API server for the run's own requests
+	config  *rest.Config         // of steady
+	objects *objects.Client      // through steady
+	members []memberSite         // if there are several clusters; the first is steady's
+	monitor *monitor.Monitor     // to which instrumented processes connect
+	token   string               // with which they authenticate
 }
 
 // connect sets up the run's own access to the cluster, through an API server.
@@ -48,7 +49,7 @@ func (s *site) connect(apiServer string) (err error) {
 // rendezvous returns the address at which instrumented processes look for the coordinator, and their token. A cluster
 // without such an address gets a new one that no process knows.
 func rendezvous(c cluster.Cluster, later later) (address, token string, err error) {
-	if c, ok := c.(cluster.Listener); ok {
+	if c := cluster.CapabilitiesOf(c).Listener; c != nil {
 		address, token = c.Rendezvous()
 		return address, token, nil
 	}
@@ -67,8 +68,8 @@ func awaitAPIServers(ctx context.Context, c cluster.Cluster, ready time.Duration
 }) error {
 	ctx, cancel := clock.WithTimeout(ctx, ready)
 	defer cancel()
-	with, ok := c.(cluster.Instrumented)
-	if !ok {
+	with := cluster.CapabilitiesOf(c).Instrumented
+	if with == nil {
 		return nil
 	}
 	for _, name := range with.InstrumentedAPIServers() {

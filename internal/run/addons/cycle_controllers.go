@@ -67,7 +67,7 @@ func newCycleControllers(c *Config) (all []*cycleControllers) {
 		}
 		all = append(all, &cycleControllers{
 			plan: c.Plan, member: in.Name, cluster: in.Cluster.Name(), to: in.REST,
-			supported: cluster.ProcessesOf(in.Cluster) != nil, manifests: in.Manifests,
+			supported: cluster.CapabilitiesOf(in.Cluster).Processes != nil, manifests: in.Manifests,
 			step: c.Suite.Timeouts.Step, follow: followOn[nodes.SimulatedNodeGroup](in.Objects), apply: c.applier(in),
 			later: c.Later, logger: c.Logger, present: equippedWith(in.Cluster, cluster.Cycling),
 		})

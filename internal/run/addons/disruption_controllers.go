@@ -66,11 +66,12 @@ func newDisruptionControllers(c *Config) (all []*disruptionControllers) {
 			follow: followOn[appsv1.Deployment](in.Objects), apply: c.applier(in),
 			later: c.Later, logger: c.Logger,
 		}
-		if node := cluster.ProcessesOf(in.Cluster); node != nil {
+		can := cluster.CapabilitiesOf(in.Cluster)
+		if node := can.ProcessNode(); node != nil {
 			d.node = node
 		}
-		if loader, ok := in.Cluster.(cluster.ImageLoader); ok {
-			d.loader, d.image = loader, injectorImage(c.Suite)
+		if can.Images != nil {
+			d.loader, d.image = can.Images, injectorImage(c.Suite)
 		}
 		all = append(all, d)
 	}

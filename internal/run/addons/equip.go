@@ -65,8 +65,8 @@ func equip(
 ) (ctrl.Manager, error) {
 	switch name {
 	case cluster.Disruptions:
-		processes, ok := c.(cluster.ProcessRunner)
-		if !ok {
+		node := cluster.CapabilitiesOf(c).ProcessNode()
+		if node == nil {
 			return nil, cluster.ErrNotSupported
 		}
 		journal := filepath.Join(dir, "journal")
@@ -76,7 +76,7 @@ func equip(
 		if err := applier.Files(ctx, chaosconfig.Files, chaosconfig.Installed); err != nil {
 			return nil, err
 		}
-		return newDisruptions(to, processInjectors(processes.Processes().NodeName(), journal, injector), logger)
+		return newDisruptions(to, processInjectors(node.NodeName(), journal, injector), logger)
 	case cluster.Cycling:
 		files := append([]string{"rbac/namespace.yaml"}, cycleDefinitions...)
 		if err := applier.Files(ctx, nodesconfig.Files, files); err != nil {
@@ -89,6 +89,6 @@ func equip(
 
 // equippedWith reports whether such controllers run on a cluster already.
 func equippedWith(c cluster.Cluster, name string) bool {
-	e, ok := c.(cluster.Equipped)
-	return ok && slices.Contains(e.Equipment(), name)
+	e := cluster.CapabilitiesOf(c).Equipped
+	return e != nil && slices.Contains(e.Equipment(), name)
 }

@@ -95,7 +95,7 @@ func (o *Own) Acquire(ctx context.Context, info Info, realTime bool, build strin
 	}
 	o.cluster, o.realTime, o.snapshot = c, realTime, nil
 	o.prepared, o.manifests = map[string]cluster.Snapshot{}, new(Manifests)
-	if resettable, ok := c.(cluster.Resettable); ok && !o.Fresh {
+	if resettable := cluster.CapabilitiesOf(c).Resettable; resettable != nil && !o.Fresh {
 		// A cluster without a snapshot is used for one run only.
 		if o.snapshot, err = resettable.TakeSnapshot(ctx); err != nil {
 			o.Logger.Warn("take a snapshot; the cluster is used for one run only", "error", err)
@@ -133,7 +133,7 @@ func (o *Own) lease(state, build string) *Lease {
 // keepPrepared makes the cluster's state with the build's manifests the snapshot of its runs: applying them takes
 // seconds, since definitions have to be established again.
 func (o *Own) keepPrepared(ctx context.Context, build string) {
-	snapshot, err := o.cluster.(cluster.Resettable).TakeSnapshot(ctx)
+	snapshot, err := cluster.CapabilitiesOf(o.cluster).Resettable.TakeSnapshot(ctx)
 	if err != nil {
 		o.Logger.Warn("take a snapshot with the manifests; each run applies them", "error", err)
 		return
@@ -147,7 +147,7 @@ func (o *Own) keepCertificates(ctx context.Context, build string) {
 	if o.prepared[build] == nil {
 		return
 	}
-	snapshot, err := o.cluster.(cluster.Resettable).WithCertificates(ctx, o.prepared[build])
+	snapshot, err := cluster.CapabilitiesOf(o.cluster).Resettable.WithCertificates(ctx, o.prepared[build])
 	if err != nil {
 		o.Logger.Warn("keep the controllers' certificates; they create them for each run", "error", err)
 		return
@@ -161,13 +161,13 @@ func (o *Own) reset(ctx context.Context, build string) error {
 	if prepared := o.prepared[build]; prepared != nil {
 		to = prepared
 	}
-	return o.cluster.(cluster.Resettable).Reset(ctx, to)
+	return cluster.CapabilitiesOf(o.cluster).Resettable.Reset(ctx, to)
 }
 
 // hurry lets the cluster's own clock move ahead while nothing happens, or not: between runs that would only cost CPU
 // time.
 func hurry(c cluster.Cluster, on bool) {
-	if t, ok := c.(cluster.Timekeeper); ok {
+	if t := cluster.CapabilitiesOf(c).Timekeeper; t != nil {
 		t.Hurry(on)
 	}
 }
@@ -178,8 +178,9 @@ func (o *Own) release(ctx context.Context) error {
 		return o.Close(ctx)
 	}
 	defer hurry(o.cluster, false)
-	if c, ok := o.cluster.(cluster.ProcessRunner); ok {
-		return c.Processes().Stop(clock.With(ctx, cluster.ClockOf(o.cluster)), nil)
+	can := cluster.CapabilitiesOf(o.cluster)
+	if node := can.ProcessNode(); node != nil {
+		return node.Stop(clock.With(ctx, can.Clock()), nil)
 	}
 	return nil
 }
@@ -214,8 +215,8 @@ func (s *Shared) Acquire(ctx context.Context, info Info, _ bool, _ string) (_ *L
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	shared, ok := c.(cluster.Shared)
-	if !ok {
+	shared := cluster.CapabilitiesOf(c).Shared
+	if shared == nil {
 		return nil, &mistake.Error{Err: fmt.Errorf("cluster %q cannot be restored to its previous state: %w",
 			c.Name(), cluster.ErrNotSupported)}
 	}
