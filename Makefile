@@ -173,7 +173,7 @@ fuzz: ## fuzz each fuzz target for FUZZTIME, such as 30s or 10000000x
 	done
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## golangci-lint, whose govet has all checks of go vet
+lint: $(GOLANGCI_LINT) words ## golangci-lint, whose govet has all checks of go vet, and vale
 	@set -e; for m in $(CHECKED); do \
 		echo "== golangci-lint in module $$m"; \
 		(cd $$m && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...); \
