@@ -69,6 +69,7 @@ var forbidden = []struct {
 	{"coordinator/machine", module + "actions", "the state machine decides; the coordinator carries out"},
 	{"coordinator/machine", module + "internal/clock", "the state machine has no clock: events bring their times"},
 	{"coordinator", "k8s.io/client-go", "the state machine sees the cluster only through observations"},
+	{"internal/campaign/schedule", module + "internal/run", "it is a pure state machine: its caller runs plans"},
 	{"internal/judge", module + "coordinator", "a verdict is based on the record, not on the run's state"},
 	{"internal/judge", module + "internal/workload", "a verdict is based on the record"},
 	{"internal/judge", module + "internal/cluster", "a verdict is based on the record, not on a live cluster"},

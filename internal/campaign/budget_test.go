@@ -1,7 +1,6 @@
 package campaign
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -169,14 +168,6 @@ func TestBudgetOfAResumedCampaign(t *testing.T) {
 	})
 }
 
-func TestGrouped(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1316: "1,316", 1234567: "1,234,567"} {
-		if got := fmt.Sprint(grouped(n)); got != want {
-			t.Errorf("%d is %s", n, got)
-		}
-	}
-}
-
 // The result describes the most valuable plans that were not run, in the order in which they would come, and says how
 // to go on.
 func TestWhatWasNotRun(t *testing.T) {
@@ -189,7 +180,7 @@ func TestWhatWasNotRun(t *testing.T) {
 		c.Budget = 36 * time.Second
 		r := mustRun(t, c)
 		ran := len(r.Outcomes)
-		if ran == 0 || len(r.Next) != next || len(r.NotRun) != len(whole.Outcomes)-ran {
+		if ran == 0 || len(r.Next) != unrunPlans || len(r.NotRun) != len(whole.Outcomes)-ran {
 			t.Fatalf("%d were run, %d are described of %d", ran, len(r.Next), len(r.NotRun))
 		}
 		for i, got := range r.Next {

@@ -6,17 +6,14 @@ package campaign
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/builds"
@@ -58,7 +55,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 	ctx, end := c.begun(ctx)
 	defer end()
 	err := c.run(ctx)
-	if rest := c.keepRest(); rest != nil {
+	if rest := c.queue.keepRest(); rest != nil {
 		err = errors.Join(err, rest)
 	}
 	return c.finish(err), err
@@ -92,17 +89,15 @@ func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *Result,
 
 func newCampaign(config Config) *campaign {
 	c := &campaign{
-		Config: config, began: time.Now(),
+		Config: config, clock: newClock(),
 		result: &Result{
 			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Next: []result.Unrun{},
-			Unlearned: []result.Unlearned{}, Dropped: map[string]int{}, Empty: []string{}, Suggested: []result.Suggestion{},
+			Unlearned: []result.Unlearned{}, Dropped: map[string]int{}, Empty: []string{},
+			Suggested: []result.Suggestion{},
 		},
-		numbers: map[string]int{}, done: map[string]*Outcome{}, quietly: map[string][]record.Finding{},
-		widened: map[*Learned]*baseline.Baseline{}, extra: map[string]*extra{},
-		anew: map[string][]record.Finding{}, faultless: map[string]*Faultless{},
-		confirming: map[string]Outcome{}, lasted: map[string]time.Duration{},
+		quietly: map[string][]record.Finding{}, widened: map[*Learned]*baseline.Baseline{}, extra: map[string]*extra{},
+		anew: map[string][]record.Finding{},
 	}
-	c.changed.L = &c.mu
 	if c.Learn == 0 {
 		c.Learn, c.anyRuns = 3, true
 	}
@@ -112,56 +107,36 @@ func newCampaign(config Config) *campaign {
 	if c.Progress == nil {
 		c.Progress = progress.Nobody
 	}
-	c.cold = slices.Clone(c.Runners)
+	v := voice{c.Progress}
+	c.queue = newQueue(v, c.clock, c.Settings, len(c.Runners), c.Dir)
+	c.queue.chosen = c.Plans != nil
+	c.lessons = &lessons{voice: v, clock: c.clock, schedule: schedule.Learning{
+		Budget: schedule.Budget{Limit: c.Budget, Runners: len(c.Runners)}, All: c.Plans != nil,
+	}}
+	c.lab = &lab{
+		voice: v, pool: newPool(c.Runners, v), dir: c.Dir, ran: c.queue.ran, numbers: map[string]int{},
+	}
 	return c
 }
 
 type campaign struct {
 	Config
-	began       time.Time
-	spent       time.Duration   // before it was resumed
-	anyRuns     bool            // see Settings.Learn
-	life        context.Context // ends when the campaign does
-	starts      sync.WaitGroup  // of runners that get ready
+	*lab
+	clock       *clock
+	queue       *queue
+	lessons     *lessons
+	result      *Result
+	anyRuns     bool // see Settings.Learn
 	executables hashes
-	tasks       []*task // in the order in which they are run
 
-	mu       sync.Mutex   // guards what follows
-	cold     []run.Runner // that are not ready
-	starting bool         // one is getting ready
-	free     []run.Runner // that are ready, and that no run uses; the one that was used last is used first
-	result   *Result
-	numbers  map[string]int      // of runs, by plan
-	done     map[string]*Outcome // by plan
-	next     int                 // of tasks
-	running  []string            // plans
-	// The plans whose findings are being confirmed, with what their first runs have found, and those that wait for one
-	// of them. changed is signalled when there may be something new to do.
-	confirming map[string]Outcome
-	putOff     []*task
-	changed    sync.Cond
-	stopped    string // why no new plan is begun; empty: it is
-	failures   int    // plans in a row that could not be run
+	mu sync.Mutex // guards what follows
 	// What runs without a plan's actions have found, by workload, and the baselines with how they ended.
 	quietly map[string][]record.Finding
 	widened map[*Learned]*baseline.Baseline
-	// How the runs went in which no action of a plan was carried out, by workload.
-	faultless map[string]*Faultless
-	newest    map[string]*newest // by workload
-	extra     map[string]*extra  // runs that add something to baselines, by workload and name
-	// toldNotReset: it was said why a cluster could not be reset.
-	toldNotReset bool
-	anew         map[string][]record.Finding // what the workloads end like if all is created at once; see madeAnew
-	still        map[string]*still           // the runs without actions, by the plan without its actions
-	// How long it took to write the state, and when that was; appended: some outcomes are only in the file beside it.
-	keeping  time.Duration
-	kept     time.Time
-	appended bool
-	forecast forecast
-	lessons  lessons
-	lasted   map[string]time.Duration // the newest run, by plan and by the machine's clock
-	// confirmed is how long the runs took that confirm findings, by the machine's clock; all runners together.
-	confirmed time.Duration
+	newest  map[string]*newest          // by workload
+	extra   map[string]*extra           // runs that add something to baselines, by workload and name
+	anew    map[string][]record.Finding // what the workloads end like if all is created at once; see madeAnew
+	still   map[string]*still           // the runs without actions, by the plan without its actions
 }
 
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.
@@ -170,8 +145,17 @@ func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
 	c.life = ctx
 	return ctx, func() {
 		cancel()
-		c.starts.Wait()
+		c.pool.wait()
 	}
+}
+
+// finish completes the result. The error is what kept the campaign from going on.
+func (c *campaign) finish(err error) *Result {
+	c.queue.finish(c.result)
+	if err != nil && c.result.Stopped == "" {
+		c.result.Stopped = err.Error()
+	}
+	return c.result
 }
 
 // workload is one of the suite, or that of a plan with steps of its own.
@@ -231,112 +215,4 @@ func (c *campaign) workloads() []workload {
 		}
 	}
 	return all
-}
-
-func (c *campaign) say(format string, args ...any) {
-	c.show(progress.Event{Type: progress.Info, Text: fmt.Sprintf(format, args...)})
-}
-
-func (c *campaign) show(e progress.Event) {
-	e.Time = time.Now()
-	c.Progress.Show(e)
-}
-
-// partialSuffix marks the record of a run that has not ended.
-const partialSuffix = ".partial"
-
-// starter is a runner that can get ready before its first run, such as a session, which starts its cluster.
-type starter interface {
-	Start(ctx context.Context) error
-}
-
-// acquire waits for a free runner; the caller releases it. If none is free it also gets another one ready: one at a
-// time, since the start of a cluster keeps all cores busy, and not more than there is work for. The error is that of
-// ctx.
-func (c *campaign) acquire(ctx context.Context) (run.Runner, error) {
-	defer context.AfterFunc(ctx, c.wake)()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for ctx.Err() == nil {
-		if last := len(c.free) - 1; last >= 0 {
-			r := c.free[last]
-			c.free = c.free[:last]
-			return r, nil
-		}
-		c.getReady()
-		c.changed.Wait()
-	}
-	return nil, context.Cause(ctx)
-}
-
-// getReady gets the next runner ready in the background, unless one is getting ready. The caller holds the lock.
-func (c *campaign) getReady() {
-	if c.starting || len(c.cold) == 0 {
-		return
-	}
-	r := c.cold[0]
-	c.cold = c.cold[1:]
-	c.starting = true
-	c.starts.Go(func() {
-		if s, ok := r.(starter); ok {
-			// After an error its first run tries again, and says what is wrong.
-			if err := s.Start(c.life); err != nil && c.life.Err() == nil {
-				c.say("%v", err)
-			}
-		}
-		c.mu.Lock()
-		c.starting = false
-		c.mu.Unlock()
-		c.release(r)
-	})
-}
-
-func (c *campaign) release(r run.Runner) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.free = append(c.free, r)
-	c.changed.Broadcast()
-}
-
-// once runs a plan on a free runner, and reads its record. It waits for the runner. The record is whole, or absent.
-func (c *campaign) once(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {
-	runner, err := c.acquire(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer c.release(runner)
-	c.mu.Lock()
-	c.numbers[p.TestName]++
-	dir := filepath.Join(c.Dir, "runs", p.TestName, fmt.Sprint(c.numbers[p.TestName]))
-	c.mu.Unlock()
-	if err := os.MkdirAll(filepath.Dir(dir), record.DirMode); err != nil {
-		return nil, nil, err
-	}
-	partial := dir + partialSuffix
-	for _, old := range []string{dir, partial} { // of a campaign that was interrupted
-		if err := os.RemoveAll(old); err != nil {
-			return nil, nil, err
-		}
-	}
-	began := time.Now()
-	meta, err := runner.RunWith(ctx, p, partial, o)
-	c.mu.Lock()
-	c.lasted[p.TestName] = time.Since(began)
-	tell := meta != nil && meta.NotReset != "" && !c.toldNotReset
-	c.toldNotReset = c.toldNotReset || tell
-	c.mu.Unlock()
-	if tell {
-		c.say("runs take longer, because each starts a cluster of its own: %s", meta.NotReset)
-	}
-	if ctx.Err() != nil {
-		return nil, nil, errors.Join(context.Cause(ctx), os.RemoveAll(partial))
-	}
-	if _, missing := os.Stat(partial); missing == nil {
-		err = errors.Join(err, os.Rename(partial, dir))
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", p.TestName, err)
-	}
-	r, err := record.Open(dir)
-	return r, meta, err
 }

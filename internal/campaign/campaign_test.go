@@ -17,6 +17,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -740,7 +741,7 @@ func TestEndBeforeAllPlans(t *testing.T) {
 	}}
 	c = config(t, broken, "v", "w")
 	r, err := Run(t.Context(), c)
-	if err == nil || !strings.Contains(err.Error(), "disk full") || len(r.With(Failed)) != manyFailures {
+	if err == nil || !strings.Contains(err.Error(), "disk full") || len(r.With(Failed)) != schedule.ManyFailures {
 		t.Errorf("failures: %v, %v", statuses(r), err)
 	}
 	// They are tried again.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
@@ -65,7 +64,7 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 			return err
 		}
 	}
-	if c.wait(t, o, first) {
+	if !c.queue.confirms(t, o, first) {
 		return errPutOff
 	}
 	if c.takenFor(o) {
@@ -114,7 +113,7 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 	switch {
 	case rare:
 		quiet = o.Of - c.learnedRuns(t)
-	case c.doubtful(o) || confirm.Jumps(c.stepsOf(t)):
+	case c.queue.doubtful(o) || confirm.Jumps(c.stepsOf(t)):
 		quiet = c.Repeat
 	}
 	if err := c.without(ctx, t, o, max(1, quiet)); err != nil {
@@ -204,22 +203,6 @@ func (c *campaign) learnedRuns(t *task) int {
 	return t.learned.Baseline.Runs
 }
 
-// doubtful reports whether another plan of the workload has found the same, but not every time: it may come by itself
-// now and then, so that one run without a plan's actions does not show much.
-func (c *campaign) doubtful(o *Outcome) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, known := range c.done {
-		if known.Status == Unconfirmed && !known.Pending && known.Workload == o.Workload &&
-			slices.ContainsFunc(known.Findings, func(f record.Finding) bool {
-				return slices.ContainsFunc(o.Findings, f.Same)
-			}) {
-			return true
-		}
-	}
-	return false
-}
-
 // explainedBy reports whether runs without a plan's actions explain all its findings.
 func (c *campaign) explainedBy(t *task, o *Outcome) (bool, error) {
 	planOnly, err := c.planOnly(t, o)
@@ -266,84 +249,11 @@ func (c *campaign) excuse(t *task, o *Outcome) (string, error) {
 
 // takenFor reports whether an outcome is a bug because a confirmed one has the same findings. It says so there.
 func (c *campaign) takenFor(o *Outcome) bool {
-	like := c.like(o)
+	like := c.queue.like(o)
 	if like != "" {
 		o.Status, o.Like, o.Reason = Bug, like, "the same findings as those of "+like
 	}
 	return like != ""
-}
-
-// like returns the plan of the outcome of this campaign that is confirmed and has all the same findings, of the same
-// cause; empty: there is none.
-func (c *campaign) like(o *Outcome) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.knownAs(o)
-}
-
-// known reports whether a confirmed outcome has all the same findings. The caller holds the lock.
-func (c *campaign) known(o *Outcome) bool { return c.knownAs(o) != "" }
-
-func (c *campaign) knownAs(o *Outcome) string {
-	for _, name := range slices.Sorted(maps.Keys(c.done)) {
-		known := c.done[name]
-		if known.Status == Bug && known.Of >= c.Repeat && known.Cause == o.Cause &&
-			confirm.Within(o.Findings, known.Findings) {
-			return name
-		}
-	}
-	return ""
-}
-
-// wait reports whether the plan waits before it is confirmed: while another one is being confirmed that has found the
-// same, and if confirming has had its share of the budget and there are plans to begin. It is put off then.
-func (c *campaign) wait(t *task, o *Outcome, first *record.Meta) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	begins := len(c.tasks[c.next:]) > 0 && c.stopped == ""
-	if !c.inWork(o) && (!begins || !c.overdrawn(o) || c.known(o)) {
-		c.confirming[o.Plan] = Outcome{Cause: o.Cause, Findings: slices.Clone(o.Findings), Took: o.Took}
-		return false
-	}
-	c.putOffUntil(t, o, first)
-	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
-	return true
-}
-
-// putOffUntil lets a plan wait until it can be confirmed, that with the greatest harm first. The caller holds the lock.
-func (c *campaign) putOffUntil(t *task, o *Outcome, first *record.Meta) {
-	t.known, t.first = o, first
-	c.putOff = append(c.putOff, t)
-	slices.SortStableFunc(c.putOff, func(a, b *task) int {
-		return record.ByHarm(a.known.Findings[0], b.known.Findings[0])
-	})
-}
-
-// confirmShare is the part of the budget that confirming may take.
-const confirmShare = 3
-
-// overdrawn reports whether confirming would take more than its share of the budget if an outcome was confirmed, too.
-// The first one is confirmed in any case. The caller holds the lock.
-func (c *campaign) overdrawn(o *Outcome) bool {
-	if c.Budget == 0 {
-		return false
-	}
-	took := c.confirmed
-	for _, other := range c.confirming {
-		took += c.toConfirm(&other)
-	}
-	share := c.given() / confirmShare * time.Duration(max(1, len(c.Runners)))
-	return took > 0 && took+c.toConfirm(o) > share
-}
-
-// toConfirm estimates how long it takes to confirm what a plan's first run has found: as many runs as must show it, of
-// which the last one is without the plan's actions, and one with a restart only if it shows the past.
-func (c *campaign) toConfirm(o *Outcome) time.Duration {
-	runs := c.Repeat
-	if o.Cause == findings.Stale && o.Restarted == "" {
-		runs++
-	}
-	return time.Duration(runs) * o.Took
 }
 
 // again runs a plan to confirm what the task's has found. The error is errBudget if the run is not expected to end
@@ -351,34 +261,17 @@ func (c *campaign) toConfirm(o *Outcome) time.Duration {
 func (c *campaign) again(
 	ctx context.Context, t *task, p *plan.Plan, o run.RunOptions,
 ) (*record.Run, *record.Meta, error) {
-	c.mu.Lock()
-	begins := c.inTime(c.expected(t, p))
-	c.mu.Unlock()
-	if !begins {
+	if !c.queue.holdsRuns(1, p.TestName, costOf(t, p)) {
 		return nil, nil, errBudget
 	}
 	if len(p.Actions) == 0 && p != t.plan {
-		c.mu.Lock()
-		o.Shift = shift(c.Learn + 1 + c.numbers[p.TestName]) // learning has the first ones
-		c.mu.Unlock()
+		o.Shift = shift(c.Learn + 1 + c.number(p.TestName)) // learning has the first ones
 	}
 	r, meta, err := c.once(ctx, p, o)
 	if meta != nil {
-		c.mu.Lock()
-		c.confirmed += meta.Took()
-		c.mu.Unlock()
+		c.queue.confirmed(meta.Took())
 	}
 	return r, meta, err
-}
-
-// inWork reports whether a plan is being confirmed that has all the same findings. The caller holds the lock.
-func (c *campaign) inWork(o *Outcome) bool {
-	for _, other := range c.confirming {
-		if other.Cause == o.Cause && confirm.Within(o.Findings, other.Findings) {
-			return true
-		}
-	}
-	return false
 }
 
 // without runs the workload without a plan's actions, until that was done the given number of times. All plans that

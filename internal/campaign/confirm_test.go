@@ -117,16 +117,14 @@ func TestShareOfConfirming(t *testing.T) {
 				case p.TestName == first:
 					*found, meta.Verdict = []record.Finding{harmful(tt.harm)}, record.Bug
 				case p.TestName == whole.Outcomes[1].Plan && tt.used:
-					c.mu.Lock()
-					c.spent += budget
-					c.mu.Unlock()
+					c.clock.resume(budget)
 				}
 				return nil
 			}
 			config := config(t, f, "w")
 			config.Budget = budget
 			c = newCampaign(config)
-			c.confirmed = budget / 2
+			c.queue.confirmed(budget / 2)
 			ctx, end := c.begun(t.Context())
 			defer end()
 			err := c.run(ctx)
@@ -184,7 +182,7 @@ func TestConfirmingKeepsToItsShare(t *testing.T) {
 			config := config(t, f, "u", "v", "w")
 			config.Budget = budget + resumed
 			c := newCampaign(config)
-			c.spent = resumed
+			c.clock.resume(resumed)
 			ctx, end := c.begun(t.Context())
 			defer end()
 			err := c.run(ctx)

@@ -58,13 +58,7 @@ func (c *campaign) label(t *task, o *Outcome, restarted []record.Finding) {
 			o.Pattern = intermediate
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known, confirming := c.confirming[o.Plan]; confirming && known.Cause != o.Cause {
-		known.Cause = o.Cause
-		c.confirming[o.Plan] = known
-		c.changed.Broadcast()
-	}
+	c.queue.relabel(o.Plan, o.Cause)
 }
 
 // intermediate is the pattern that only restarts controllers.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -24,74 +25,31 @@ type Faultless struct {
 	dropped int // plans that are not run for this reason
 }
 
-// faultlessOf returns the counts of a workload. Those of an earlier campaign count if nothing has changed since. The
-// caller holds the lock.
-func (c *campaign) faultlessOf(l *Learned) *Faultless {
-	source := ""
-	if data, err := json.Marshal(l.source); err == nil { // it consists of texts and numbers
-		hash := sha256.Sum256(data)
-		source = sum(hash[:])
-	}
-	counts := c.faultless[l.id()]
-	if counts == nil || counts.Source != source {
-		counts = &Faultless{Source: source}
-		c.faultless[l.id()] = counts
-	}
-	counts.learned = l
-	return counts
-}
-
 // count takes in a run in which no action of a plan was carried out. If a step of the workload fails in it, no further
 // plan with the workload is begun: what such a plan finds may come without its actions, too. Runs count that are like
-// those that the workload was learned from. The caller holds the lock.
+// those that the workload was learned from.
 func (c *campaign) count(t *task, r *record.Run) {
 	ref := t.learned.Baseline
 	if ref == nil || t.without != nil || t.plan.Pace != ref.Pace || r.Meta.Verdict == record.Inconclusive {
 		return
 	}
-	counts := c.faultlessOf(t.learned)
-	counts.Runs++
-	i := slices.IndexFunc(r.Findings, func(f record.Finding) bool {
+	failed := ""
+	if i := slices.IndexFunc(r.Findings, func(f record.Finding) bool {
 		return f.IsBug() && f.Judge == record.JudgeWorkload
-	})
-	if i < 0 {
-		return
+	}); i >= 0 {
+		failed = r.Findings[i].Title
 	}
-	if counts.Failed++; counts.Failed == 1 {
-		counts.Step, counts.Record = r.Findings[i].Title, r.Dir
-		c.say("%s", counts)
-	}
-	c.drop(counts)
+	c.queue.count(t.learned, failed, r.Dir)
 }
 
-// drop takes away the plans of a workload that fails without faults and that have not begun. Plans that the user has
-// chosen stay. The caller holds the lock.
-func (c *campaign) drop(counts *Faultless) {
-	if c.Plans != nil || counts.Failed == 0 {
-		return
+// sourceHash is a hash of what a workload's baseline is made from.
+func sourceHash(s baseline.Source) string {
+	data, err := json.Marshal(s)
+	if err != nil { // it consists of texts and numbers
+		return ""
 	}
-	var left []*task
-	for _, t := range c.tasks[c.next:] {
-		if t.learned.id() == counts.learned.id() && c.outcome(t) == nil && t.known == nil {
-			counts.dropped++
-			continue
-		}
-		left = append(left, t)
-	}
-	c.tasks = slices.Concat(c.tasks[:c.next], left)
-}
-
-// dropAgain drops the plans that an earlier campaign has dropped.
-func (c *campaign) dropAgain() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known := map[string]*Learned{}
-	for _, t := range c.tasks {
-		if known[t.learned.id()] == nil && c.faultless[t.learned.id()] != nil {
-			known[t.learned.id()] = t.learned
-			c.drop(c.faultlessOf(t.learned))
-		}
-	}
+	hash := sha256.Sum256(data)
+	return sum(hash[:])
 }
 
 // String says how often the workload fails without faults.
@@ -109,8 +67,9 @@ func (f *Faultless) String() string {
 // matter which of them came first. A plan that was taken to have found the same as another one joins with it.
 func (c *campaign) join() error {
 	var joined []*Outcome
-	for _, t := range c.tasks {
-		o := c.done[t.plan.TestName]
+	tasks, outcomes := c.queue.all()
+	for i, t := range tasks {
+		o := outcomes[i]
 		if o == nil || o.Status != Bug && (o.Status != Unconfirmed || o.Pending) || len(o.Findings) == 0 ||
 			len(t.plan.Actions) == 0 {
 			continue
@@ -125,13 +84,12 @@ func (c *campaign) join() error {
 			joined = append(joined, o)
 		}
 	}
-	for _, t := range c.tasks {
-		o := c.done[t.plan.TestName]
-		if o == nil || o.Like == "" || c.done[o.Like] == nil {
+	for _, o := range outcomes {
+		if o == nil || o.Like == "" || c.queue.done(o.Like) == nil {
 			continue
 		}
 		// A finding is confirmed by the other plan only as long as that plan still has it.
-		like := c.done[o.Like]
+		like := c.queue.done(o.Like)
 		left := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
 			return like.Status != Bug || !slices.ContainsFunc(like.Findings, f.Same)
 		})
@@ -149,12 +107,10 @@ func (c *campaign) join() error {
 	if joined == nil {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, o := range joined {
 		if o.Status == OfWorkload {
 			c.say("%s: no bug of the plan: %s", o.Plan, o.WithoutActions())
 		}
 	}
-	return c.keep()
+	return c.queue.keep()
 }

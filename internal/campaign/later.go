@@ -116,7 +116,7 @@ func (c *campaign) learnLater(ctx context.Context, learned []Learned) ([]Learned
 	for i := range learned {
 		group.Go(func() error {
 			for _, w := range c.laterOf(&learned[i]) {
-				if c.Budget > 0 && c.elapsed() > c.Budget/laterShare {
+				if c.Budget > 0 && c.clock.elapsed() > c.Budget/laterShare {
 					c.say("%s: too little of the budget is left to learn what comes when time has passed",
 						learned[i].Workload)
 					return nil

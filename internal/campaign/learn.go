@@ -77,18 +77,17 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	for i, w := range workloads {
 		all[i], why[i], errs[i] = c.take(w)
 		if errs[i] == nil && all[i].Baseline == nil {
-			c.toLearn(w.id(), c.Learn+1)
+			c.lessons.toLearn(w.id(), c.Learn+1)
 		}
 	}
-	share := c.learningShare(len(c.Runners))
 	left := make([]bool, len(workloads)) // for another campaign
 	var group errgroup.Group
 	group.SetLimit(max(1, len(c.Runners)))
-	for _, i := range c.inPromise(workloads) {
+	for _, i := range inPromise(workloads, c.Workloads, c.Suite) {
 		group.Go(func() error {
 			learns := errs[i] == nil && all[i].Baseline == nil
-			if left[i] = learns && !share.begin(workloads[i].name); left[i] {
-				c.toLearn(workloads[i].id(), 0)
+			if left[i] = learns && !c.lessons.begin(workloads[i].name); left[i] {
+				c.lessons.toLearn(workloads[i].id(), 0)
 				return nil
 			}
 			c.learnOne(ctx, workloads[i], &all[i], why[i], errs[i])
@@ -249,9 +248,9 @@ func and(words []string) string {
 // the other pace: what it ends like is right, too. All begin at different phases of the controllers' loops: see shift.
 // If two runs already differ in more than fields, it begins no others.
 func (c *campaign) study(ctx context.Context, w workload) (*baseline.Baseline, error) {
-	c.toLearn(w.id(), c.Learn+1)
-	defer c.toLearn(w.id(), 0)
-	ended := c.learning(w, 1, c.Learn+1)
+	c.lessons.toLearn(w.id(), c.Learn+1)
+	defer c.lessons.toLearn(w.id(), 0)
+	ended := c.lessons.learning(w, 1, c.Learn+1)
 	quiet, first, err := c.firstLook(ctx, w)
 	ended(first, err)
 	if err != nil {
@@ -273,8 +272,8 @@ func (c *campaign) compareRuns(
 	if paces {
 		all++
 	}
-	c.toLearn(w.id(), all-1)
-	defer c.toLearn(w.id(), 0)
+	c.lessons.toLearn(w.id(), all-1)
+	defer c.lessons.toLearn(w.id(), 0)
 	runs := make([]*record.Run, number)
 	runs[0] = first
 	types := baseline.Types(runs[0])
@@ -297,7 +296,7 @@ func (c *campaign) compareRuns(
 			if others.Err() != nil {
 				return nil
 			}
-			ended := c.learning(w, i+1, all)
+			ended := c.lessons.learning(w, i+1, all)
 			own := options
 			own.Shift = shift(i)
 			r, err := c.fine(others, quiet, own)
@@ -325,7 +324,7 @@ func (c *campaign) compareRuns(
 		if others.Err() != nil || !paces {
 			return nil
 		}
-		ended := c.learning(w, all, all)
+		ended := c.lessons.learning(w, all, all)
 		own := options
 		own.Shift = shift(number)
 		other, meta, err = c.once(others, &odd, own)
@@ -425,7 +424,7 @@ func (c *campaign) firstLook(ctx context.Context, w workload) (*plan.Plan, *reco
 		if err != nil || meta.Verdict == record.Pass {
 			return quiet, r, err
 		}
-		if hopeless(slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps), r) || !c.inTime(meta.Took()) {
+		if hopeless(slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps), r) || !c.queue.holds(meta.Took()) {
 			return quiet, nil, &notPassedError{run: r, meta: meta}
 		}
 		quiet.Pace = plan.PaceNone

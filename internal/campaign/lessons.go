@@ -3,10 +3,10 @@ package campaign
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"sync"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
@@ -14,84 +14,58 @@ import (
 
 // lessons are the runs without faults that workloads are learned from.
 type lessons struct {
-	left  map[string]int // that have not ended, of the workloads that are learned now or later
-	ended int
-	took  time.Duration // those that have ended, by the machine's clock; all together
+	voice
+	clock *clock
+
+	mu       sync.Mutex // guards what follows
+	schedule schedule.Learning
 }
 
-// toLearn says how many runs it will take to learn a workload; 0: it is learned, or cannot be.
-func (c *campaign) toLearn(workload string, runs int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lessons.left == nil {
-		c.lessons.left = map[string]int{}
-	}
-	if c.lessons.left[workload] = runs; runs == 0 {
-		delete(c.lessons.left, workload)
-	}
+// resume takes in how long earlier sessions of the campaign took.
+func (l *lessons) resume(spent time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.schedule.Spent = spent
+}
+
+// toLearn takes in how many runs it will take to learn a workload; 0: it is learned, or cannot be.
+func (l *lessons) toLearn(workload string, runs int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.schedule.ToLearn(workload, runs)
+}
+
+// begin reports whether another workload is to be learned within the budget.
+func (l *lessons) begin(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.schedule.Begin(l.clock.elapsed(), name)
 }
 
 // learning shows which run without faults begins, and about how long learning will still take. The caller calls ended
 // with the run's record, or nil if there is none, and with the run's error.
-func (c *campaign) learning(w workload, i, runs int) (ended func(*record.Run, error)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (l *lessons) learning(w workload, i, runs int) (ended func(*record.Run, error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	text := fmt.Sprintf("learning workload %s: run %d of %d", w.id(), i, runs)
-	if left := c.leftToLearn(); left > 0 {
+	if left, n := l.schedule.Left(); left > 0 {
 		text += ", about " + wording.Roughly(left) + " left"
-		if n := len(c.lessons.left); n > 1 {
+		if n > 1 {
 			text += " for " + wording.Count(n, "workload")
 		}
 	}
-	c.show(progress.Event{Type: progress.Status, Text: text})
+	l.show(progress.Event{Type: progress.Status, Text: text})
 	return func(r *record.Run, err error) {
 		var failed *notPassedError
 		if errors.As(err, &failed) {
 			r = failed.run
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.lessons.left[w.id()] > 1 {
-			c.lessons.left[w.id()]--
-		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		took := time.Duration(0)
 		if r != nil {
-			c.lessons.ended++
-			c.lessons.took += r.Meta.Took()
+			took = r.Meta.Took()
 		}
+		l.schedule.Ended(w.id(), r != nil, took)
 	}
-}
-
-// leftToLearn estimates how long learning will still take; 0: nobody knows. The caller holds the lock.
-func (c *campaign) leftToLearn() time.Duration {
-	if c.lessons.ended == 0 {
-		return 0
-	}
-	left := 0
-	for _, n := range c.lessons.left {
-		left += n
-	}
-	return c.lessonsTake(left)
-}
-
-// learningTakes estimates how long it still takes to learn the workloads with these names; 0: unknown.
-func (c *campaign) learningTakes(names []string) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lessons.ended == 0 {
-		return 0
-	}
-	left := 0
-	for id, n := range c.lessons.left {
-		if name, _, _ := strings.Cut(id, "@"); slices.Contains(names, name) {
-			left += n
-		}
-	}
-	return c.lessonsTake(left)
-}
-
-// lessonsTake estimates how long that many runs without faults take, by those that have ended. The caller holds the
-// lock.
-func (c *campaign) lessonsTake(runs int) time.Duration {
-	runners := time.Duration(min(max(1, len(c.Runners)), max(1, runs)))
-	return c.lessons.took / time.Duration(c.lessons.ended) * time.Duration(runs) / runners
 }

@@ -1,16 +1,13 @@
 package campaign
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -18,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -30,15 +28,11 @@ type task struct {
 	plan    *plan.Plan
 	file    string
 	learned *Learned
-	key     string     // see Outcome
 	without *plan.Plan // see pattern.Candidate
 	// Of a generated plan.
 	pattern, why string
-	// Of one that was put off: what is known so far, and what its first run says.
-	known *Outcome
-	first *record.Meta
-	// Of one that a campaign before has left to be confirmed: what became of it then. It counts until there is more.
-	before *Outcome
+	entry        *schedule.Plan // what the schedule knows of it
+	first        *record.Meta   // what its first run says, if the plan was put off
 }
 
 // prepare learns the workloads and generates their plans. It returns those that were learned.
@@ -77,7 +71,9 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 			c.result.Unrecorded[l.Workload] = l.Baseline.Unlisted
 		}
 		if l.Err != nil {
-			c.result.Unlearned = append(c.result.Unlearned, result.Unlearned{Workload: l.Workload, Reason: l.Err.Error()})
+			c.result.Unlearned = append(c.result.Unlearned, result.Unlearned{
+				Workload: l.Workload, Reason: l.Err.Error(),
+			})
 		} else if c.Plans == nil && (l.build == "" || l.scope != "") {
 			patterns := c.Patterns
 			if l.steps != nil {
@@ -119,9 +115,10 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 
 // run runs the campaign.
 func (c *campaign) run(ctx context.Context) error {
-	if err := c.resume(); err != nil {
+	if err := c.queue.resume(); err != nil {
 		return err
 	}
+	c.lessons.resume(c.clock.before())
 	all, err := c.prepare(ctx)
 	if err != nil {
 		return err
@@ -134,10 +131,10 @@ func (c *campaign) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.forgetOthers()
-	c.takeUp()
-	c.dropAgain()
-	c.foresee()
+	c.queue.forgetOthers()
+	c.queue.takeUp(c.setNumber)
+	c.queue.dropAgain()
+	c.queue.foresee()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers errgroup.Group
@@ -230,21 +227,20 @@ func (c *campaign) add(t *task) error {
 	hash := sha256.New()
 	hash.Write(content)
 	hash.Write(by)
-	t.key = sum(hash.Sum(nil))
 	if t.file == "" {
 		if t.file, err = c.write(t.plan); err != nil {
 			return err
 		}
 	}
-	c.tasks = append(c.tasks, t)
+	c.queue.add(t, sum(hash.Sum(nil)))
 	return nil
 }
 
 // work runs plans until there are no more to begin. The error is that of ctx, or says that a campaign makes no sense.
 func (c *campaign) work(ctx context.Context) error {
-	defer context.AfterFunc(ctx, c.wake)()
+	defer context.AfterFunc(ctx, c.queue.wake)()
 	for {
-		t := c.begin(ctx)
+		t := c.queue.begin(ctx)
 		if t == nil {
 			return context.Cause(ctx)
 		}
@@ -256,151 +252,37 @@ func (c *campaign) work(ctx context.Context) error {
 			continue
 		}
 		if errors.Is(err, errBudget) {
-			c.leave(t)
+			c.queue.leave(t)
 			continue
 		}
 		if err != nil {
 			o.Status, o.Reason = Failed, err.Error()
 		}
-		if err := c.end(t, o); err != nil {
+		if err := c.queue.end(t, o); err != nil {
 			return err
 		}
 	}
 }
 
-// wake wakes those that wait for plans that were put off.
-func (c *campaign) wake() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.changed.Broadcast()
-}
-
-// begin returns the next plan to run; nil if there is none. Plans that were put off come first, as soon as they can go
-// on. They have begun: they also go on if no new plan is begun. It waits for them if there is nothing else to do.
-func (c *campaign) begin(ctx context.Context) *task {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for {
-		if ctx.Err() != nil {
-			return nil
-		}
-		t := c.goOn(false)
-		if t == nil {
-			t = c.fresh()
-		}
-		if t == nil {
-			t = c.goOn(true)
-		}
-		if t != nil {
-			c.running = append(c.running, t.plan.TestName)
-			c.showStatus()
-			return t
-		}
-		if len(c.putOff) == 0 {
-			return nil
-		}
-		c.changed.Wait()
-	}
-}
-
-// fresh returns the next plan that has not begun; nil if there is none, or none is to be begun. The caller holds the
-// lock.
-func (c *campaign) fresh() *task {
-	tooLong := false
-	for ; c.next < len(c.tasks) && c.stopped == ""; c.next++ {
-		t := c.tasks[c.next]
-		switch {
-		case c.done[t.plan.TestName] != nil || t.known != nil:
-		case !c.room(t):
-			tooLong = true // others may take less
-		default:
-			c.next++
-			c.forecast.begun++
-			return t
-		}
-	}
-	if tooLong {
-		c.stopped = c.usedUp()
-	}
-	return nil
-}
-
-// goOn returns a plan that was put off and can go on, that with the greatest harm first; nil if there is none. Anyway:
-// also if confirming has had its share of the budget. The caller holds the lock.
-func (c *campaign) goOn(anyway bool) *task {
-	i := slices.IndexFunc(c.putOff, func(t *task) bool {
-		return !c.inWork(t.known) && (anyway || !c.overdrawn(t.known) || c.known(t.known))
-	})
-	if i < 0 {
-		return nil
-	}
-	t := c.putOff[i]
-	c.putOff = slices.Delete(c.putOff, i, i+1)
-	return t
-}
-
 // errPutOff says that a plan waits for another one.
 var errPutOff = errors.New("another plan with the same findings is being confirmed")
-
-// manyFailures in a row say that something else than the plans is wrong.
-const manyFailures = 5
-
-// end takes what became of a plan, and keeps it.
-func (c *campaign) end(t *task, o *Outcome) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == o.Plan })
-	delete(c.confirming, o.Plan)
-	c.changed.Broadcast()
-	c.done[o.Plan] = o
-	if err := c.keepOutcome(o); err != nil {
-		return err
-	}
-	c.measure(t)
-	c.showOutcome(o)
-	if o.Status == Bug && c.FailFast && c.stopped == "" {
-		c.stopped = "the campaign stops at the first bug"
-	}
-	if o.Status != Failed {
-		c.failures = 0
-		return nil
-	}
-	if c.failures++; c.failures == manyFailures {
-		c.stopped = fmt.Sprintf("%d plans in a row could not be run", c.failures)
-		return errors.New(c.stopped + ", the last one because: " + o.Reason)
-	}
-	return nil
-}
-
-// leave gives up a plan of which nothing can be said within the budget, as if it had not begun.
-func (c *campaign) leave(t *task) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running = slices.DeleteFunc(c.running, func(name string) bool { return name == t.plan.TestName })
-	c.stopped = cmp.Or(c.stopped, c.usedUp())
-	c.changed.Broadcast()
-}
-
-// elapsed is how long the campaign has taken, also before it was resumed.
-func (c *campaign) elapsed() time.Duration { return c.spent + time.Since(c.began) }
 
 // try runs a plan, and again if it finds something. The outcome is never nil. The error says that the plan could not be
 // run, is errPutOff or errBudget, or that of ctx.
 func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
-	if t.known != nil {
-		return t.known, c.confirm(ctx, t, t.known, t.first)
+	if known := t.entry.Known; known != nil {
+		return known, c.confirm(ctx, t, known, t.first)
 	}
 	c.uptodate(t)
 	o := &Outcome{
-		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why, Key: t.key,
+		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why,
+		Key:    t.entry.Key,
 		Judged: t.learned.Baseline != nil,
 	}
 	o.Actions, o.Triggers = size(t.plan)
 	o.Cause, o.Struck = findings.CauseOf(t.plan.Actions), findings.StruckBy(t.plan.Actions)
-	c.mu.Lock()
-	c.numbers[o.Plan] = 0
-	c.mu.Unlock()
-	if err := os.RemoveAll(filepath.Join(c.Dir, "runs", o.Plan)); err != nil { // of a campaign that was interrupted
+	c.setNumber(o.Plan, 0)
+	if err := os.RemoveAll(c.records(o.Plan)); err != nil { // of a campaign that was interrupted
 		return o, err
 	}
 	brief := c.options(t)

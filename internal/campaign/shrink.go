@@ -32,15 +32,16 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 	}
 	var bugs []Outcome
 	tasks := map[string]*task{}
-	for _, t := range c.tasks {
+	all, outcomes := c.queue.all()
+	for i, t := range all {
 		tasks[t.plan.TestName] = t
-		if o := c.done[t.plan.TestName]; o != nil && o.Status == Bug {
+		if o := outcomes[i]; o != nil && o.Status == Bug {
 			bugs = append(bugs, *o)
 		}
 	}
 	var group errgroup.Group
 	for _, g := range result.Groups(bugs) {
-		t, o := tasks[g.Plans[0].Plan], c.done[g.Plans[0].Plan]
+		t, o := tasks[g.Plans[0].Plan], c.queue.done(g.Plans[0].Plan)
 		if o.Smaller != "" {
 			continue // before the campaign was resumed
 		}
@@ -54,11 +55,11 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 }
 
 func (c *campaign) shrinkOne(ctx context.Context, t *task, o *Outcome, f record.Finding) error {
-	runner, err := c.acquire(ctx)
+	runner, err := c.pool.acquire(ctx, c.life)
 	if err != nil {
 		return err
 	}
-	defer c.release(runner)
+	defer c.pool.release(runner)
 	c.say("%s: looking for a smaller plan with the same finding", o.Plan)
 	s := Shrinking{
 		Plan: t.plan, Learned: t.learned, Options: c.options(t), Finding: f,
@@ -69,12 +70,9 @@ func (c *campaign) shrinkOne(ctx context.Context, t *task, o *Outcome, f record.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err != nil {
 		c.say("%s: no smaller plan: %v", o.Plan, err)
 		return nil
 	}
-	o.Smaller, o.Alone = s.File, alone
-	return c.keep()
+	return c.queue.change(func() { o.Smaller, o.Alone = s.File, alone })
 }

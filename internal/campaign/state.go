@@ -99,94 +99,48 @@ func readNewest(file string) (all []*Outcome, err error) {
 	}
 }
 
-// resume takes what the directory's campaign has found, and writes the first state, so that it can be resumed from now
-// on.
-func (c *campaign) resume() error {
-	s, err := ReadState(c.Dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	default:
-		c.spent = s.Spent
-		maps.Copy(c.faultless, s.Faultless)
-		for _, o := range s.Outcomes {
-			if o.Status != Failed {
-				c.done[o.Plan] = o
-			}
-		}
-	}
-	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
+// store keeps the state of a campaign in its directory. The campaign writes it after each plan.
+type store struct {
+	dir      string
+	settings Settings
+	keeping  time.Duration // how long it took to write the state
+	kept     time.Time     // when that was
+	appended bool          // some outcomes are only in the file of newer ones
+}
+
+// keep writes the state. The file is replaced as a whole.
+func (s *store) keep(state State) error {
+	began := time.Now()
+	state.Settings = s.settings
+	var err error
+	if state.WorkDir, err = os.Getwd(); err != nil {
 		return err
 	}
-	return c.keep()
+	data, err := json.MarshalIndent(state, "", "  ")
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(s.dir, StateFile), data, record.FileMode)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the state of the campaign: %w", err)
+	}
+	// What an earlier campaign has appended is in the state, too.
+	if err := os.Remove(filepath.Join(s.dir, newestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("keep the state of the campaign: %w", err)
+	}
+	s.kept, s.keeping, s.appended = time.Now(), time.Since(began), false
+	return nil
 }
 
-// forgetOthers forgets outcomes of plans that are not those of the tasks: something has changed since.
-func (c *campaign) forgetOthers() {
-	keys := map[string]string{}
-	for _, t := range c.tasks {
-		keys[t.plan.TestName] = t.key
-	}
-	before := len(c.done)
-	for name, o := range c.done {
-		if keys[name] != o.Key {
-			delete(c.done, name)
-		}
-	}
-	if n := before - len(c.done); n > 0 {
-		c.say("%d plans are run again, because something has changed since", n)
-	}
-	if len(c.done) > 0 {
-		c.say("%d of %d plans were run before", len(c.done), len(c.tasks))
-	}
-}
+// due reports whether the whole state is written now. The more plans there were, the longer that takes. If it would
+// take more than its share of the time, outcomes are only appended to a file.
+func (s *store) due() bool { return s.keeping < quickly || time.Since(s.kept) >= keepShare*s.keeping }
 
-// takeUp lets the plans be confirmed that a campaign before has left.
-func (c *campaign) takeUp() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, t := range c.tasks {
-		o := c.done[t.plan.TestName]
-		if o == nil || !o.Pending {
-			continue
-		}
-		delete(c.done, o.Plan)
-		r, err := record.Open(o.Record)
-		number, noNumber := strconv.Atoi(filepath.Base(o.Record))
-		if err != nil || noNumber != nil || len(o.Findings) == 0 {
-			continue // it is run as if it had not been
-		}
-		known := *o
-		known.Findings = slices.Clone(o.Findings)
-		t.before = o
-		c.numbers[o.Plan], c.lasted[o.Plan] = number, r.Meta.Took()
-		c.putOffUntil(t, &known, &r.Meta)
-	}
-	if n := len(c.putOff); n > 0 {
-		c.say("%s to confirm, for which the budget was too short", wording.Count(n, "plan"))
-	}
-}
-
-// outcome is what became of a task's plan, as far as the campaign knows; nil: it was not run. The caller holds the
-// lock.
-func (c *campaign) outcome(t *task) *Outcome {
-	if o := c.done[t.plan.TestName]; o != nil {
-		return o
-	}
-	return t.before
-}
-
-// keepOutcome keeps what became of a plan. The more plans there were, the longer takes it to write the state: if that
-// would take more than its share of the time, the outcome is only appended to a file. The caller holds the lock.
-func (c *campaign) keepOutcome(o *Outcome) error {
-	if c.keeping < quickly || time.Since(c.kept) >= keepShare*c.keeping {
-		return c.keep()
-	}
+// add appends an outcome to the file of newer ones.
+func (s *store) add(o *Outcome) error {
 	line, err := json.Marshal(o)
 	if err == nil {
 		var f *os.File
-		f, err = os.OpenFile(filepath.Join(c.Dir, newestFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, record.FileMode)
+		f, err = os.OpenFile(filepath.Join(s.dir, newestFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, record.FileMode)
 		if err == nil {
 			_, err = f.Write(append(line, '\n'))
 			err = errors.Join(err, f.Close())
@@ -195,94 +149,114 @@ func (c *campaign) keepOutcome(o *Outcome) error {
 	if err != nil {
 		return fmt.Errorf("keep the state of the campaign: %w", err)
 	}
-	c.appended = true
+	s.appended = true
 	return nil
+}
+
+// goOn is the command that goes on with the campaign, with the same budget again.
+func (s *store) goOn(budget time.Duration) string {
+	words := []string{"trommel", "test", "--resume", s.dir}
+	if s.settings.Budget > 0 {
+		words = append(words, "--budget", plan.FormatDuration(budget))
+	}
+	return result.Command(words)
+}
+
+// resume takes in what an earlier session of the campaign has found, and writes the first state, so that the campaign
+// can be resumed from now on.
+func (q *queue) resume() error {
+	s, err := ReadState(q.store.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		s, err = &State{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	q.clock.resume(s.Spent)
+	q.mu.Lock()
+	q.schedule.Resume(q.clock.before(), s.Outcomes)
+	maps.Copy(q.faultless, s.Faultless)
+	q.mu.Unlock()
+	if err := os.MkdirAll(q.store.dir, record.DirMode); err != nil {
+		return err
+	}
+	return q.keep()
+}
+
+// forgetOthers forgets outcomes of plans that are not those of the tasks: something has changed since.
+func (q *queue) forgetOthers() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := q.schedule.Forget(); n > 0 {
+		q.say("%d plans are run again, because something has changed since", n)
+	}
+	if p := q.schedule.Progress(q.clock.elapsed()); p.Done > 0 {
+		q.say("%d of %d plans were run before", p.Done, p.Of)
+	}
+}
+
+// takeUp lets the plans be confirmed that an earlier session has left. number takes in how many runs each of them had.
+func (q *queue) takeUp(number func(plan string, runs int)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	plans, outcomes := q.schedule.TakePending()
+	for i, p := range plans {
+		o := outcomes[i]
+		r, err := record.Open(o.Record)
+		runs, noNumber := strconv.Atoi(filepath.Base(o.Record))
+		if err != nil || noNumber != nil || len(o.Findings) == 0 {
+			continue // it is run as if it had not been
+		}
+		known := *o
+		known.Findings = slices.Clone(o.Findings)
+		p.Before, q.tasks[p].first = o, &r.Meta
+		number(o.Plan, runs)
+		q.schedule.Ran(o.Plan, r.Meta.Took())
+		q.schedule.PutOff(p, &known)
+	}
+	if n := q.schedule.Waiting(); n > 0 {
+		q.say("%s to confirm, for which the budget was too short", wording.Count(n, "plan"))
+	}
+}
+
+// keepOutcome keeps what became of a plan. The caller holds the lock.
+func (q *queue) keepOutcome(o *Outcome) error {
+	if q.store.due() {
+		return q.keepAll()
+	}
+	return q.store.add(o)
 }
 
 // keepRest writes the state if it is not up to date.
-func (c *campaign) keepRest() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.appended {
+func (q *queue) keepRest() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.store.appended {
 		return nil
 	}
-	return c.keep()
+	return q.keepAll()
 }
 
-// keep writes the state. The file is replaced as a whole.
-func (c *campaign) keep() error {
-	began := time.Now()
-	s := State{Settings: c.Settings, Outcomes: []*Outcome{}, Spent: c.elapsed(), Faultless: c.faultless}
-	var err error
-	if s.WorkDir, err = os.Getwd(); err != nil {
-		return err
-	}
-	if c.tasks == nil {
-		for _, name := range slices.Sorted(maps.Keys(c.done)) { // those of a campaign that is resumed
-			s.Outcomes = append(s.Outcomes, c.done[name])
-		}
-	}
-	for _, t := range c.tasks {
-		if o := c.outcome(t); o != nil {
-			s.Outcomes = append(s.Outcomes, o)
-		}
-	}
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err == nil {
-		err = atomicfile.Write(filepath.Join(c.Dir, StateFile), data, record.FileMode)
-	}
-	if err != nil {
-		return fmt.Errorf("keep the state of the campaign: %w", err)
-	}
-	// What an earlier campaign has appended is in the state, too.
-	if err := os.Remove(filepath.Join(c.Dir, newestFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("keep the state of the campaign: %w", err)
-	}
-	c.kept, c.keeping, c.appended = time.Now(), time.Since(began), false
-	return nil
+// keep writes the state.
+func (q *queue) keep() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.keepAll()
 }
 
-// next is how many plans that were not run a result describes.
-const next = 5
+// change changes outcomes that have ended, and keeps them.
+func (q *queue) change(what func()) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	what()
+	return q.keepAll()
+}
 
-// finish completes the result. The error is what kept the campaign from going on.
-func (c *campaign) finish(err error) *Result {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.result
-	pending := false
-	for _, t := range c.tasks {
-		if o := c.outcome(t); o != nil {
-			r.Outcomes = append(r.Outcomes, *o)
-			pending = pending || o.Pending
-		} else {
-			if len(r.NotRun) < next {
-				r.Next = append(r.Next, result.Unrun{
-					Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why,
-				})
-			}
-			r.NotRun = append(r.NotRun, t.plan.TestName)
-		}
-	}
-	if len(r.NotRun) > 0 || len(r.Unstudied) > 0 || pending {
-		words := []string{"trommel", "test", "--resume", c.Dir}
-		if c.Budget > 0 {
-			words = append(words, "--budget", plan.FormatDuration(c.given()))
-		}
-		r.GoOn = result.Command(words)
-	}
-	for _, workload := range slices.Sorted(maps.Keys(c.faultless)) {
-		if counts := c.faultless[workload]; counts.Failed > 0 && counts.learned != nil {
-			r.Unlearned = append(r.Unlearned, result.Unlearned{
-				Workload: counts.learned.Workload, Reason: counts.String(),
-			})
-		}
-	}
-	r.Stopped, r.Took = c.stopped, c.elapsed()
-	if err != nil && r.Stopped == "" {
-		r.Stopped = err.Error()
-	}
-	return r
+// keepAll is keep. The caller holds the lock.
+func (q *queue) keepAll() error {
+	return q.store.keep(State{
+		Outcomes: q.schedule.Outcomes(), Spent: q.clock.elapsed(), Faultless: q.faultless,
+	})
 }
 
 // points names what is compiled into a controller and can be observed, each once, as baseline.Reached does.

@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/campaign/result"
-	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 )
 
 // If writing the whole state takes long, outcomes are appended to a file, and none is lost.
 func TestStateOfManyPlans(t *testing.T) {
 	c := newCampaign(Config{Dir: t.TempDir()})
-	if err := c.resume(); err != nil {
+	q := c.queue
+	if err := q.resume(); err != nil {
 		t.Fatal(err)
 	}
-	c.keeping = time.Hour // as if there were millions
+	q.store.keeping = time.Hour // as if there were millions
 	ended := func(name string, s result.Status) {
 		o := &Outcome{Plan: name, Status: s}
-		c.done[name] = o
-		if err := c.keepOutcome(o); err != nil {
+		q.schedule.Resume(0, []*Outcome{o})
+		if err := q.keepOutcome(o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,14 +50,14 @@ func TestStateOfManyPlans(t *testing.T) {
 		}
 	}
 	check()
-	if err := c.keepRest(); err != nil {
+	if err := q.keepRest(); err != nil {
 		t.Fatal(err)
 	}
 	check()
 	if _, err := os.Stat(newest); !os.IsNotExist(err) {
 		t.Errorf("the file of newer outcomes is still there: %v", err)
 	}
-	c.keeping = 0
+	q.store.keeping = 0
 	ended("c", Passed) // the state is written at once
 	if s, err := ReadState(c.Dir); err != nil || len(s.Outcomes) != 3 {
 		t.Errorf("%+v, %v", s, err)
@@ -68,15 +69,15 @@ func BenchmarkKeep(b *testing.B) {
 	c := newCampaign(Config{Dir: b.TempDir()})
 	for i := range 10_000 {
 		name := "create-intermediate-" + time.Duration(i).String()
-		c.done[name] = &Outcome{
+		c.queue.schedule.Resume(0, []*Outcome{{
 			Plan: name, File: "trommel-runs/test-20260102-150405/plans/" + name + ".yaml", Workload: "create",
 			Pattern: "intermediate", Why: "op is killed right after its own write: secret/default/a is created",
 			Status: Passed, Actions: 1, Triggers: 1, Judged: true, Took: 9 * time.Second,
 			Record: "trommel-runs/test-20260102-150405/runs/" + name + "/1", Key: "0123456789abcdef0123",
-		}
+		}})
 	}
 	for b.Loop() {
-		if err := c.keep(); err != nil {
+		if err := c.queue.keep(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -87,18 +88,19 @@ func BenchmarkKeep(b *testing.B) {
 func BenchmarkStatus(b *testing.B) {
 	const plans = 10_000
 	c := newCampaign(Config{Dir: b.TempDir()})
-	c.forecast.costs = map[*task]time.Duration{}
+	s := c.queue.schedule
 	for i := range plans {
-		t := &task{plan: &plan.Plan{TestName: "create-intermediate-" + time.Duration(i).String()}}
-		c.tasks = append(c.tasks, t)
-		c.forecast.costs[t] = 9 * time.Second
+		p := &schedule.Plan{
+			Name: "create-intermediate-" + time.Duration(i).String(), Estimate: 9 * time.Second,
+		}
+		s.Add(p)
 		if i < plans/2 {
-			c.done[t.plan.TestName] = &Outcome{Plan: t.plan.TestName, Status: Passed, Took: 9 * time.Second}
+			s.Resume(0, []*Outcome{{Plan: p.Name, Status: Passed, Took: 9 * time.Second}})
 		}
 	}
-	c.next = plans / 2
+	s.Foresee(0)
 	for b.Loop() {
-		c.showStatus()
+		c.queue.showStatus()
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/plans, "ns/plan")
 }

@@ -46,13 +46,13 @@ func (c *campaign) suggest(all []Learned) []result.Suggestion {
 	found := []result.Suggestion{}
 	if !recreates && c.chosen("stale") && len(c.Suite.APIServerNames()) > 1 &&
 		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "stale" && p.OfDeletion() }) {
-		found = append(found, result.Suggestion{Pattern: "stale", Lacks: fmt.Sprintf("no plan of stale shows the controllers "+
-			"a deletion that is past, because no workload deletes a %s and creates it again", what)})
+		found = append(found, result.Suggestion{Pattern: "stale", Lacks: fmt.Sprintf("no plan of stale shows the "+
+			"controllers a deletion that is past, because no workload deletes a %s and creates it again", what)})
 	}
 	if !returns && c.chosen("unobserved") &&
 		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "unobserved" }) {
-		found = append(found, result.Suggestion{Pattern: "unobserved", Lacks: fmt.Sprintf("there is no plan of unobserved, "+
-			"because no workload changes a %s and changes it back", what)})
+		found = append(found, result.Suggestion{Pattern: "unobserved", Lacks: fmt.Sprintf("there is no plan of "+
+			"unobserved, because no workload changes a %s and changes it back", what)})
 	}
 	var others []string
 	for _, name := range slices.Sorted(maps.Keys(c.Suite.Workloads)) {

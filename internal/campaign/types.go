@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/plan"
@@ -67,10 +66,8 @@ func (c *campaign) learnMore(ctx context.Context, t *task, run *record.Meta) (ag
 		}
 	}
 	if len(more) > 0 {
-		c.mu.Lock()
-		begins := c.inTime(c.expected(t, &plan.Plan{}) * time.Duration(c.Learn+1)) // and the plan once more
-		c.mu.Unlock()
-		if !begins {
+		all := c.Learn + 1 // and the plan once more
+		if !c.queue.holdsRuns(all, "", costOf(t, &plan.Plan{})) {
 			return false, errBudget
 		}
 		c.say("%s: learning it again: in a run of %s, a controller wrote what it does not touch without faults: %s",
@@ -105,7 +102,7 @@ func (c *campaign) studyMore(ctx context.Context, l *Learned, types []plan.Resou
 	if l.steps == nil {
 		all++
 	}
-	ended := c.learning(w, 1, all)
+	ended := c.lessons.learning(w, 1, all)
 	quiet, first, err := c.firstLook(ctx, w)
 	ended(first, err)
 	if err != nil {

@@ -1,0 +1,315 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
+	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// queue hands out plans to workers, in the order of the schedule. It keeps their outcomes, and is the only one that
+// touches the schedule.
+type queue struct {
+	voice
+	clock  *clock
+	chosen bool // the user has chosen the plans: none is dropped
+
+	mu        sync.Mutex // guards what follows
+	changed   sync.Cond  // signalled when there may be something new to do
+	schedule  *schedule.Schedule
+	tasks     map[*schedule.Plan]*task
+	faultless map[string]*Faultless // see count; by workload
+	store     store
+}
+
+func newQueue(v voice, c *clock, s Settings, runners int, dir string) *queue {
+	q := &queue{
+		voice: v, clock: c, tasks: map[*schedule.Plan]*task{}, faultless: map[string]*Faultless{},
+		schedule: schedule.New(schedule.Config{
+			Budget: schedule.Budget{Limit: s.Budget, Runners: runners}, Repeat: s.Repeat, FailFast: s.FailFast,
+		}),
+		store: store{dir: dir, settings: s},
+	}
+	q.changed.L = &q.mu
+	return q
+}
+
+// add adds a task after the others.
+func (q *queue) add(t *task, key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.entry = &schedule.Plan{Name: t.plan.TestName, Key: key, Workload: t.learned.id(), Estimate: cost(t)}
+	q.schedule.Add(t.entry)
+	q.tasks[t.entry] = t
+}
+
+// begin returns the next plan to run; nil: there is none. It waits for plans that were put off if there is nothing else
+// to do.
+func (q *queue) begin(ctx context.Context) *task {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ctx.Err() == nil {
+		next, wait := q.schedule.Next(q.clock.elapsed())
+		if next != nil {
+			q.showStatus()
+			return q.tasks[next]
+		}
+		if !wait {
+			return nil
+		}
+		q.changed.Wait()
+	}
+	return nil
+}
+
+// wake wakes those that wait for plans that were put off.
+func (q *queue) wake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.changed.Broadcast()
+}
+
+// end takes in the outcome of a plan, and keeps it. The error says that the campaign cannot go on.
+func (q *queue) end(t *task, o *Outcome) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.changed.Broadcast()
+	err := q.schedule.End(t.entry, o)
+	if err := q.keepOutcome(o); err != nil {
+		return err
+	}
+	if said := q.schedule.Reforesee(q.clock.elapsed()); said != "" {
+		q.say("%s", said)
+	}
+	q.showOutcome(o)
+	return err
+}
+
+// leave gives up a plan for which the budget is too short.
+func (q *queue) leave(t *task) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.schedule.Leave(t.entry)
+	q.changed.Broadcast()
+}
+
+// confirms reports whether a plan is confirmed now. Otherwise it is put off. First is the plan's first run.
+func (q *queue) confirms(t *task, o *Outcome, first *record.Meta) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.schedule.Confirm(t.entry, o) {
+		return true
+	}
+	t.first = first
+	return false
+}
+
+// relabel takes in what the findings are due to that are being confirmed.
+func (q *queue) relabel(plan, cause string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.schedule.Relabel(plan, cause) {
+		q.changed.Broadcast()
+	}
+}
+
+// like returns the plan that is confirmed and has all the same findings, of the same cause; empty: there is none.
+func (q *queue) like(o *Outcome) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.schedule.Like(o)
+}
+
+func (q *queue) doubtful(o *Outcome) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.schedule.Doubtful(o)
+}
+
+// ran takes in how long a run of a plan took, and confirmed how long one took that confirms a finding.
+func (q *queue) ran(plan string, took time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.schedule.Ran(plan, took)
+}
+
+func (q *queue) confirmed(took time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.schedule.Confirmed(took)
+}
+
+// holds reports whether something that takes that long ends within the budget.
+func (q *queue) holds(takes time.Duration) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.schedule.Holds(q.clock.elapsed(), takes)
+}
+
+// holdsRuns reports whether that many runs of a plan, of which each is estimated to take that long, end within the
+// budget.
+func (q *queue) holdsRuns(runs int, plan string, estimate time.Duration) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.schedule.Holds(q.clock.elapsed(), time.Duration(runs)*q.schedule.Expected(plan, estimate))
+}
+
+// foresee says how many plans will be run, before the first one begins.
+func (q *queue) foresee() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if said := q.schedule.Foresee(q.clock.elapsed()); said != "" {
+		q.say("%s", said)
+	}
+}
+
+// all returns the tasks in the order in which they begin, with the outcomes of those that have ended.
+func (q *queue) all() (tasks []*task, outcomes []*Outcome) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range q.schedule.Plans() {
+		tasks, outcomes = append(tasks, q.tasks[p]), append(outcomes, q.schedule.Done(p.Name))
+	}
+	return tasks, outcomes
+}
+
+// done returns the outcome of a plan; nil: it has not ended.
+func (q *queue) done(plan string) *Outcome {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.schedule.Done(plan)
+}
+
+// showOutcome shows what became of a plan. The caller holds the lock.
+func (q *queue) showOutcome(o *Outcome) {
+	p := q.schedule.Progress(q.clock.elapsed())
+	q.show(progress.Event{
+		Type: progress.PlanDone, Plan: o.Plan, Verdict: string(o.Status), Record: o.Record,
+		Text: fmt.Sprintf("[%d/%d] %s (%s): %s", p.Done, p.Of, o.Plan, wording.Roughly(o.Took), describe(o)),
+	})
+	q.showStatus()
+}
+
+// showStatus shows how far the campaign is. The caller holds the lock.
+func (q *queue) showStatus() {
+	p := q.schedule.Progress(q.clock.elapsed())
+	q.show(progress.Event{Type: progress.Status, Text: p.Text, Campaign: &progress.CampaignEvent{
+		Done: p.Done, Of: p.Of, Reach: p.Reach, Bugs: p.Bugs, Left: p.Left.Seconds(), Running: p.Running,
+	}})
+}
+
+// describe says what became of a plan.
+func describe(o *Outcome) string {
+	first := ""
+	if len(o.Findings) > 0 {
+		first = ": " + o.Findings[0].Title
+	}
+	switch o.Status {
+	case Passed:
+		return "pass"
+	case Bug:
+		return fmt.Sprintf("bug %s%s", o.Rate(), first)
+	case Unconfirmed:
+		if o.Pending {
+			return fmt.Sprintf("not confirmed: the budget ended %s%s", o.Rate(), first)
+		}
+		return fmt.Sprintf("not confirmed %s%s", o.Rate(), first)
+	case OfWorkload:
+		return o.WithoutActions() + first
+	case Inconclusive:
+		return "inconclusive: " + wording.FirstLine(o.Reason)
+	}
+	return "could not be run: " + o.Reason
+}
+
+// count takes in a run of a workload without faults. Failed is the step that failed; empty: the run has passed. If the
+// workload fails, none of its plans begins any more, except those that the user has chosen.
+func (q *queue) count(l *Learned, failed, dir string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	counts := q.faultlessOf(l)
+	counts.Runs++
+	if failed == "" {
+		return
+	}
+	if counts.Failed++; counts.Failed == 1 {
+		counts.Step, counts.Record = failed, dir
+		q.say("%s", counts)
+	}
+	q.drop(counts)
+}
+
+// drop takes away the plans of a workload that fails without faults. The caller holds the lock.
+func (q *queue) drop(counts *Faultless) {
+	if !q.chosen && counts.Failed > 0 {
+		counts.dropped += q.schedule.Drop(counts.learned.id())
+	}
+}
+
+// dropAgain drops the plans that an earlier session of the campaign has dropped.
+func (q *queue) dropAgain() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	known := map[string]bool{}
+	for _, p := range slices.Clone(q.schedule.Plans()) {
+		if l := q.tasks[p].learned; !known[l.id()] && q.faultless[l.id()] != nil {
+			known[l.id()] = true
+			q.drop(q.faultlessOf(l))
+		}
+	}
+}
+
+// faultlessOf returns the counts of a workload. Those of an earlier session count if nothing has changed since. The
+// caller holds the lock.
+func (q *queue) faultlessOf(l *Learned) *Faultless {
+	source := sourceHash(l.source)
+	counts := q.faultless[l.id()]
+	if counts == nil || counts.Source != source {
+		counts = &Faultless{Source: source}
+		q.faultless[l.id()] = counts
+	}
+	counts.learned = l
+	return counts
+}
+
+// unrunPlans is how many plans that were not run a result describes.
+const unrunPlans = 5
+
+// finish adds the outcomes of plans, and the plans that were not run, to the result.
+func (q *queue) finish(r *Result) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pending := false
+	for _, p := range q.schedule.Plans() {
+		if o := q.schedule.Outcome(p); o != nil {
+			r.Outcomes = append(r.Outcomes, *o)
+			pending = pending || o.Pending
+			continue
+		}
+		if t := q.tasks[p]; len(r.NotRun) < unrunPlans {
+			r.Next = append(r.Next, result.Unrun{
+				Plan: p.Name, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why,
+			})
+		}
+		r.NotRun = append(r.NotRun, p.Name)
+	}
+	if len(r.NotRun) > 0 || len(r.Unstudied) > 0 || pending {
+		r.GoOn = q.store.goOn(q.schedule.Given())
+	}
+	for _, workload := range slices.Sorted(maps.Keys(q.faultless)) {
+		if counts := q.faultless[workload]; counts.Failed > 0 && counts.learned != nil {
+			r.Unlearned = append(r.Unlearned, result.Unlearned{
+				Workload: counts.learned.Workload, Reason: counts.String(),
+			})
+		}
+	}
+	r.Stopped, r.Took = q.schedule.Stopped(), q.clock.elapsed()
+}
