@@ -91,7 +91,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		}
 		r.journal.add(record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeTimeout,
-			Title: title, Detail: p.webhooks.lastOutage(), Time: clock.Now(ctx),
+			Title: title, Detail: p.webhooks.LastOutage(), Time: clock.Now(ctx),
 		})
 	}
 	var stuck string
@@ -219,7 +219,7 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 		REST: config, Functions: r.options.Functions,
 		Progress: r.journal.console.Info, Step: r.journal.step,
 		Log:    workloadLog(r.recordDir, r.teardown.later, r.session.Logger),
-		Outage: p.webhooks.outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
+		Outage: p.webhooks.Outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
 		Renewing: p.course.renewing, Coming: p.work.coming, Note: r.journal.note,
 	}
 	c.Upgrade = func(ctx context.Context, to string) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
+	"github.com/trommel-dev/trommel/internal/run/webhooks"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -49,7 +50,7 @@ type installed struct {
 	own        map[string][]*unstructured.Unstructured // the controllers' own objects, by controller; not applied yet
 	containers map[string]*corev1.Container            // those that run the controllers, by controller
 	given      map[string]cluster.Given                // what the process node gives each of them; not given yet
-	webhooks   []declaration
+	webhooks   []webhooks.Declaration
 	runsPods   bool // some of the applied objects are pods or make pods
 }
 
@@ -65,7 +66,7 @@ func (m *suiteManifests) install(
 	suite := m.suite.In(m.cluster)
 	done := &installed{
 		own: map[string][]*unstructured.Unstructured{}, containers: map[string]*corev1.Container{},
-		given: map[string]cluster.Given{}, webhooks: declaredWebhooks(m.cluster, all),
+		given: map[string]cluster.Given{}, webhooks: webhooks.Declared(m.cluster, all),
 	}
 	for i := range m.suite.Controllers {
 		if m.suite.Controllers[i].Cluster != m.cluster {

@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/apply"
 	"github.com/trommel-dev/trommel/internal/run/addons"
+	"github.com/trommel-dev/trommel/internal/run/webhooks"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -24,7 +25,7 @@ type parts struct {
 	coordinator *late
 	logs        *logs
 	fleet       *fleet
-	webhooks    *webhooks
+	webhooks    *webhooks.Set
 	upgrades    *upgrades
 	access      *access
 	tools       actions.Tools
@@ -134,7 +135,7 @@ func (r *runner) manifestsOf(set *preparation, build string) (all []*suiteManife
 // newParts puts together what runs and judges a plan on a prepared cluster. Kept are the manifests of the plan's apply
 // actions: path in the plan to path in the record.
 func (r *runner) newParts(
-	at *site, set *preparation, logs *logs, declared []declaration, kept map[string]string,
+	at *site, set *preparation, logs *logs, declared []webhooks.Declaration, kept map[string]string,
 ) *parts {
 	p := &parts{site: at, coordinator: new(late), logs: logs, access: set.access}
 	timeouts, under := r.suite.Timeouts, r.journal.meta.Controllers
@@ -153,12 +154,14 @@ func (r *runner) newParts(
 			return all, nil
 		},
 	}
-	p.webhooks = &webhooks{
-		declared: declared, ready: timeouts.Ready, step: timeouts.Step,
-		in: func(name string) servedCluster {
-			return servedCluster{at.in(name), cluster.CapabilitiesOf(at.clusterOf(name)).Dialer}
+	p.webhooks = &webhooks.Set{
+		Declared: declared, Ready: timeouts.Ready, Step: timeouts.Step,
+		In: func(name string) webhooks.Cluster {
+			return webhooks.Cluster{
+				Objects: at.in(name), Inside: cluster.CapabilitiesOf(at.clusterOf(name)).Dialer,
+			}
 		},
-		clock: at.clock, plan: p.coordinator, tails: logs.tails, info: r.journal.console.Info,
+		Clock: at.clock, Plan: p.coordinator, Tails: logs.tails, Info: r.journal.console.Info,
 	}
 	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
@@ -215,7 +218,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 	processes := &controllers{
 		node: p.node, sessions: p.coordinator, keepLeases: keepLeases,
 		objects: func(controller string) lockWriter { return p.in(home[controller]) }, home: home, access: p.access,
-		await: p.fleet.awaitStart, down: p.webhooks.killed, up: p.webhooks.started,
+		await: p.fleet.awaitStart, down: p.webhooks.Killed, up: p.webhooks.Started,
 	}
 	p.upgrades = &upgrades{
 		install: func(ctx context.Context, build string) (*installed, error) {
@@ -234,7 +237,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		become: func(ctx context.Context, build string, found *installed) error {
 			b := r.builds[build]
 			p.fleet.become(membersOf(describeControllers(b.Suite, b.Binaries, found), b.Binaries))
-			p.webhooks.declare(found.webhooks)
+			p.webhooks.Declare(found.webhooks)
 			return give(ctx, p.node, found)
 		},
 		info: r.journal.console.Info,

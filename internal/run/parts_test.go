@@ -10,7 +10,7 @@ var theParts = []reflect.Type{
 	reflect.TypeFor[journal](), reflect.TypeFor[teardown](), reflect.TypeFor[events](), reflect.TypeFor[planFiles](),
 	reflect.TypeFor[served](), reflect.TypeFor[logs](), reflect.TypeFor[suiteManifests](),
 	reflect.TypeFor[fleet](),
-	reflect.TypeFor[webhooks](), reflect.TypeFor[controllers](), reflect.TypeFor[apiServers](),
+	reflect.TypeFor[controllers](), reflect.TypeFor[apiServers](),
 	reflect.TypeFor[planWrites](),
 	reflect.TypeFor[course](), reflect.TypeFor[settling](), reflect.TypeFor[states](), reflect.TypeFor[evidence](),
 }

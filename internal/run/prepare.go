@@ -167,13 +167,13 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if err := p.fleet.await(ctx); err != nil {
 		return err
 	}
-	if err := p.webhooks.await(ctx); err != nil {
+	if err := p.webhooks.Await(ctx); err != nil {
 		return err
 	}
 	if err := set.addons.Populate(ctx); err != nil {
 		return err
 	}
-	if keep := p.lease.KeepCertificates; keep != nil && len(p.webhooks.declared) > 0 {
+	if keep := p.lease.KeepCertificates; keep != nil && p.webhooks.Any() {
 		keep(ctx)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package run
+package webhooks
 
 import (
 	"context"
@@ -18,9 +18,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/coordinator"
+	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 )
+
+func objectOf(kind, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name},
+	}}
+}
+
+// planned is a plan with a status.
+type planned struct{ status coordinator.Status }
+
+func (p *planned) Status(context.Context) (coordinator.Status, error) { return p.status, nil }
 
 // present are the objects of a cluster, by name.
 type present map[string]*unstructured.Unstructured
@@ -43,8 +55,8 @@ func (i inside) DialInside(ctx context.Context, address string) (net.Conn, error
 }
 
 // servedBy returns the only cluster, whatever its name.
-func servedBy(c servedCluster) func(string) servedCluster {
-	return func(string) servedCluster { return c }
+func servedBy(c Cluster) func(string) Cluster {
+	return func(string) Cluster { return c }
 }
 
 // webhook returns the configuration of a validating webhook.
@@ -63,11 +75,11 @@ func TestDeclaredWebhooks(t *testing.T) {
 		return u
 	}
 	var got []string
-	for _, d := range declaredWebhooks("west", []*unstructured.Unstructured{
+	for _, d := range Declared("west", []*unstructured.Unstructured{
 		objectOf("ConfigMap", "c"), webhook("Fail", nil), definition("none", "None", 2),
 		definition("one", "Webhook", 1), definition("two", "Webhook", 2),
 	}) {
-		got = append(got, d.cluster+": "+d.key.Type+" "+d.key.Name)
+		got = append(got, d.Cluster+": "+d.Key.Type+" "+d.Key.Name)
 	}
 	want := []string{"west: validatingwebhookconfiguration v", "west: customresourcedefinition two"}
 	if !slices.Equal(got, want) {
@@ -106,13 +118,13 @@ func TestWebhooksAwait(t *testing.T) {
 			object: webhook("Ignore", map[string]any{"service": service, "caBundle": bundle})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := &webhooks{
-				declared: []declaration{{key: plan.ResourceKey{Type: "validatingwebhookconfiguration", Name: "v"}}},
-				ready:    test.ready, in: servedBy(servedCluster{present{"v": test.object}, inside{test.inside}}),
-				tails: func(context.Context) string { return "; tails" },
+			w := &Set{
+				Declared: []Declaration{{Key: plan.ResourceKey{Type: "validatingwebhookconfiguration", Name: "v"}}},
+				Ready:    test.ready, In: servedBy(Cluster{present{"v": test.object}, inside{test.inside}}),
+				Tails: func(context.Context) string { return "; tails" },
 			}
-			err := w.await(t.Context())
-			var users *UserError
+			err := w.Await(t.Context())
+			var users *mistake.Error
 			if (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) ||
 				errors.As(err, &users) != test.users {
 				t.Errorf("%v, want %s", err, test.err)
@@ -120,9 +132,9 @@ func TestWebhooksAwait(t *testing.T) {
 		})
 	}
 
-	w := &webhooks{
-		declared: []declaration{{key: plan.ResourceKey{Type: "validatingwebhookconfiguration", Name: "v"}}},
-		in: servedBy(servedCluster{
+	w := &Set{
+		Declared: []Declaration{{Key: plan.ResourceKey{Type: "validatingwebhookconfiguration", Name: "v"}}},
+		In: servedBy(Cluster{
 			present{"v": webhook("Fail", map[string]any{"service": service, "caBundle": bundle})},
 			inside{server.Listener.Addr().String()},
 		}),
@@ -139,32 +151,32 @@ func TestWebhookOutage(t *testing.T) {
 		key := plan.ResourceKey{Type: "validatingwebhookconfiguration", Name: "v"}
 		p := &planned{status: coordinator.Status{Total: 2}}
 		cluster := present{}
-		w := &webhooks{
-			declared: []declaration{{key: key}}, in: servedBy(servedCluster{objects: cluster}), plan: p,
-			ready: time.Minute, step: 20 * time.Second,
+		w := &Set{
+			Declared: []Declaration{{Key: key}}, In: servedBy(Cluster{Objects: cluster}), Plan: p,
+			Ready: time.Minute, Step: 20 * time.Second,
 		}
 		start := time.Now()
 		refused := errors.New("connection refused")
 		ask := func(what string, err error, want workload.Outage) {
 			t.Helper()
-			if got := w.outage(t.Context(), start, err); got != want {
+			if got := w.Outage(t.Context(), start, err); got != want {
 				t.Errorf("%s: %+v, want %+v", what, got, want)
 			}
 		}
 		ask("nothing", refused, workload.Outage{})
-		if got := w.lastOutage(); got != "" {
+		if got := w.LastOutage(); got != "" {
 			t.Error(got)
 		}
 		p.status.Stuck = "db is held"
 		ask("held", refused, workload.Outage{Reason: "the plan holds something that the webhook may need: db is held"})
 		p.status.Stuck = ""
-		w.killed("db")
+		w.Killed("db")
 		reason := "the plan has killed or frozen the controller db and has not let it go on"
 		ask("killed", refused, workload.Outage{Reason: reason})
 		p.status.Completed = 2
 		ask("killed for good", refused, workload.Outage{Reason: reason, Final: true})
-		w.started("other") // it was never killed
-		w.started("db")
+		w.Started("other") // it was never killed
+		w.Started("db")
 		reason = "the plan has restarted or thawed the controller db, and its webhook does not respond yet: " +
 			key.String() + ": it does not exist"
 		ask("restarted", refused, workload.Outage{Reason: reason})
@@ -173,7 +185,7 @@ func TestWebhookOutage(t *testing.T) {
 		cluster["v"] = objectOf("ValidatingWebhookConfiguration", "v")
 		ask("back", refused, workload.Outage{Over: true})
 		ask("back before", refused, workload.Outage{Over: true})
-		if got := w.lastOutage(); got != "it waited for a webhook: "+reason {
+		if got := w.LastOutage(); got != "it waited for a webhook: "+reason {
 			t.Error(got)
 		}
 		start = time.Now()

@@ -1,4 +1,6 @@
-package run
+// Package webhooks awaits the webhooks that a suite's manifests declare, and knows which of their outages are the effect
+// of a plan.
+package webhooks
 
 import (
 	"context"
@@ -21,23 +23,24 @@ import (
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// webhooks are the webhooks that the manifests declare, and what the plan has done to the controllers that may serve
+// Set are the webhooks that the manifests declare, and what the plan has done to the controllers that may serve
 // them.
-type webhooks struct {
-	declared []declaration
-	ready    time.Duration // in which controllers have to start
-	step     time.Duration // that a step of the workload may take
-	in       func(cluster string) servedCluster
-	clock    *clock.Clock
-	plan     interface {
+type Set struct {
+	Declared []Declaration
+	Ready    time.Duration // in which controllers have to start
+	Step     time.Duration // that a step of the workload may take
+	In       func(cluster string) Cluster
+	Clock    *clock.Clock
+	Plan     interface {
 		Status(ctx context.Context) (coordinator.Status, error)
 	}
-	tails func(ctx context.Context) string // of the controllers' logs
-	info  func(text string)
+	Tails func(ctx context.Context) string // of the controllers' logs
+	Info  func(text string)
 
 	mu      sync.Mutex
 	down    map[string]bool      // controllers that the plan has killed or frozen, and that do not go on yet
@@ -46,27 +49,27 @@ type webhooks struct {
 	last    string               // the latest reason for an outage
 }
 
-// servedCluster is a cluster whose API servers call webhooks.
-type servedCluster struct {
-	objects interface {
+// Cluster is a cluster whose API servers call webhooks.
+type Cluster struct {
+	Objects interface {
 		Get(ctx context.Context, key plan.ResourceKey) (*unstructured.Unstructured, error)
 	}
-	inside cluster.Dialer // nil: addresses inside the cluster cannot be reached
+	Inside cluster.Dialer // nil: addresses inside the cluster cannot be reached
 }
 
-// declaration is an object of a cluster that declares webhooks.
-type declaration struct {
-	cluster string
-	key     plan.ResourceKey
+// Declaration is an object of a cluster that declares webhooks.
+type Declaration struct {
+	Cluster string
+	Key     plan.ResourceKey
 }
 
-// declaredWebhooks finds the manifests of a cluster that declare webhooks: webhook configurations, and definitions with
+// Declared finds the manifests of a cluster that declare webhooks: webhook configurations, and definitions with
 // a conversion webhook.
-func declaredWebhooks(cluster string, manifests []*unstructured.Unstructured) (declared []declaration) {
+func Declared(cluster string, manifests []*unstructured.Unstructured) (declared []Declaration) {
 	for _, u := range manifests {
 		switch u.GetKind() {
 		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-			declared = append(declared, declaration{cluster,
+			declared = append(declared, Declaration{cluster,
 				plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Group: "admissionregistration.k8s.io",
 					Name: u.GetName()}})
 		case "CustomResourceDefinition":
@@ -74,7 +77,7 @@ func declaredWebhooks(cluster string, manifests []*unstructured.Unstructured) (d
 			// With one version there is nothing to convert.
 			if versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions"); strategy == "Webhook" &&
 				len(versions) > 1 {
-				declared = append(declared, declaration{cluster,
+				declared = append(declared, Declaration{cluster,
 					plan.ResourceKey{Type: definitionType, Group: "apiextensions.k8s.io", Name: u.GetName()}})
 			}
 		}
@@ -82,15 +85,22 @@ func declaredWebhooks(cluster string, manifests []*unstructured.Unstructured) (d
 	return declared
 }
 
-// declare says which webhooks there are from now on.
-func (w *webhooks) declare(declared []declaration) {
+// Declare says which webhooks there are from now on.
+func (w *Set) Declare(declared []Declaration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.declared = declared
+	w.Declared = declared
 }
 
-// killed notes that the plan has killed or frozen a controller.
-func (w *webhooks) killed(controller string) {
+// Any reports whether there are any.
+func (w *Set) Any() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.Declared) > 0
+}
+
+// Killed notes that the plan has killed or frozen a controller.
+func (w *Set) Killed(controller string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.down == nil {
@@ -100,8 +110,8 @@ func (w *webhooks) killed(controller string) {
 	delete(w.restart, controller)
 }
 
-// started notes that a controller goes on.
-func (w *webhooks) started(controller string) {
+// Started notes that a controller goes on.
+func (w *Set) Started(controller string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.down[controller] {
@@ -109,7 +119,7 @@ func (w *webhooks) started(controller string) {
 		if w.restart == nil {
 			w.restart = map[string]time.Time{}
 		}
-		w.restart[controller] = w.clock.Now()
+		w.restart[controller] = w.Clock.Now()
 	}
 }
 
@@ -120,13 +130,13 @@ const (
 	noPod      = noPodAtAll + " that is a process"
 )
 
-// await waits until all webhooks that the manifests declare respond. Otherwise the workload would test the
+// Await waits until all webhooks that the manifests declare respond. Otherwise the workload would test the
 // webhooks' start instead of the controllers.
-func (w *webhooks) await(ctx context.Context) error {
-	if len(w.declared) == 0 {
+func (w *Set) Await(ctx context.Context) error {
+	if len(w.Declared) == 0 {
 		return nil
 	}
-	ctx, cancel := clock.WithTimeout(ctx, w.ready)
+	ctx, cancel := clock.WithTimeout(ctx, w.Ready)
 	defer cancel()
 	start := clock.Now(ctx)
 	var last error
@@ -138,20 +148,20 @@ func (w *webhooks) await(ctx context.Context) error {
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}
-		if broken.key.Type == definitionType && errors.Is(err, errNoBundle) && clock.Since(ctx, start) > bundleGrace {
+		if broken.Key.Type == definitionType && errors.Is(err, errNoBundle) && clock.Since(ctx, start) > bundleGrace {
 			// Many projects declare a conversion webhook that they do not use, and leave its configuration
 			// incomplete.
-			w.info(err.Error() + ": objects of its other versions cannot be read or written")
-			w.declare(slices.DeleteFunc(slices.Clone(w.declared), func(d declaration) bool { return d == broken }))
+			w.Info(err.Error() + ": objects of its other versions cannot be read or written")
+			w.Declare(slices.DeleteFunc(slices.Clone(w.Declared), func(d Declaration) bool { return d == broken }))
 			continue
 		}
 		if strings.Contains(err.Error(), noPod) {
-			return &UserError{Err: fmt.Errorf("%w; its Deployment must be one of the suite's controllers, or the webhook "+
+			return &mistake.Error{Err: fmt.Errorf("%w; its Deployment must be one of the suite's controllers, or the webhook "+
 				"must be left out of the manifests", err)}
 		}
 		if clock.Sleep(ctx, 50*time.Millisecond) != nil {
-			return fmt.Errorf("a webhook did not respond within %s (timeouts.ready): %w%s", w.ready,
-				last, w.tails(context.WithoutCancel(ctx)))
+			return fmt.Errorf("a webhook did not respond within %s (timeouts.ready): %w%s", w.Ready,
+				last, w.Tails(context.WithoutCancel(ctx)))
 		}
 	}
 }
@@ -165,19 +175,19 @@ const bundleGrace = 5 * time.Second
 const definitionType = "customresourcedefinition"
 
 // answer returns the first reason why a declared webhook cannot be called, and what declares it.
-func (w *webhooks) answer(ctx context.Context) (declaration, error) {
+func (w *Set) answer(ctx context.Context) (Declaration, error) {
 	w.mu.Lock()
-	declared := w.declared
+	declared := w.Declared
 	w.mu.Unlock()
 	for _, d := range declared {
-		in := w.in(d.cluster)
-		u, err := in.objects.Get(ctx, d.key)
+		in := w.In(d.Cluster)
+		u, err := in.Objects.Get(ctx, d.Key)
 		if err != nil {
-			return d, fmt.Errorf("%s: %w", d.key, err)
+			return d, fmt.Errorf("%s: %w", d.Key, err)
 		}
-		if d.key.Type == definitionType {
+		if d.Key.Type == definitionType {
 			config, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
-			if err := w.answers(ctx, in.inside, config); err != nil {
+			if err := w.answers(ctx, in.Inside, config); err != nil {
 				return d, fmt.Errorf("conversion webhook of %s: %w", u.GetName(), err)
 			}
 			continue
@@ -186,7 +196,7 @@ func (w *webhooks) answer(ctx context.Context) (declaration, error) {
 		for _, h := range hooks {
 			hook, _ := h.(map[string]any)
 			config, _, _ := unstructured.NestedMap(hook, "clientConfig")
-			err := w.answers(ctx, in.inside, config)
+			err := w.answers(ctx, in.Inside, config)
 			if err != nil && hook["failurePolicy"] == "Ignore" && strings.Contains(err.Error(), noPodAtAll) {
 				continue // nothing will serve it, and the API servers ignore that
 			}
@@ -195,16 +205,16 @@ func (w *webhooks) answer(ctx context.Context) (declaration, error) {
 			}
 		}
 	}
-	return declaration{}, nil
+	return Declaration{}, nil
 }
 
 // answers connects to a webhook and verifies its certificate as an API server would.
-func (w *webhooks) answers(ctx context.Context, inside cluster.Dialer, config map[string]any) error {
+func (w *Set) answers(ctx context.Context, inside cluster.Dialer, config map[string]any) error {
 	name, address, err := webhookAddress(config)
 	if err != nil {
 		return err
 	}
-	secure := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, Time: w.clock.Now}
+	secure := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12, Time: w.Clock.Now}
 	bundle, _ := config["caBundle"].(string)
 	switch {
 	case bundle != "":
@@ -271,9 +281,9 @@ func webhookAddress(config map[string]any) (name, address string, err error) {
 	return name, net.JoinHostPort(name, port), nil
 }
 
-// outage implements workload.Config.Outage for a write that failed because a webhook could not be called. While a
+// Outage implements workload.Config.Outage for a write that failed because a webhook could not be called. While a
 // controller that the plan has killed, frozen, paused or restarted is not available, the outage is the plan's effect.
-func (w *webhooks) outage(ctx context.Context, since time.Time, err error) (o workload.Outage) {
+func (w *Set) Outage(ctx context.Context, since time.Time, err error) (o workload.Outage) {
 	defer func() {
 		if o.Reason != "" {
 			w.mu.Lock()
@@ -281,7 +291,7 @@ func (w *webhooks) outage(ctx context.Context, since time.Time, err error) (o wo
 			w.last = o.Reason
 		}
 	}()
-	status, statusErr := w.plan.Status(ctx)
+	status, statusErr := w.Plan.Status(ctx)
 	if statusErr != nil {
 		return o
 	}
@@ -311,13 +321,13 @@ func (w *webhooks) outage(ctx context.Context, since time.Time, err error) (o wo
 			for _, name := range restarted {
 				delete(w.restart, name)
 			}
-			w.over = w.clock.Now()
+			w.over = w.Clock.Now()
 			return workload.Outage{Over: true}
 		}
 		return workload.Outage{
 			Reason: fmt.Sprintf("the plan has restarted or thawed the controller %s, and its webhook does not respond "+
 				"yet: %v", strings.Join(restarted, ", "), broken),
-			Final: w.clock.Since(newest) > w.ready,
+			Final: w.Clock.Since(newest) > w.Ready,
 		}
 	case status.Stuck != "":
 		return workload.Outage{Reason: "the plan holds something that the webhook may need: " + status.Stuck}
@@ -329,15 +339,15 @@ func (w *webhooks) outage(ctx context.Context, since time.Time, err error) (o wo
 	}
 	for _, limit := range []string{noPod, "is simulated", "nothing leaves the machine"} {
 		// A pod may still be starting.
-		if strings.Contains(err.Error(), limit) && w.clock.Since(since) > w.step/2 {
+		if strings.Contains(err.Error(), limit) && w.Clock.Since(since) > w.Step/2 {
 			return workload.Outage{Reason: "no process in this cluster serves that webhook", Final: true}
 		}
 	}
 	return workload.Outage{}
 }
 
-// lastOutage returns the latest reason why the workload waited for a webhook; "" if it did not.
-func (w *webhooks) lastOutage() string {
+// LastOutage returns the latest reason why the workload waited for a webhook; "" if it did not.
+func (w *Set) LastOutage() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last == "" {
