@@ -135,10 +135,10 @@ func (f *filter) counting(key facts.Key, o *facts.Object) map[string]any {
 		all[facts.Join(path)] = true
 	}
 	if key.Type() == facts.StatefulSet {
-		if updatedByHand(o.End) {
+		if facts.UpdatedByHand(o.End) {
 			delete(all, "status.currentReplicas")
 		}
-		if isRollingOut(o.End) {
+		if facts.IsRollingOut(o.End) {
 			all["status.currentRevision"] = rollingOut
 		}
 	}
@@ -148,30 +148,6 @@ func (f *filter) counting(key facts.Key, o *facts.Object) map[string]any {
 
 // rollingOut stands for a StatefulSet's status.currentRevision.
 const rollingOut = "another one than status.updateRevision"
-
-func isRollingOut(set map[string]any) bool {
-	status, _ := set["status"].(map[string]any)
-	current, _ := status["currentRevision"].(string)
-	update, _ := status["updateRevision"].(string)
-	if current == "" || update == "" || current == update {
-		return false
-	}
-	if !updatedByHand(set) {
-		return true
-	}
-	updated, _ := status["updatedReplicas"].(float64)
-	replicas, _ := status["replicas"].(float64)
-	return updated < replicas
-}
-
-// updatedByHand reports whether the pods of a StatefulSet are updated when somebody deletes them. Then the StatefulSet
-// controller leaves status.currentRevision, and the replicas of that revision, at those before the first update, also
-// when all pods have been updated (completeRollingUpdate in Kubernetes' stateful_set_utils.go).
-func updatedByHand(set map[string]any) bool {
-	spec, _ := set["spec"].(map[string]any)
-	strategy, _ := spec["updateStrategy"].(map[string]any)
-	return strategy["type"] == "OnDelete"
-}
 
 // lagOf compares an observedGeneration with the object's generation; nil: they are no numbers.
 func lagOf(observed, generation any) any {
@@ -256,40 +232,6 @@ func (f *filter) sort(typ facts.Key, v any, path []string) any {
 		return list
 	}
 	return v
-}
-
-// reordered lists the paths of the lists that have the same items in two states, in another order.
-func reordered(a, b any, path []string, visit func(path []string)) {
-	switch a := a.(type) {
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		if !ok {
-			return
-		}
-		for k, value := range a {
-			reordered(value, b[k], append(slices.Clip(path), k), visit)
-		}
-	case []any:
-		b, ok := b.([]any)
-		if !ok || len(a) != len(b) || reflect.DeepEqual(a, b) {
-			return
-		}
-		items := func(list []any) []string {
-			all := make([]string, len(list))
-			for i, v := range list {
-				all[i] = facts.Canonical(v)
-			}
-			slices.Sort(all)
-			return all
-		}
-		if slices.Equal(items(a), items(b)) {
-			visit(path)
-			return
-		}
-		for i := range a {
-			reordered(a[i], b[i], append(slices.Clip(path), facts.Item), visit)
-		}
-	}
 }
 
 // untold reports whether a field belongs to a condition that one object says is false and the other does not have,

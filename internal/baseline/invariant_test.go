@@ -1,9 +1,12 @@
-package baseline
+package baseline_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/cel"
 	"github.com/trommel-dev/trommel/internal/facts"
 )
@@ -19,7 +22,7 @@ func TestInvariant(t *testing.T) {
 		`db: created pod/default/old {}`, `db: deleted pod/default/old {}`,
 		`db: created set/default/db {"metadata": {` + owned + `}}`,
 	}
-	ref := learn(t, story(t, without...), story(t, without...))
+	ref := baseline.LearnStories(t, baseline.Story(t, without...), baseline.Story(t, without...))
 	change := func(i int, line ...string) []string { return slices.Concat(without[:i], line, without[i+1:]) }
 	secret := func(data, status string) []string {
 		return change(1, `created secret/default/db {"data": `+data+`, "status": `+status+`}`)
@@ -55,7 +58,7 @@ func TestInvariant(t *testing.T) {
 				`o.status["in"]["x.y/z"] == 2)`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := story(t, tt.lines...)
+			r := baseline.Story(t, tt.lines...)
 			changes, err := facts.Changes(r)
 			if err != nil {
 				t.Fatal(err)
@@ -64,7 +67,7 @@ func TestInvariant(t *testing.T) {
 			if len(differ) == 0 {
 				t.Fatal("nothing differs")
 			}
-			i, recorded := ref.Invariant(differ[0], changes)
+			i, recorded := findings.Invariant(ref, differ[0], changes)
 			if i == nil {
 				t.Fatalf("none for %v", differ[0])
 			}
@@ -82,7 +85,7 @@ func TestInvariant(t *testing.T) {
 				lines []string
 				want  bool
 			}{{tt.lines, false}, {without, true}} {
-				changes, err := facts.Changes(story(t, run.lines...))
+				changes, err := facts.Changes(baseline.Story(t, run.lines...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -104,7 +107,7 @@ func TestInvariant(t *testing.T) {
 		`db: deleted set/default/db {"metadata": {` + owned + `}}`,
 		`db: created set/default/db {"metadata": {` + owned + `}}`,
 	})
-	changes, err := facts.Changes(story(t, again...))
+	changes, err := facts.Changes(baseline.Story(t, again...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +115,7 @@ func TestInvariant(t *testing.T) {
 	if len(differ) != 1 {
 		t.Fatalf("differences: %v", differ)
 	}
-	i, recorded := ref.Invariant(differ[0], changes)
+	i, recorded := findings.Invariant(ref, differ[0], changes)
 	if i == nil || i.On.String() != "set/default/db" || len(recorded) != 2 ||
 		recorded[1].String() != "database.e.com/*/*" {
 		t.Fatalf("%v, %v", i, recorded)
@@ -121,19 +124,21 @@ func TestInvariant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	less := Difference{Key: "set/default/db", Count: true, Want: facts.Existence{Count: true, Made: 2, MostMade: 2},
-		Got: facts.Existence{Count: true, Made: 1, MostMade: 1}}
-	if i, _ := ref.Invariant(less, changes); i != nil {
+	less := baseline.Difference{Key: "set/default/db", Count: true,
+		Want: facts.Existence{Count: true, Made: 2, MostMade: 2},
+		Got:  facts.Existence{Count: true, Made: 1, MostMade: 1}}
+	if i, _ := findings.Invariant(ref, less, changes); i != nil {
 		t.Errorf("an object that was created less often: %v", i)
 	}
-	less = Difference{Key: "set/default/db", Count: true, Want: facts.Existence{Count: true, Made: 2, MostMade: 3},
-		Got: facts.Existence{Count: true, Made: 1, MostMade: 1}}
-	if i, _ := ref.Invariant(less, changes); i != nil {
+	less = baseline.Difference{Key: "set/default/db", Count: true,
+		Want: facts.Existence{Count: true, Made: 2, MostMade: 3},
+		Got:  facts.Existence{Count: true, Made: 1, MostMade: 1}}
+	if i, _ := findings.Invariant(ref, less, changes); i != nil {
 		t.Errorf("an object that was created less often than ever: %v", i)
 	}
-	generated := Difference{Key: "pod/default/web-#1", Want: facts.Existence{There: true, Made: 1, MostMade: 1},
+	generated := baseline.Difference{Key: "pod/default/web-#1", Want: facts.Existence{There: true, Made: 1, MostMade: 1},
 		Got: facts.Existence{}}
-	if i, _ := ref.Invariant(generated, changes); i != nil {
+	if i, _ := findings.Invariant(ref, generated, changes); i != nil {
 		t.Errorf("a generated name: %v", i)
 	}
 	deleted := changes[len(changes)-2]
@@ -151,5 +156,19 @@ func TestInvariant(t *testing.T) {
 		if err != nil || holds != tt.want {
 			t.Errorf("owner %v: %t, %v", tt.owner, holds, err)
 		}
+	}
+}
+
+// The invariant about an object of one of several clusters names the cluster, and not in its condition.
+func TestInvariantOfACluster(t *testing.T) {
+	object := map[string]any{"kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "default"}}
+	const key = "west: configmap/default/a"
+	ref := &baseline.Baseline{
+		Objects: map[facts.Key]*facts.Object{key: {End: object}}, Changes: []facts.Change{{Key: key, Cur: object}},
+	}
+	missing := baseline.Difference{Key: key, Want: facts.Existence{There: true, Made: 1, MostMade: 1}}
+	if i, _ := findings.Invariant(ref, missing, nil); i == nil ||
+		i.Cluster != "west" || strings.Contains(i.Eventually, "west") {
+		t.Errorf("invariant %v", i)
 	}
 }

@@ -205,10 +205,10 @@ func inAll(runs []map[facts.Key]*facts.Object, key facts.Key) bool {
 	return !slices.ContainsFunc(runs, func(objects map[facts.Key]*facts.Object) bool { return objects[key] == nil })
 }
 
-// learn learns which objects are named at random: those that are not in all runs, that belong to the same one, and whose
-// names differ only in what nobody has chosen, or in what may be a short hash and is another one in each run. Each run
-// must have at least one of them. Of objects that belong to none,
-// the same controller under test must have created them, equally many in each run, and none twice with the same name.
+// learn finds the objects that are named at random. They are not in all runs and belong to the same owner. Their names
+// differ only in parts that nobody has chosen, or in what may be a short hash and differs in each run. Each run has at
+// least one of them. If they have no owner, the same controller under test has created all of them: equally many in
+// each run, and none twice with the same name.
 func (n *Naming) learn(runs []map[facts.Key]*facts.Object, usual map[facts.Key]*facts.Object) {
 	n.chosen = map[facts.Key]bool{}
 	for key := range runs[0] {

@@ -150,7 +150,9 @@ func TestMostOfRandomOwners(t *testing.T) {
 		return story(t, lines...)
 	}
 	ref := learn(t, run("x1y2z"), run("4r5ts"))
-	for owner, want := range map[facts.Key]int{"job/default/web-9q8fh": 3, "job/default/web-#7": 3, "set/default/web": 1} {
+	for owner, want := range map[facts.Key]int{
+		"job/default/web-9q8fh": 3, "job/default/web-#7": 3, "set/default/web": 1,
+	} {
 		if got := ref.Most(owner, "pod"); got != want {
 			t.Errorf("%s: %d, want %d", owner, got, want)
 		}

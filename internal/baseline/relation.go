@@ -6,16 +6,14 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/trommel-dev/trommel/internal/baseline/values"
 	"github.com/trommel-dev/trommel/internal/facts"
 )
 
@@ -68,12 +66,8 @@ var hashes = map[Is]func(string) []byte{
 // wholeData is the place of all data of a Secret or ConfigMap.
 const wholeData = "data"
 
-// minRandom is how many characters a value must have, so that no relation is an accident. Of these, minDifferent or
-// more must differ from run to run.
-const (
-	minRandom    = 8
-	minDifferent = 6
-)
+// minDifferent is how many of the characters of a random value must differ from run to run.
+const minDifferent = 6
 
 // maxRandom limits how many random values are compared with each other, and maxRelations what is learned.
 const (
@@ -213,7 +207,7 @@ func (f *filter) holds(r *Relation, isIn, ofIn member, p population) (holds, kno
 	case isEqual:
 		return a.value == b.value || f.stillHolds(r.Is, b.value, a.value, p), true
 	case isBase64:
-		return encodes(b.value, []byte(a.value)) || f.stillHolds(r.Is, b.value, a.value, p), true
+		return values.Encodes(b.value, []byte(a.value)) || f.stillHolds(r.Is, b.value, a.value, p), true
 	case isTogether:
 		first, knownA := of.Renewal(r.Of.Field, 0)
 		then, knownB := is.Renewal(r.Field.Field, 0)
@@ -226,20 +220,8 @@ func (f *filter) holds(r *Relation, isIn, ofIn member, p population) (holds, kno
 		return false, false // of a newer version
 	}
 	return slices.ContainsFunc(f.forms(Place{ofIn.key, r.Of.Field}, of), func(s string) bool {
-		sum := hash(s)
-		_, short, ok := strings.Cut(b.value, ":") // "sha256:…"
-		if !ok {
-			short = b.value
-		}
-		return len(short) >= minRandom && strings.HasPrefix(hex.EncodeToString(sum), strings.ToLower(short)) ||
-			encodes(b.value, sum)
+		return values.IsSum(b.value, hash(s))
 	}), true
-}
-
-// encodes reports whether a text is the base64 encoding of data.
-func encodes(s string, data []byte) bool {
-	return s == base64.StdEncoding.EncodeToString(data) || s == base64.RawStdEncoding.EncodeToString(data) ||
-		s == base64.URLEncoding.EncodeToString(data) || s == base64.RawURLEncoding.EncodeToString(data)
 }
 
 // relater finds the relations that hold in all runs.
@@ -368,7 +350,7 @@ func (r *relater) alwaysHolds(relation *Relation) bool {
 
 // random reports whether a field has a random value in each run.
 func (r *relater) random(at Place) bool {
-	var values []string // of the runs so far
+	var before []string // of the runs so far
 	for _, p := range r.runs {
 		if len(p[at.Object]) == 0 {
 			return false
@@ -376,63 +358,16 @@ func (r *relater) random(at Place) bool {
 		var own []string
 		for _, m := range p[at.Object] {
 			v := r.filter.textsOf(m.key, m.object)[at.Field].value
-			if !looksRandom(v) || slices.ContainsFunc(values, func(other string) bool {
-				return different(v, other) < minDifferent
+			if !values.LooksRandom(v) || slices.ContainsFunc(before, func(other string) bool {
+				return values.Different(v, other) < minDifferent
 			}) {
 				return false
 			}
 			own = append(own, v)
 		}
-		values = append(values, own...)
+		before = append(before, own...)
 	}
 	return true
-}
-
-// different is how much is between the common beginning and the common end of two texts, in bytes of the shorter one.
-func different(a, b string) int {
-	n := min(len(a), len(b))
-	from := 0
-	for from < n && a[from] == b[from] {
-		from++
-	}
-	to := 0
-	for to < n-from && a[len(a)-1-to] == b[len(b)-1-to] {
-		to++
-	}
-	return n - from - to
-}
-
-var (
-	looksLikeTime = regexp.MustCompile(`\d{4}-\d{2}-\d{2}|\d{2}:\d{2}:\d{2}`)
-	armored       = regexp.MustCompile(`^\s*-----BEGIN `)
-)
-
-// looksRandom reports whether a text is no time, number, address, word or sentence. What is equal in two fields because
-// a controller was there at the same time, or in the same phase, need not be so after a fault.
-func looksRandom(s string) bool {
-	if len(s) < minRandom || looksLikeTime.MatchString(s) || facts.HasAddress(s) {
-		return false
-	}
-	if armored.MatchString(s) {
-		return true
-	}
-	digits, letters, turns := 0, 0, 0
-	wasUpper := false
-	for i, r := range s {
-		switch {
-		case unicode.IsSpace(r):
-			return false
-		case unicode.IsDigit(r):
-			digits++
-		case unicode.IsLetter(r):
-			letters++
-			if upper := unicode.IsUpper(r); i > 0 && upper != wasUpper {
-				turns++
-			}
-			wasUpper = unicode.IsUpper(r)
-		}
-	}
-	return letters > 0 && (digits > 0 || turns*3 > len(s))
 }
 
 // unrelated lists the relations that do not hold in a run. Of an object that the runs without faults do not end with,

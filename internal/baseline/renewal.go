@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/baseline/values"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -52,7 +53,7 @@ func renewedIn(at Place, runs []population, until []time.Time) (sum facts.Renewe
 			}
 			last := came[len(came)-1]
 			asked := last.Owner
-			if last.Owner <= m.object.Born {
+			if last.Owner <= m.object.OwnerGeneration {
 				asked = 0
 			}
 			stood := max(0, until[i].Sub(last.At))
@@ -75,17 +76,6 @@ func renewedIn(at Place, runs []population, until []time.Time) (sum facts.Renewe
 	return sum, known
 }
 
-// maxSecret is the length of the longest value that counts as a password or key. What is longer was rendered.
-const maxSecret = 256
-
-var (
-	// token is a value without structure. Certificates and web tokens have some: they are issued again whenever that
-	// seems right, by many controllers at each of their starts. So do URLs, whose other parts may change.
-	token = regexp.MustCompile(`^[!-+\--9<-z|~]+$`)
-	// derived are words in the names of what is computed from something that may change step by step.
-	derived = regexp.MustCompile(`(?i)hash|sum|digest|sha\d|md5|revision|version|config`)
-)
-
 // isSecret reports whether a random value is one that somebody must know, such as a password.
 func isSecret(at Place, value string) bool {
 	return at.Object.Type() == "secret" && strings.HasPrefix(at.Field, wholeData+".") && isToken(at, value)
@@ -97,8 +87,7 @@ func isToken(at Place, value string) bool {
 	if env := environment.FindStringSubmatch(name); env != nil {
 		name = env[1]
 	}
-	return !derived.MatchString(strings.TrimPrefix(name, wholeData+".")) && len(value) <= maxSecret &&
-		token.MatchString(value) && !strings.HasPrefix(value, "eyJ")
+	return values.IsToken(strings.TrimPrefix(name, wholeData+"."), value)
 }
 
 // mustStay reports whether it is a mistake that a random value was replaced: secrets, also where they are in the data
@@ -110,17 +99,12 @@ func mustStay(at Place, value string) bool {
 		return true
 	}
 	inData := at.Object.Type() == "configmap" && strings.HasPrefix(at.Field, wholeData+".")
-	return (inData || environment.MatchString(at.Field)) && isToken(at, value) && !digest.MatchString(value) &&
-		!nameOfObject.MatchString(value)
+	return (inData || environment.MatchString(at.Field)) && isToken(at, value) &&
+		!values.LooksComputed(value)
 }
 
-var (
-	// environment is a variable of a container, in a pod or the template of one.
-	environment  = regexp.MustCompile(`^spec\..*ontainers\[[^\]]*\]\.env\[name=([^\]]*)\]\.value$`)
-	nameOfObject = regexp.MustCompile(`^[a-z0-9]+(?:[-.][a-z0-9]+)+$`)
-	// digest is as long as MD5, SHA-1, SHA-2 and SHA-3 make them.
-	digest = regexp.MustCompile(`^(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{56}|(?:[0-9a-fA-F]{32}){2,4})$`)
-)
+// environment is a variable of a container, in a pod or the template of one.
+var environment = regexp.MustCompile(`^spec\..*ontainers\[[^\]]*\]\.env\[name=([^\]]*)\]\.value$`)
 
 // made reports whether the value of a field is made from another one.
 func (all Relations) made(at Place) bool {
@@ -147,8 +131,8 @@ func (f *filter) renewals(key facts.Key, want, got *facts.Object) []Difference {
 		}
 		is, known := got.Renewal(where, usual.Stood)
 		surplus := is.Most > usual.Most && is.Quick > usual.Quick
-		missed := is.Most == 0 && usual.Least > 0 && usual.Asked > 0 && got.Born != 0 && got.Born == want.Born &&
-			got.OwnerGeneration() >= usual.Asked
+		missed := is.Most == 0 && usual.Least > 0 && usual.Asked > 0 && got.OwnerGeneration != 0 &&
+			got.OwnerGeneration == want.OwnerGeneration && got.OwnerGenerationNow() >= usual.Asked
 		if known && (surplus || missed) {
 			all = append(all, Difference{
 				Key: key, Field: where, Want: usual.String(), Got: is.String(), Renewal: true,

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
-	"unicode"
 
+	"github.com/trommel-dev/trommel/internal/baseline/values"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -49,7 +47,7 @@ func saysHowThingsAre(d Difference, want *facts.Object) bool {
 		return known && (field == "status" || field == "type")
 	}
 	for _, name := range d.path() {
-		if slices.ContainsFunc(words(name), func(word string) bool { return slices.Contains(bygone, word) }) {
+		if slices.ContainsFunc(values.Words(name), func(word string) bool { return slices.Contains(bygone, word) }) {
 			return false
 		}
 	}
@@ -57,7 +55,7 @@ func saysHowThingsAre(d Difference, want *facts.Object) bool {
 	if strings.HasSuffix(name, "]") { // an item of a list of values
 		name = name[:strings.LastIndex(name, "[")]
 	}
-	all := words(name[strings.LastIndexAny(name, ".]")+1:])
+	all := values.Words(name[strings.LastIndexAny(name, ".]")+1:])
 	has := func(list []string) bool {
 		return slices.ContainsFunc(all, func(word string) bool { return slices.Contains(list, word) })
 	}
@@ -85,10 +83,10 @@ func noteHistory(differ []Difference) {
 		if !ok || d.Got == nil {
 			continue
 		}
-		all := words(name[strings.LastIndex(name, "/")+1:])
+		all := values.Words(name[strings.LastIndex(name, "/")+1:])
 		// What was before may be kept to be put back, and must be right; a history is only read.
 		d.Note = slices.Contains(all, "history") ||
-			slices.Contains(counters, all[len(all)-1]) && countsMore(d.Want, d.Got)
+			slices.Contains(counters, all[len(all)-1]) && values.CountsMore(d.Want, d.Got)
 	}
 }
 
@@ -104,56 +102,14 @@ var (
 func noteElapsed(differ []Difference) {
 	for i := range differ {
 		d := &differ[i]
-		if _, _, ok := condition(d.Field); ok || !inStatus(d.Field) || !isDuration(d.Want) || !isDuration(d.Got) {
+		if _, _, ok := condition(d.Field); ok || !inStatus(d.Field) ||
+			!values.IsDuration(d.Want) || !values.IsDuration(d.Got) {
 			continue
 		}
-		all := words(d.Field[strings.LastIndexAny(d.Field, ".]")+1:])
+		all := values.Words(d.Field[strings.LastIndexAny(d.Field, ".]")+1:])
 		d.Note = slices.Contains(units, all[len(all)-1]) &&
 			!slices.ContainsFunc(all, func(word string) bool { return slices.Contains(settings, word) })
 	}
-}
-
-// isDuration reports whether a value is a number, or a text such as 1m30s.
-func isDuration(v any) bool {
-	switch v := v.(type) {
-	case int64, float64:
-		return true
-	case string:
-		_, err := time.ParseDuration(v)
-		return err == nil
-	}
-	return false
-}
-
-// countsMore reports whether both are numbers, and the second one is greater.
-func countsMore(want, got any) bool {
-	number := func(v any) (int64, bool) {
-		text, _ := v.(string)
-		n, err := strconv.ParseInt(text, 10, 32)
-		return n, err == nil
-	}
-	w, wanted := number(want)
-	g, is := number(got)
-	return wanted && is && g > w
-}
-
-// words splits a name such as lastErrorMessage.
-func words(name string) []string {
-	var all []string
-	word := ""
-	for _, r := range name {
-		switch {
-		case !unicode.IsLetter(r):
-		case unicode.IsUpper(r) && word != "" && !unicode.IsUpper(rune(word[len(word)-1])):
-			all, word = append(all, strings.ToLower(word)), string(r)
-			continue
-		default:
-			word += string(r)
-			continue
-		}
-		all, word = append(all, strings.ToLower(word)), ""
-	}
-	return append(all, strings.ToLower(word))
 }
 
 // Kept is a field in the status of a custom resource that tells of what has happened: it differs after a harmless

@@ -18,11 +18,11 @@ func (ref *Baseline) widen(objects map[facts.Key]*facts.Object) {
 			got = &facts.Object{}
 		}
 		o.Made, o.MostMade = min(o.Made, got.Made), max(o.MostMade, got.MostMade)
-		o.Vain, o.Instead = max(o.Vain, got.Vain), max(o.Instead, got.Instead)
+		o.OwnerGone, o.TookOver = max(o.OwnerGone, got.OwnerGone), max(o.TookOver, got.TookOver)
 		o.Deleted = max(o.Deleted, got.Deleted)
 		o.Ours = o.Ours || got.Ours
-		if o.Born != got.Born {
-			o.Born = 0
+		if o.OwnerGeneration != got.OwnerGeneration {
+			o.OwnerGeneration = 0
 		}
 	}
 	for key, got := range objects {
@@ -44,7 +44,7 @@ func (ref *Baseline) unorder(objects map[facts.Key]*facts.Object) {
 			continue
 		}
 		was, is := ref.Objects[key].Normal(), got.Normal()
-		reordered(was, is, nil, func(path []string) {
+		facts.Reordered(was, is, nil, func(path []string) {
 			m := Mask{Type: key.Type(), Path: facts.Join(path), Reason: "its order differs between runs without faults"}
 			if !ref.masked(key, path) && !slices.Contains(ref.Unordered, m) {
 				ref.Unordered = append(ref.Unordered, m)

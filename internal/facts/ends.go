@@ -5,22 +5,23 @@ import (
 	"strings"
 )
 
-// Existence is what became of an object as a whole: how it ended, or how often it was created.
+// Existence is what became of an object as a whole: whether it is there in the end, or how often it was created.
 type Existence struct {
 	// Count: it says how often the object was created. Otherwise it says whether the object is there in the end.
 	Count bool
 	There bool // in the end
-	// Made to MostMade, Vain and Instead are how often it was created: see Object.
-	Made, MostMade, Vain, Instead int
+	// Made to MostMade, OwnerGone and TookOver are how often it was created: see Object.
+	Made, MostMade, OwnerGone, TookOver int
 }
 
-// EndOf is whether an object is there in the end; nil: the run knows nothing of it.
+// EndOf is whether an object is there in the end. The object is nil if the run does not know it.
 func EndOf(o *Object) Existence {
 	if o == nil {
 		return Existence{}
 	}
 	return Existence{
-		There: o.End != nil, Made: o.Made, MostMade: max(o.Made, o.MostMade), Vain: o.Vain, Instead: o.Instead,
+		There: o.End != nil, Made: o.Made, MostMade: max(o.Made, o.MostMade),
+		OwnerGone: o.OwnerGone, TookOver: o.TookOver,
 	}
 }
 
@@ -35,7 +36,7 @@ func TimesOf(o *Object) Existence {
 func (e Existence) Never() bool { return !e.There && e.Total() == 0 }
 
 // Total is how many objects of the key there were, one after the other, at most in a run.
-func (e Existence) Total() int { return max(e.Made, e.MostMade) + e.Vain + e.Instead }
+func (e Existence) Total() int { return max(e.Made, e.MostMade) + e.OwnerGone + e.TookOver }
 
 // String says it in words.
 func (e Existence) String() string {
@@ -54,11 +55,11 @@ func (e Existence) String() string {
 	case e.Made > 0:
 		parts = append(parts, times(e.Made))
 	}
-	if e.Vain > 0 {
-		parts = append(parts, times(e.Vain)+" for an owner that was being deleted or gone")
+	if e.OwnerGone > 0 {
+		parts = append(parts, times(e.OwnerGone)+" for an owner that was being deleted or gone")
 	}
-	if e.Instead > 0 {
-		parts = append(parts, times(e.Instead)+" in place of one that left what it owned")
+	if e.TookOver > 0 {
+		parts = append(parts, times(e.TookOver)+" in place of one that left what it owned")
 	}
 	return "created " + strings.Join(parts, ", and ")
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/metadata"
@@ -25,10 +23,11 @@ type Follower struct {
 	objects map[Key]*Object
 	dying   map[string]bool // UIDs of objects that are being deleted, or are gone
 	called  *names
-	vain    map[string]bool // UIDs of objects that were created for such objects
-	// vainSets are the StatefulSets among these, in their newest states, until one takes its place that is not: a claim
-	// may be created for one that is gone already.
-	vainSets map[Key]map[string]any
+	// ownerGone are the UIDs of objects that were created for such objects. ownerGoneSets are the StatefulSets among
+	// them, in their newest states, until another one takes their place: a claim may be created for a StatefulSet that
+	// is gone already.
+	ownerGone     map[string]bool
+	ownerGoneSets map[Key]map[string]any
 	// orphaning are the objects that were deleted without what they own, and have not been created again since.
 	orphaning map[Key]bool
 	// generations are those of all objects, by UID.
@@ -44,7 +43,7 @@ func NewFollower() *Follower {
 	return &Follower{
 		names: namer{keys: map[string]Key{}, numbers: map[string]int{}}, last: map[Key]map[string]any{},
 		objects: map[Key]*Object{}, dying: map[string]bool{}, called: newNames(),
-		vain: map[string]bool{}, vainSets: map[Key]map[string]any{}, orphaning: map[Key]bool{},
+		ownerGone: map[string]bool{}, ownerGoneSets: map[Key]map[string]any{}, orphaning: map[Key]bool{},
 		generations: map[string]int{},
 	}
 }
@@ -99,8 +98,8 @@ func (f *Follower) Add(entries ...record.HistoryEntry) error {
 			f.called.note(key, object)
 			f.grow(object)
 			o := &Object{
-				End: object, Made: 1, MostMade: 1, unchanged: true, names: f.called, rewrittenAt: -1,
-				cluster: h.Cluster, generations: f.generations, manifest: f.Upgrades && c.Installs(),
+				End: object, Made: 1, MostMade: 1, unchanged: true, manifest: f.Upgrades && c.Installs(),
+				inRun: f.inRun(h.Cluster),
 			}
 			o.became(f.state(h.ResourceVersion, h.Time, object), true)
 			f.objects[key] = o
@@ -166,7 +165,7 @@ func (f *Follower) count(c *Change) {
 	}
 	o := f.objects[c.Key]
 	if o == nil {
-		o = &Object{names: f.called, generations: f.generations, cluster: c.Key.Cluster()}
+		o = &Object{inRun: f.inRun(c.Key.Cluster())}
 		if c.Event != record.Created {
 			o.Made = 1 // the history lacks its beginning
 		}
@@ -182,27 +181,27 @@ func (f *Follower) count(c *Change) {
 	}
 	switch {
 	case c.Event == record.Created:
-		delete(f.vainSets, c.Key)
+		delete(f.ownerGoneSets, c.Key)
 		switch {
-		case f.inVain(c):
-			o.Vain++
-			f.vain[metadata.UID(c.Cur)] = true
+		case f.forGoneOwner(c):
+			o.OwnerGone++
+			f.ownerGone[metadata.UID(c.Cur)] = true
 			if c.Key.Type() == StatefulSet {
-				f.vainSets[c.Key] = c.Cur
+				f.ownerGoneSets[c.Key] = c.Cur
 			}
 		case f.orphaning[c.Key]:
-			o.Instead++
+			o.TookOver++
 		default:
 			o.Made++
 		}
 		delete(f.orphaning, c.Key)
 	case c.Event == record.Deleted:
 		o.Deleted++
-	case f.vainSets[c.Key] != nil:
-		f.vainSets[c.Key] = c.Cur
+	case f.ownerGoneSets[c.Key] != nil:
+		f.ownerGoneSets[c.Key] = c.Cur
 	}
 	if c.Event == record.Created {
-		o.Born = f.generations[metadata.Text(metadata.Controller(c.Cur), "uid")]
+		o.OwnerGeneration = f.generations[metadata.Text(metadata.Controller(c.Cur), "uid")]
 	}
 	f.grow(c.Cur)
 	o.became(f.state(c.Version, c.Time, c.Cur), c.Event == record.Created)
@@ -210,33 +209,26 @@ func (f *Follower) count(c *Change) {
 	o.End, o.last, o.rewrittenAt = c.Cur, c.Prev, -1
 }
 
-// inVain reports whether an object is created for an owner that is being deleted or is gone, or that itself was created
-// in vain: the garbage collector deletes that one. A claim of a StatefulSet is known by its name: it has no owner.
-func (f *Follower) inVain(c *Change) bool {
+// forGoneOwner reports whether an object is created for an owner that is being deleted or gone, or that was itself
+// created for such an owner: the garbage collector deletes it. A claim of a StatefulSet has no owner, and is known by
+// its name.
+func (f *Follower) forGoneOwner(c *Change) bool {
 	uid := metadata.Text(metadata.Controller(c.Cur), "uid")
 	if uid == "" && c.Key.Type() == "persistentvolumeclaim" {
 		namespace := metadata.Text(metadata.Of(c.Cur), "namespace")
-		for key, set := range f.vainSets {
+		for key, set := range f.ownerGoneSets {
 			if key.Cluster() == c.Key.Cluster() && metadata.Text(metadata.Of(set), "namespace") == namespace &&
 				IsClaimOf(c.Name(), set) {
 				return true
 			}
 		}
 	}
-	return uid != "" && (f.dying[uid] || f.vain[uid])
+	return uid != "" && (f.dying[uid] || f.ownerGone[uid])
 }
 
-// IsClaimOf reports whether a claim has the name of a StatefulSet's: that of a template, of the set, and a number.
-func IsClaimOf(claim string, set map[string]any) bool {
-	spec, _ := set["spec"].(map[string]any)
-	templates, _ := spec["volumeClaimTemplates"].([]any)
-	return slices.ContainsFunc(templates, func(t any) bool {
-		template, _ := t.(map[string]any)
-		name := metadata.Text(metadata.Of(template), "name") + "-" + metadata.Text(metadata.Of(set), "name") + "-"
-		number, found := strings.CutPrefix(claim, name)
-		_, err := strconv.Atoi(number)
-		return found && err == nil
-	})
+// inRun is what an object in a cluster needs of the run.
+func (f *Follower) inRun(cluster string) inRun {
+	return inRun{generations: f.generations, names: f.called, cluster: cluster, rewrittenAt: -1}
 }
 
 // state is the state of an object from then on.

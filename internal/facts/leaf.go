@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,4 +97,38 @@ func Canonical(v any) string {
 		panic(err) // it was read from JSON
 	}
 	return string(data)
+}
+
+// Reordered lists the paths of the lists that have the same items in two states, in another order.
+func Reordered(a, b any, path []string, visit func(path []string)) {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok {
+			return
+		}
+		for k, value := range a {
+			Reordered(value, b[k], append(slices.Clip(path), k), visit)
+		}
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) || reflect.DeepEqual(a, b) {
+			return
+		}
+		items := func(list []any) []string {
+			all := make([]string, len(list))
+			for i, v := range list {
+				all[i] = Canonical(v)
+			}
+			slices.Sort(all)
+			return all
+		}
+		if slices.Equal(items(a), items(b)) {
+			visit(path)
+			return
+		}
+		for i := range a {
+			Reordered(a[i], b[i], append(slices.Clip(path), Item), visit)
+		}
+	}
 }

@@ -6,16 +6,17 @@ import "github.com/trommel-dev/trommel/internal/metadata"
 type Object struct {
 	// End is the object's state at the end; nil: it is gone.
 	End map[string]any `json:"end,omitempty"`
-	// Made is how many objects of the key there were, one after the other, without those that were created for an owner
-	// that was being deleted, or was gone: a controller that sees the past creates such objects, and the garbage
-	// collector deletes them. Nor does one count that takes the place of an object that was deleted without what it
-	// owns: it takes that over. It is the least of all runs, and MostMade the most.
+	// Made is how many objects of the key there were, one after the other. It is the least of all runs, and MostMade
+	// the most. Objects that were created for an owner that was being deleted or gone do not count: a controller that
+	// sees the past creates them, and the garbage collector deletes them. An object that takes over what one before it
+	// had owned, which was deleted without its dependents, does not count either.
 	Made     int `json:"made"`
 	MostMade int `json:"mostMade"`
-	// Vain and Instead are how many there were that do not count in Made: those for an owner that was going or gone,
-	// and those in the place of one that left what it owned. Each is the most of all runs.
-	Vain    int `json:"vain,omitempty"`
-	Instead int `json:"instead,omitempty"`
+	// OwnerGone and TookOver are how many there were that do not count in Made: those that were created for an owner
+	// that was being deleted or gone, and those that took over what an object before them had owned. Each is the most
+	// of all runs.
+	OwnerGone int `json:"vain,omitempty"`
+	TookOver  int `json:"instead,omitempty"`
 	// Deleted is how often it was deleted, at most in a run; to be marked for deletion does not count.
 	Deleted int `json:"deleted,omitempty"`
 	// Returned is how often each field that counts changed back to the value before the last, at most in a run. Only a
@@ -23,9 +24,9 @@ type Object struct {
 	Returned map[string]int `json:"returned,omitempty"`
 	// Ours: a controller under test has made or deleted it at least once.
 	Ours bool `json:"ours,omitempty"`
-	// Born is the generation that the object's controller, the object that it belongs to, had when it was created; 0:
-	// unknown, or not the same in all runs.
-	Born int `json:"born,omitempty"`
+	// OwnerGeneration is the generation of the object's controlling owner when the object was created; 0: unknown, or
+	// not the same in all runs.
+	OwnerGeneration int `json:"born,omitempty"`
 	// Renewed is how often random values were replaced, by field, and Versions the resource versions that a Secret or
 	// ConfigMap has had with the contents that it has in the end. A run that is being followed has neither.
 	Renewed  map[string]Renewed `json:"renewed,omitempty"`
@@ -33,20 +34,29 @@ type Object struct {
 	// Rewritten are the texts of End that name other objects as only this run does.
 	Rewritten map[string]Rewritten `json:"rewritten,omitempty"`
 
-	maker       string            // the controller under test that created the last one; empty: somebody else has
-	last        map[string]any    // the last state of an object that is gone; nil: it is not, or was read from a file
-	states      []State           // of the last object of that key; nil: what is known of them is in Renewed
-	trails      map[string]*trail // see follow
-	generations map[string]int    // of all objects of the run, by UID
-	names       *names            // those of the run; nil: Rewritten is complete
-	cluster     string            // in which it is, if there are several; only with names
-	rewrittenAt int               // the version of names
-	// unchanged: the object existed before the workload, and nothing has happened to it. initial is the state of one
-	// that existed before and has changed.
+	past
+	inRun
+	maker string // the controller under test that created the last one; empty: another client did
+	// unchanged: the object existed before the workload, and nothing has happened to it.
 	unchanged bool
-	initial   map[string]any
-	// manifest: the manifests of one of the builds have it, of a run in which another build is installed.
+	// manifest: the manifests of one of the builds have it, in a run in which another build is installed.
 	manifest bool
+}
+
+// past are an object's former states.
+type past struct {
+	initial map[string]any    // that of an object that existed before the workload and has changed
+	last    map[string]any    // that of an object that is gone; nil: it is not gone, or was read from a file
+	states  []State           // of the last object of that key; nil: what is known of them is in Renewed
+	trails  map[string]*trail // see Replacements
+}
+
+// inRun is what an object needs of its run.
+type inRun struct {
+	generations map[string]int // of all objects, by UID
+	names       *names         // nil: Rewritten is complete
+	cluster     string         // in which the object is, if there are several
+	rewrittenAt int            // the version of names for which Rewritten is complete
 }
 
 // Last is the object's state at the end, or the one that it had last; nil: unknown, as of an object that was read from
@@ -71,7 +81,9 @@ func (o *Object) Before() *Object {
 	if end == nil {
 		end = o.last
 	}
-	return &Object{End: end, Made: 1, MostMade: 1, names: o.names, cluster: o.cluster, rewrittenAt: -1}
+	return &Object{
+		End: end, Made: 1, MostMade: 1, inRun: inRun{names: o.names, cluster: o.cluster, rewrittenAt: -1},
+	}
 }
 
 // Maker is the controller under test that created the last object of the key; empty: another client did.

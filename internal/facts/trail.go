@@ -167,6 +167,6 @@ func (o *Object) Remember(fields []string) {
 }
 
 // ownerNow is the generation that the object's controller has now.
-func (o *Object) OwnerGeneration() int {
+func (o *Object) OwnerGenerationNow() int {
 	return o.generations[metadata.Text(metadata.Controller(o.End), "uid")]
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -539,7 +540,7 @@ func (c *checker) invariants() []derived {
 		if string(d.Key) != c.finding.Subject {
 			continue
 		}
-		if i, recorded := ref.Invariant(d, changes); i != nil {
+		if i, recorded := findings.Invariant(ref, d, changes); i != nil {
 			all = append(all, derived{*i, recorded})
 		}
 		if len(all) == maxInvariants {

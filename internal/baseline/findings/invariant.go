@@ -1,4 +1,4 @@
-package baseline
+package findings
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
@@ -19,11 +20,13 @@ import (
 // difference counts.
 const within = 10 * time.Second
 
-// Invariant derives an invariant that a run with the difference violates and a run without does not, so that the
-// difference is found without a baseline. It also returns the types that must be recorded for it. The changes are
-// those of the run with the difference. It returns nil where it knows none: for objects with generated names, and for
-// some objects that were created more or less often.
-func (ref *Baseline) Invariant(d Difference, changes []facts.Change) (*plan.Invariant, []plan.ResourceKey) {
+// Invariant derives an invariant from a difference: a run with the difference violates it, and a run without does not.
+// So the difference is found without a baseline. It also returns the types that must be recorded for the invariant. The
+// changes are those of the run with the difference. It returns nil for objects with generated names, and for some
+// objects that were created more or less often.
+func Invariant(
+	ref *baseline.Baseline, d baseline.Difference, changes []facts.Change,
+) (*plan.Invariant, []plan.ResourceKey) {
 	key, err := plan.ParseResourceKey(d.Key.Local())
 	if err != nil || strings.Contains(key.Name, "#") || d.Relation != nil || d.Renewal {
 		return nil, nil
