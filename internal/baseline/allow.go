@@ -12,7 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Alternative is how a workload may end, too.
+// Alternative is another way in which a workload may end.
 type Alternative struct {
 	// How says which run has ended so, in words: "with slow controllers".
 	How string `json:"how"`
@@ -28,12 +28,13 @@ type Alternative struct {
 }
 
 // Allow adds the end of another run without faults. A difference does not count if an object ended like that there, in
-// all in which it differs. Some states depend on time: a condition that is only updated and never added later, for
-// example, or an object for a spec that the workload changes at once. A run in which the workload gives the controllers
-// much time shows that.
+// all fields in which it differs. Some states depend on time: a condition that is only updated and never added later,
+// for example, or an object for a spec that the workload changes at once. A run in which the workload gives the
+// controllers much time shows that.
 //
-// Each object is compared for itself, and may be as in another run than the next one: who is faster may be another one
-// for each of them. But an object that is there in place of another one is so only together with that; see instead.
+// Each object is compared for itself, and may be as in another run than the next one: which controller is faster may
+// differ for each object. But an object that exists in place of another one counts only together with that; see
+// replaced.
 func (ref *Baseline) Allow(r *record.Run) error {
 	return ref.allow(r, "in another run without faults")
 }
@@ -64,18 +65,18 @@ func (ref *Baseline) allow(r *record.Run, how string) error {
 	return nil
 }
 
-// AllowSlow adds the end of a run with slow controllers. Being slow is no fault, but what a controller misses only
-// because it is slow is a mistake. So an object may end like that only if it also does in the run fresh, which has
-// created the final state of what users ask for at once: then it is right, whatever was there before. If there is no
-// such run (nil), only the values of fields in a status may be like that, and none that says how things are. In any
-// case, nothing is left behind or stuck in its deletion, and nothing is missing that holds data, or was created anew
-// more often. With fieldsOnly, which objects there are and how often they were created counts too.
+// AllowSlow adds the end of a run with slow controllers. A controller may be slow, but what it misses only because it
+// is slow is a mistake. So an object may end like that only if it also does in the run fresh, which has created the
+// final state of what users ask for at once: then it is right, whatever was there before. If there is no such run
+// (nil), only fields of a status may be like that, and none that says how things are. In any case, nothing is left
+// behind or stuck in its deletion, nothing that holds data is missing, and nothing was created anew more often. With
+// fieldsOnly, which objects there are and how often they were created counts too.
 //
-// What has finished, or belongs to something that has, may do so before slow controllers have seen it at work, and
-// nobody needs it to be brought up to date after that. So its fields may also be as in the run slowlyMade, which is
-// fresh with slow controllers: there users have changed nothing that these could have missed. What a status says still
-// counts. Nil: there is no such run. The controllers are slow for a time only, and what is created anew may come when
-// that is over. So it suffices for that if it is like that in slowlyMade.
+// An object that has finished, or belongs to one that has, may do so before slow controllers have seen it at work, and
+// need not be brought up to date after that. So its fields may also be as in the run slowlyMade, which is fresh with
+// slow controllers: there users have changed nothing that the controllers could have missed. Its status still counts.
+// Nil: there is no such run. The controllers are slow for a time only, and an object that is created anew may come
+// later. So it is enough if such an object is like that in slowlyMade.
 func (ref *Baseline) AllowSlow(slow, fresh, slowlyMade *record.Run, fieldsOnly bool) error {
 	run, err := facts.Follow(slow)
 	if err != nil {
@@ -148,7 +149,7 @@ func (f *filter) allowTimed(
 		case want.End == nil && o.End != nil, metadata.Marked(o.End),
 			o.Made > want.MostMade && facts.HoldsData(key.Type()):
 			return true
-		case want.End != nil && o.End == nil && (facts.HoldsData(key.Type()) || len(f.instead(key, ended)) > 0):
+		case want.End != nil && o.End == nil && (facts.HoldsData(key.Type()) || len(f.replaced(key, ended)) > 0):
 			return true // what is there in its place is not allowed either
 		case fresh != nil && f.same(key, cmp.Or(asked[key], &facts.Object{}), o):
 			return false
@@ -274,8 +275,8 @@ func (f *filter) split(objects map[facts.Key]*facts.Object) (differ []Difference
 	return differ, excuses
 }
 
-// excused says which run has ended like this one in all in which an object differs, or which harmless fault has shown
-// that it tells of what has happened there; empty: none. The objects are the run's.
+// excused says which run has ended like this one in all differences of an object, or which harmless fault has shown
+// that the fields are about what has happened; empty: none. The objects are the run's.
 func (f *filter) excused(differ []Difference, objects map[facts.Key]*facts.Object) (how string) {
 	rest := slices.DeleteFunc(slices.Clone(differ), func(d Difference) bool {
 		if d.OfMessage() || d.OfHistory() || d.OfElapsed() || d.Renewal && d.Note {
@@ -333,17 +334,18 @@ func (f *filter) alike(d Difference, a *Alternative, like, got *facts.Object) bo
 	return (like.End == nil) == (got == nil || got.End == nil)
 }
 
-// together reports whether what an alternative has in place of an object, or the other way round, is as it is there.
+// together reports whether the objects that an alternative has in place of an object, or the other way round, are as
+// they are there.
 func (f *filter) together(key facts.Key, a *Alternative, objects map[facts.Key]*facts.Object) bool {
-	return !slices.ContainsFunc(f.instead(key, a.Objects), func(other facts.Key) bool {
+	return !slices.ContainsFunc(f.replaced(key, a.Objects), func(other facts.Key) bool {
 		is := objects[other]
 		return (a.Objects[other].End == nil) != (is == nil || is.End == nil)
 	})
 }
 
-// instead lists what there is in the end in place of an object that is there without faults, or what is not there if it
-// is not there without faults: objects of the same type and owner.
-func (f *filter) instead(key facts.Key, objects map[facts.Key]*facts.Object) []facts.Key {
+// replaced lists the objects of the same type and owner that are there in the end in place of an object that is there
+// without faults; or, if the object is not there without faults, those that are missing in its place.
+func (f *filter) replaced(key facts.Key, objects map[facts.Key]*facts.Object) []facts.Key {
 	there := func(key facts.Key) *facts.Object {
 		if usual := f.ref.usual(key); usual.End != nil {
 			return usual

@@ -7,10 +7,10 @@ import (
 	"github.com/trommel-dev/trommel/internal/baseline/values"
 )
 
-// stillHolds reports whether a relation holds of certificates although the texts differ; not while relations are
-// learned. A bundle of authorities that has got a new one keeps the old one for a while, and so do those who have the
-// bundle, one after the other; a certificate that an old authority has signed is good as long as the bundle has both.
-// Nothing is excused otherwise of texts that have no certificate in common.
+// stillHolds reports whether a relation holds for certificates although the texts differ. It returns false while
+// relations are learned, and for texts that have no certificate in common. A bundle of authorities that has got a new
+// one keeps the old one for a while, and so do the clients that have the bundle, one after the other. A certificate
+// that an old authority has signed is good as long as the bundle has both.
 func (f *filter) stillHolds(is Is, field, of string, p population) bool {
 	if f.exact {
 		return false
@@ -29,7 +29,7 @@ func (f *filter) stillHolds(is Is, field, of string, p population) bool {
 	switch is {
 	case isEqual:
 		return values.Includes(own, others) || values.Includes(others, own)
-	case isBase64: // what others are told to trust: all of it
+	case isBase64: // the bundle that others trust: all of it
 		return values.Includes(own, others)
 	case isContents: // a certificate with those of its authorities
 		return values.Shares(own, others) || slices.ContainsFunc(f.bundlesIn(p), func(bundle []string) bool {

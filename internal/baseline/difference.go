@@ -9,15 +9,15 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// NamesUnknown is a UID in the field's value that belongs to no object that the run has seen, where that of an object
-// is without faults; empty: there is none. A run sees all objects of the types that controllers have to do with, also
-// those that are gone. So the value was meant for an object that was there before the run.
+// NamesUnknown is a UID in the field's value that belongs to no object that the run has seen, where the value without
+// faults has an object's UID; empty: there is none. A run sees all objects of the types that controllers have to do
+// with, also those that are gone. So the value was meant for an object that existed before the run.
 func (d Difference) NamesUnknown() string {
 	return facts.UnknownUID(d.Want, d.Got)
 }
 
-// Caused returns the changes of a run, oldest first, that have brought a difference about: the last change of a field,
-// or the creations and the last deletion of an object. There may be none: then something did not happen.
+// Caused returns the changes of a run that led to the difference, oldest first: the last change of a field, or the
+// creations and the last deletion of an object. There are none if something did not happen.
 func (d Difference) Caused(changes []facts.Change) []*facts.Change {
 	var all []*facts.Change
 	for i := range changes {
@@ -67,7 +67,7 @@ func (d Difference) OfMessage() bool {
 	return ok && d.Note
 }
 
-// OfHistory reports whether it is only an annotation that tells of what has happened.
+// OfHistory reports whether it is only an annotation about what has happened.
 func (d Difference) OfHistory() bool { return d.Note && strings.HasPrefix(d.Field, annotations) }
 
 // OfElapsed reports whether it is only how long something has taken, as a status says.

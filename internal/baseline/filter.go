@@ -234,16 +234,16 @@ func (f *filter) sort(typ facts.Key, v any, path []string) any {
 	return v
 }
 
-// untold reports whether a field belongs to a condition that one object says is false and the other does not have,
-// which means the same. Whether a controller has ever had a reason to tell of the condition often depends on time.
-func untold(where string, told, other map[string]any) bool {
+// onlyFalse reports whether a field belongs to a condition that one object has and that is False, and that the other
+// does not have, which means the same. Whether a controller ever sets such a condition often depends on time.
+func onlyFalse(where string, has, other map[string]any) bool {
 	end := strings.Index(where, "].")
 	if end < 0 || !strings.HasPrefix(where, "status.conditions[") {
 		return false
 	}
 	status := where[:end] + "].status"
-	_, has := other[status]
-	return told[status] == "False" && !has
+	_, both := other[status]
+	return has[status] == "False" && !both
 }
 
 // fields compares the end states of two objects.
@@ -257,7 +257,7 @@ func (f *filter) fields(key facts.Key, want, got *facts.Object) []Difference {
 		if l, ok := w.(lag); ok && (l == behind || where != "status.observedGeneration" && !sameGeneration) {
 			continue
 		}
-		if g, ok := there[where]; (!ok || !reflect.DeepEqual(w, g)) && !untold(where, wanted, there) {
+		if g, ok := there[where]; (!ok || !reflect.DeepEqual(w, g)) && !onlyFalse(where, wanted, there) {
 			differ = append(differ, Difference{Key: key, Field: where, Want: w, Got: g})
 		}
 	}
@@ -265,7 +265,7 @@ func (f *filter) fields(key facts.Key, want, got *facts.Object) []Difference {
 		if _, ok := g.(lag); ok {
 			continue
 		}
-		if _, ok := wanted[where]; !ok && !untold(where, there, wanted) {
+		if _, ok := wanted[where]; !ok && !onlyFalse(where, there, wanted) {
 			differ = append(differ, Difference{Key: key, Field: where, Got: g})
 		}
 	}
@@ -276,8 +276,8 @@ func (f *filter) fields(key facts.Key, want, got *facts.Object) []Difference {
 	return differ
 }
 
-// noteMessages finds, among the differences of an object, the messages of conditions that differ in nothing else. They
-// are for people: by the conventions of Kubernetes' API, what programs go by is in the other fields.
+// noteMessages marks, among the differences of an object, the messages of conditions that differ in nothing else. By
+// the conventions of Kubernetes' API messages are for people, and programs go by the other fields.
 func noteMessages(differ []Difference) {
 	for i := range differ {
 		d := &differ[i]
@@ -292,9 +292,9 @@ func noteMessages(differ []Difference) {
 	}
 }
 
-// matched returns the objects of a run with the generated names numbered so that they differ from the baseline's as
-// little as possible. Which of several equal objects was created first, and which of them is deleted when fewer are
-// wanted, says nothing.
+// matched returns the objects of a run with their generated names numbered so that they differ from the baseline's as
+// little as possible. It does not matter which of several equal objects was created first, or which of them is deleted
+// when fewer are wanted.
 func (f *filter) matched(run map[facts.Key]*facts.Object) map[facts.Key]*facts.Object {
 	objects, first, changed := renamed(run, f.ref.renames(run, f.ref.Objects))
 	if changed {
@@ -349,8 +349,8 @@ func byNumber(a, b facts.Key) int {
 // maxPairs limits how many objects are compared with each other.
 const maxPairs = 400
 
-// assign gives each of a run's objects a key: that of an object of the baseline which ends the same, else of one
-// that differs little, else one of its own.
+// assign gives each of a run's objects a key: that of an object of the baseline that ends the same, else of one that
+// differs little, else a new one.
 func (f *filter) assign(wanted, there []facts.Key, objects map[facts.Key]*facts.Object) map[facts.Key]facts.Key {
 	to := map[facts.Key]facts.Key{}
 	taken := map[facts.Key]bool{}

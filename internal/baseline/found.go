@@ -213,8 +213,8 @@ func (f *filter) foundPath(d Difference, want, got *facts.Object) string {
 	return facts.Join(path)
 }
 
-// HoldsRandom reports whether a part of what an object of that key holds is another value in each run without faults: a
-// key or a password that somebody has made up, for example. Such an object cannot be made again as it was.
+// HoldsRandom reports whether a part of an object's data is another value in each run without faults, such as a key or
+// a password. Such an object cannot be created again as it was.
 func (ref *Baseline) HoldsRandom(key facts.Key) bool {
 	return slices.ContainsFunc(ref.foundOn(key, ref.ends), func(m *Found) bool {
 		return m.Object == key.Group() && !m.Compare &&

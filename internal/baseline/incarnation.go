@@ -2,12 +2,12 @@ package baseline
 
 import "github.com/trommel-dev/trommel/internal/facts"
 
-// incarnations compares how often an object of which the end is alike was created; nil: as often as without faults.
+// incarnations compares how often an object that ends alike was created; nil: as often as without faults.
 //
-// What a controller under test creates or deletes itself is its own doing. Others, such as the garbage collector or the
-// StatefulSet controller, do what it has led them to: if they have deleted what held data, the data is lost, whoever
-// did it. That anything else was replaced more often, such as pods in a further rollout, has cost time at most. And
-// that it was replaced less often may be right: who did not see a state need not bring about what it asked for.
+// A controller under test is responsible for what it creates or deletes itself. Others, such as the garbage collector
+// or the StatefulSet controller, do what it has led them to: if they have deleted an object that held data, the data is
+// lost. Any other object that was replaced more often, such as a pod in a further rollout, has cost time at most. Fewer
+// replacements may be right: a controller that did not see a state need not bring about what that state asked for.
 func incarnations(key facts.Key, want, got *facts.Object) *Difference {
 	if got.Made >= want.Made && got.Made <= want.MostMade || (want.End == nil) != (got.End == nil) {
 		return nil

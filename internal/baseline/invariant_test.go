@@ -136,7 +136,8 @@ func TestInvariant(t *testing.T) {
 	if i, _ := findings.Invariant(ref, less, changes); i != nil {
 		t.Errorf("an object that was created less often than ever: %v", i)
 	}
-	generated := baseline.Difference{Key: "pod/default/web-#1", Want: facts.Existence{There: true, Made: 1, MostMade: 1},
+	generated := baseline.Difference{
+		Key: "pod/default/web-#1", Want: facts.Existence{There: true, Made: 1, MostMade: 1},
 		Got: facts.Existence{}}
 	if i, _ := findings.Invariant(ref, generated, changes); i != nil {
 		t.Errorf("a generated name: %v", i)

@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/facts"
 )
 
-// Naming is how objects are named whose names nobody has chosen. Trommel learns it from the runs.
+// Naming is how objects with random names are named. It is learned from the runs.
 type Naming struct {
 	// Random is how objects are named that clients name at random.
 	Random []Random `json:"random,omitempty"`
@@ -19,9 +19,9 @@ type Naming struct {
 	chosen map[facts.Key]bool // names that are the same in all runs; only while they are learned
 }
 
-// Random is how a client names objects that belong to the same one, or to none: a part of the name is random, or is
-// made from what differs in each run, such as a time or a UID. The API server knows nothing of that. Such objects are
-// numbered, as those with generated names are.
+// Random is how a client names objects of the same owner, or without one: a part of the name is random, or is made from
+// something that differs in each run, such as a time or a UID. The API server does not know that the name is generated.
+// Such objects are numbered as those with generated names are.
 type Random struct {
 	Owner     facts.Key `json:"owner,omitempty"` // its group, see [Key.Group]; empty: they have none
 	Type      string    `json:"type"`            // after the cluster, if there are several, as in a [Key]
@@ -43,8 +43,8 @@ var (
 	part        = regexp.MustCompile(`[^-.]+`)
 )
 
-// isRandom reports whether a part of a name, between dashes, is certainly none that somebody has chosen: a long number,
-// a mixture of letters and digits, or letters that make no word.
+// isRandom reports whether a part of a name, between dashes, is certainly random: a long number, a mixture of letters
+// and digits, or letters that make no word.
 func isRandom(s string) bool {
 	if !lowercase.MatchString(s) {
 		return false
@@ -54,7 +54,7 @@ func isRandom(s string) bool {
 		len(s) == 5 && facts.IsGenerated(s)
 }
 
-// randomName is how objects are named of which this is one; not ok: it is not random.
+// randomName is the pattern of a name; not ok: no part of it is random.
 func randomName(name string) (r Random, ok bool) {
 	r.Name = facts.AnyUID.ReplaceAllString(name, "?")
 	ok = r.Name != name
@@ -76,8 +76,8 @@ func randomName(name string) (r Random, ok bool) {
 	return r, ok && r.Name != "*"
 }
 
-// likelyName is how objects are named of which this is one, if the last part of its name may be a short hash, in
-// hexadecimal digits. It may be chosen as well.
+// likelyName is the pattern of a name whose last part may be a short hash in hexadecimal digits. It may be chosen as
+// well.
 func likelyName(name string) (r Random, ok bool) {
 	m := lastHash.FindStringSubmatch(name)
 	if m == nil {
@@ -133,8 +133,8 @@ func split(key facts.Key) (typ, namespace, name string) {
 // maxOwners is how far up owners are followed; they may form a circle.
 const maxOwners = 10
 
-// renames gives the objects of a run that are named at random, and those that belong to such objects and have generated
-// names, the keys that they have in the baseline: by their own keys. Which number each of them has says nothing.
+// renames returns new keys for objects of a run that are named at random, and for those that belong to such objects and
+// have generated names: the keys that they have in the baseline, by their own keys. Their numbers mean nothing.
 func (n *Naming) renames(objects, usual map[facts.Key]*facts.Object) map[facts.Key]facts.Key {
 	if len(n.Random) == 0 {
 		return nil
@@ -269,9 +269,9 @@ func randomIn(runs []map[facts.Key]*facts.Object) []Random {
 	})
 }
 
-// likely finds more of the objects that are named at random, among those of each run that are not in all, with their
-// owners: their names end in what may be a hash, of an owner there are equally many in each run, and no two runs have a
-// name in common. One of them must have a letter beside a digit.
+// likely finds more objects that are named at random, among those that are not in all runs, given with their owners.
+// Their names end in what may be a hash. An owner has equally many of them in each run, and no two runs have a name in
+// common. One of them has a letter beside a digit.
 func likely(odd []map[facts.Key]facts.Key, known []Random) []Random {
 	type group struct {
 		names  map[facts.Key]bool

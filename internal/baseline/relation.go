@@ -25,9 +25,9 @@ type Place struct {
 
 func (p Place) String() string { return fmt.Sprintf("%s of %s", p.Field, p.Object) }
 
-// Relation says what the value of a field is, though it is another one in each run: a certain function of the value of
-// another field. What is said of a group is said of each of its objects: of the same object if the other field is in
-// the same group, and otherwise of any that has the other field.
+// Relation says that the value of a field is a certain function of the value of another field, though both differ in
+// each run. A relation about a group holds for each of its objects. If both fields are in the same group, they are
+// fields of the same object. Otherwise any object with the other field fits.
 type Relation struct {
 	Field Place `json:"field"`
 	Is    Is    `json:"is"`
@@ -82,7 +82,7 @@ type text struct {
 	as    counts
 }
 
-// texts are the values of an object that are texts, by where they are.
+// textsOf are the values of an object that are texts, by where they are.
 func (f *filter) textsOf(key facts.Key, o *facts.Object) map[string]text {
 	if known, ok := f.texts[o]; ok {
 		return known
@@ -151,8 +151,8 @@ type member struct {
 // population are a run's objects that are there in the end, by where they are in a Place.
 type population map[facts.Key][]member
 
-// placeOfKey is how an object is called in a Place. Which of several objects with generated names has which number says
-// nothing, so they are known by their group.
+// placeOfKey is how an object is called in a Place. Objects with generated names are called by their group, because
+// their numbers mean nothing.
 func placeOfKey(key facts.Key) facts.Key {
 	if strings.Contains(string(key), "#") {
 		return key.Group()
@@ -170,7 +170,7 @@ func populationOf(objects map[facts.Key]*facts.Object) population {
 	return p
 }
 
-// wrong lists the objects of which a relation does not hold. Not known: it is not known of any object.
+// wrong lists the objects for which a relation does not hold. Not known: it could not be checked for any object.
 func (f *filter) wrong(r *Relation, p population) (wrong []facts.Key, known bool) {
 	for _, is := range p[r.Field.Object] {
 		ofs := p[r.Of.Object]
@@ -192,7 +192,7 @@ func (f *filter) wrong(r *Relation, p population) (wrong []facts.Key, known bool
 	return wrong, known
 }
 
-// holds reports whether a relation holds of two objects of a run. Not known: a field is missing, or must not count.
+// holds reports whether a relation holds for two objects of a run. Not known: a field is missing, or must not count.
 func (f *filter) holds(r *Relation, isIn, ofIn member, p population) (holds, known bool) {
 	of, is := ofIn.object, isIn.object
 	a, okA := f.textsOf(ofIn.key, of)[r.Of.Field]
@@ -293,8 +293,8 @@ func (ref *Baseline) relate(ends []map[facts.Key]*facts.Object, until []time.Tim
 	})
 }
 
-// equalled reports whether of two fields the first one is said to be equal to the second one, and not the other way
-// round: each object of a group to what there is only one of.
+// equalled reports which of two fields is said to be equal to the other: each object of a group to a single object, and
+// otherwise the later one to the earlier one.
 func equalled(field, of Place, later bool) bool {
 	isGroup, ofGroup := strings.Contains(string(field.Object), "#"), strings.Contains(string(of.Object), "#")
 	if isGroup != ofGroup {
@@ -303,8 +303,8 @@ func equalled(field, of Place, later bool) bool {
 	return later
 }
 
-// apart reports whether two fields of one object may be written at different times, although nobody writes a part of
-// an object: the data of a Secret or ConfigMap, of which each may be renewed for itself.
+// apart reports whether two fields of one object may be written at different times: the data of a Secret or ConfigMap,
+// each of which may be renewed for itself.
 func apart(a, b Place) bool {
 	return hasData(a.Object) && strings.HasPrefix(a.Field, wholeData+".") && strings.HasPrefix(b.Field, wholeData+".")
 }
@@ -321,7 +321,7 @@ func (r *relater) firstThatHolds(field, of Place, all []Is) {
 }
 
 // replacedTogether reports whether in all runs a secret was replaced, and a random value as often, the last time after
-// it. Of groups it says no: their objects are mostly replaced as a whole.
+// it. For groups it returns false: their objects are mostly replaced as a whole.
 func (r *relater) replacedTogether(field, of Place) bool {
 	if strings.Contains(string(field.Object+of.Object), "#") {
 		return false
@@ -370,9 +370,9 @@ func (r *relater) random(at Place) bool {
 	return true
 }
 
-// unrelated lists the relations that do not hold in a run. Of an object that the runs without faults do not end with,
-// it says nothing: that it is there is the difference. Nor of one of a group that has finished: what it was made from
-// may be another one since, and nobody makes it again for that.
+// unrelated lists the relations that do not hold in a run. It leaves out objects that the runs without faults do not
+// end with: that they are there is the difference. It also leaves out objects of a group that have finished: what they
+// were made from may have changed since.
 func (f *filter) unrelated(objects map[facts.Key]*facts.Object) []Difference {
 	if len(f.ref.Relations) == 0 {
 		return nil

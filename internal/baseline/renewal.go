@@ -12,11 +12,10 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// rested is for how long at least a value would have stood after a run that came to rest: nothing was to come that a
-// queue had put off.
+// rested is how long a value would have stood at least after a run that came to rest: no queue had put anything off.
 const rested = 10 * time.Second
 
-// untilWhen is until when it is known that a value would have stood that was there at the end of a run.
+// untilWhen is until when a value that was there at the end of a run would have stood.
 func untilWhen(r *record.Run, all []*record.Run) time.Time {
 	if slices.ContainsFunc(all, func(r *record.Run) bool { return !r.Meta.Rested }) {
 		return r.Meta.Observed
@@ -24,8 +23,8 @@ func untilWhen(r *record.Run, all []*record.Run) time.Time {
 	return r.Meta.Observed.Add(rested)
 }
 
-// renew learns how often random values were replaced in runs without faults, which are known until then. Of the objects
-// of a group, each may be like any of them.
+// renew learns how often random values were replaced in runs without faults, which are known until the given times.
+// Each object of a group may be like any of the group.
 func (ref *Baseline) renew(places []Place, runs []population, until []time.Time) {
 	own := populationOf(ref.Objects)
 	for _, at := range places {
@@ -76,7 +75,7 @@ func renewedIn(at Place, runs []population, until []time.Time) (sum facts.Renewe
 	return sum, known
 }
 
-// isSecret reports whether a random value is one that somebody must know, such as a password.
+// isSecret reports whether a random value is one that users of a Secret need, such as a password.
 func isSecret(at Place, value string) bool {
 	return at.Object.Type() == "secret" && strings.HasPrefix(at.Field, wholeData+".") && isToken(at, value)
 }
@@ -90,10 +89,9 @@ func isToken(at Place, value string) bool {
 	return values.IsToken(strings.TrimPrefix(name, wholeData+"."), value)
 }
 
-// mustStay reports whether it is a mistake that a random value was replaced: secrets, also where they are in the data
-// of a ConfigMap or in a container's environment. There others have what is computed from something, or who is the
-// leader, and the name need not say so: what looks like a hash or like the name of an object is taken for one.
-// Elsewhere nearly everything may be computed.
+// mustStay reports whether it is a mistake to replace a random value. That is so for secrets, also in the data of a
+// ConfigMap or in a container's environment. There, values that look like a hash or like the name of an object do not
+// count: they may be computed, or name the leader. Elsewhere nearly everything may be computed.
 func mustStay(at Place, value string) bool {
 	if isSecret(at, value) {
 		return true
@@ -114,12 +112,13 @@ func (all Relations) made(at Place) bool {
 	})
 }
 
-// renewals compares how often the random values of an object were replaced. That is only worth a note if it need not be
-// a mistake, see mustStay. Once too often is a mistake: somebody may have
-// taken the value that was there before. But if the value had stood for as long as nothing happened without faults, it
-// may be replaced from time to time. Not at all is a mistake if the object was created for the same state of its owner
-// as without faults, and the owner has come as far since as it had when the value was replaced there. That several
-// causes have led to one replacement is right.
+// renewals compares how often the random values of an object were replaced. It is a note if that need not be a mistake:
+// see mustStay.
+//
+// Once more than without faults is a mistake: a client may have taken the value that was there before. But a value that
+// had stood for as long as nothing happened without faults may be replaced from time to time. No replacement is a
+// mistake if the object was created for the same state of its owner as without faults, and the owner has come as far
+// since as it had when the value was replaced there. One replacement for several causes is right.
 func (f *filter) renewals(key facts.Key, want, got *facts.Object) []Difference {
 	var all []Difference
 	for _, where := range slices.Sorted(maps.Keys(want.Renewed)) {

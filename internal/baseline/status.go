@@ -39,7 +39,7 @@ var (
 
 // saysHowThingsAre reports whether a difference in a status is about how things are: a phase, a number of replicas, or
 // whether a condition of the baseline holds, for example. Messages, counters, and conditions that the baseline does
-// not have may tell what has happened.
+// not have may be about what has happened.
 func saysHowThingsAre(d Difference, want *facts.Object) bool {
 	if _, field, ok := condition(d.Field); ok {
 		item, known := strings.TrimSuffix(d.Field, field), false
@@ -73,9 +73,9 @@ const annotations = "metadata.annotations."
 // counters are last words of the names of annotations that count what was done.
 var counters = []string{"revision", "attempt", "attempts", "retry", "retries", "transitions"}
 
-// noteHistory finds, among the differences of an object, the annotations that tell of what has happened: histories, and
-// what counts more than without faults. Controllers write them for people and for their own next steps, such as the
-// number of the next revision: that there was one more step is not wrong by itself.
+// noteHistory marks, among the differences of an object, the annotations about what has happened: histories, and counts
+// that are higher than without faults. Controllers write them for people and for their own next steps, such as the
+// number of the next revision. One more step is not wrong by itself.
 func noteHistory(differ []Difference) {
 	for i := range differ {
 		d := &differ[i]
@@ -97,8 +97,8 @@ var (
 	settings = []string{"timeout", "deadline", "period", "interval", "grace", "delay", "max", "min", "limit", "ttl"}
 )
 
-// noteElapsed finds, among the differences of an object, what its status says of how long something has taken. That is
-// the clock's, like dates, and differs with each fault.
+// noteElapsed marks, among the differences of an object, how long something has taken by its status. That depends on
+// the clock, as dates do, and differs with each fault.
 func noteElapsed(differ []Difference) {
 	for i := range differ {
 		d := &differ[i]
@@ -112,8 +112,8 @@ func noteElapsed(differ []Difference) {
 	}
 }
 
-// Kept is a field in the status of a custom resource that tells of what has happened: it differs after a harmless
-// fault, too.
+// Kept is a field in the status of a custom resource that says what has happened: it differs after a harmless fault,
+// too.
 type Kept struct {
 	Type string `json:"type"`
 	// Field is where it is, with the names of items; "[]" stands for any item that has no name: the next fault makes
@@ -123,9 +123,9 @@ type Kept struct {
 	How string `json:"how"`
 }
 
-// Keep learns from a run with a harmless fault which fields in the status of a custom resource tell of what has
-// happened: they differ, and nothing else does. It learns nothing about an object that differs in how things are, nor
-// from a run in which anything else differs: then the fault was not harmless. How says which fault it was.
+// Keep learns from a run with a harmless fault which fields in the status of a custom resource are about what has
+// happened: they differ, and nothing else does. It learns nothing about an object that differs in how things are. If
+// anything else differs, the fault was not harmless, and nothing is learned. How says which fault it was.
 func (ref *Baseline) Keep(r *record.Run, how string) error {
 	run, err := facts.Follow(r)
 	if err != nil {
@@ -177,14 +177,14 @@ func (ref *Baseline) usual(key facts.Key) *facts.Object {
 }
 
 // OnlyInStatus reports whether a run differs from the baseline, and only in the status of custom resources, in fields
-// that may tell of what has happened. Then it helps to know what Keep learns.
+// that may be about what has happened. Then it helps to know what Keep learns.
 func (ref *Baseline) OnlyInStatus(differ []Difference) bool {
 	return len(differ) > 0 && !slices.ContainsFunc(differ, func(d Difference) bool {
 		return !d.inCustomStatus() || saysHowThingsAre(d, ref.usual(d.Key))
 	})
 }
 
-// keeps is the field that tells only of what has happened, or nil.
+// keeps is the kept field that a difference is about, or nil.
 func (ref *Baseline) keeps(d Difference) *Kept {
 	field := anyItem(d.Field)
 	i := slices.IndexFunc(ref.Kept, func(k Kept) bool { return anyItem(k.Field) == field && k.Type == d.Key.Type() })

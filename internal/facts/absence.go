@@ -8,19 +8,18 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// absence is a time in which none of a controller's processes could do anything: none ran, or the one that had been
-// started had done nothing yet, or they were those of another build than the one that the run ends with.
+// absence is a time in which a controller could not do anything: none of its processes ran, or the started one had done
+// nothing yet, or the processes were those of another build than the one that the run ends with.
 type absence struct {
 	from time.Time
 	acts time.Time // when a process first reconciles or writes
 }
 
-// starting is how long a controller may do nothing after its start, besides waiting for a lease. A controller that acts
-// does so as soon as it can, so this is only for one that never acts, for which nothing tells whether it could. A
-// process is started by the machine's time, caches are filled from an API server that may be as slow, and many
-// controllers first wait for their certificates or definitions: on a busy machine this takes many seconds. A mistake
-// that it hides is one of a controller that ignores, when it is started, what is there; that shows wherever the owner
-// stays.
+// starting is how long a controller may do nothing after its start, besides waiting for a lease. It only matters for a
+// controller that never acts, because another one acts as soon as it can. On a busy machine a start takes many seconds:
+// processes are started in real time, caches are filled from an API server that may be slow, and many controllers first
+// wait for certificates or definitions. This hides a controller that ignores what it finds when it starts; that shows
+// in runs in which the owner stays.
 const starting = 30 * time.Second
 
 // absences are those of the controllers in a recorded run, by name, oldest first.
@@ -54,8 +53,8 @@ func absences(r *record.Run) map[string][]absence {
 	return all
 }
 
-// takesOver is when a controller has begun to work with the build that was installed last, given its processes, oldest
-// first. In a rolling update it may have to wait until the former build ends, and gives up the lease.
+// takesOver is when a controller begins to work with the build that was installed last. Its processes are given oldest
+// first. In a rolling update it may have to wait until the former build ends and gives up the lease.
 func takesOver(r *record.Run, c *record.Controller, own []record.Process, installed time.Time) time.Time {
 	n := slices.IndexFunc(own, func(p record.Process) bool { return !p.Started.Before(installed) })
 	if n < 0 {
@@ -76,8 +75,8 @@ func takesOver(r *record.Run, c *record.Controller, own []record.Process, instal
 	return firstAct(r, c, own[n].Started, free.Add(starting+c.LeaseLasts), former)
 }
 
-// firstAct is when a controller has begun to work that was started then, in another session than the former ones; at
-// the latest when it has had its chance.
+// firstAct is when a controller that was started at a time begins to work, in another session than the former ones. If
+// it does not, it is the latest time by which it could have.
 func firstAct(r *record.Run, c *record.Controller, started, latest time.Time, former map[uint64]bool) time.Time {
 	for i := range r.Events {
 		e := &r.Events[i]
@@ -92,15 +91,15 @@ func firstAct(r *record.Run, c *record.Controller, started, latest time.Time, fo
 }
 
 // Away reports whether a controller could not have done, at a time, what was to be done before: it was not there, or
-// for less than the time that it needs when it begins to work.
+// had been there for less than the time that it needs when it begins to work.
 func (f *Follower) Away(controller string, at time.Time, needs time.Duration) bool {
 	return slices.ContainsFunc(f.absences[controller], func(a absence) bool {
 		return !at.Before(a.from) && at.Before(a.acts.Add(needs))
 	})
 }
 
-// Patience is for how long a controller may leave what it could not do before it tries again. Informers that hand on
-// everything they hold again each minute, or more often, are to some controllers the way to do so.
+// Patience is how long a controller may leave what it could not do before it tries again. Some controllers rely on
+// informers that deliver everything they hold again each minute, or more often.
 const Patience = 65 * time.Second
 
 // setbacks are the times at which the plan made calls of the controllers fail in a recorded run, by name.
@@ -114,7 +113,7 @@ func setbacks(r *record.Run) map[string][]time.Time {
 	return all
 }
 
-// SetBack reports whether the plan made a call of a controller fail in that time, so late that the controller need not
+// SetBack reports whether the plan made a call of a controller fail in a life, and so late that the controller need not
 // have tried again.
 func (f *Follower) SetBack(controller string, life Life) bool {
 	return slices.ContainsFunc(f.setbacks[controller], func(at time.Time) bool {

@@ -22,7 +22,7 @@ import (
 const late = 500 * time.Millisecond
 
 // attribution finds out which controllers wrote and took in the changes of a run. A write claims a change only if it
-// must have made it; a change that may be somebody else's as well belongs to nobody.
+// must have made it. A change that another client may have made has no writer.
 type attribution struct {
 	changes    []Change
 	byVersion  map[uint64][]int // indices of changes
@@ -34,8 +34,8 @@ type attribution struct {
 	reads      reads
 }
 
-// begun is a write that has begun. What has an older resource version than the newest, or was in the history before,
-// is not its effect.
+// begun is a write that has begun. It did not make changes with an older resource version than the newest, or that were
+// in the history before.
 type begun struct {
 	observation *record.Observation
 	at          time.Time
@@ -154,9 +154,8 @@ func (a *attribution) collection(o *record.Observation, since begun, answered ti
 	return all
 }
 
-// selects reports whether a field selector selects an object, as far as its metadata shows it. What a selector of other
-// fields selects is different for each type, and at a moment that nobody has recorded: it selects nothing here, so that
-// such a deletion claims no changes, and nobody is blamed for them.
+// selects reports whether a field selector selects an object, as far as its metadata shows it. Selectors of other
+// fields work on states that are not recorded. They select nothing here: such a deletion claims no changes.
 func selects(s fields.Selector, meta map[string]any) bool {
 	for _, r := range s.Requirements() {
 		field, ok := strings.CutPrefix(r.Field, "metadata.")
@@ -180,7 +179,7 @@ func (a *attribution) made(o *record.Observation, since begun, answered time.Tim
 		return a.ending(o, since, answered, metadata.UID(answer), true)
 	}
 	// An update that removes the last finalizer of a marked object deletes it. Its answer has the version of the state
-	// before, which somebody else has written.
+	// before, which another client has written.
 	meta := metadata.Of(answer)
 	ends := metadata.Marked(answer) && meta["finalizers"] == nil &&
 		(meta["deletionGracePeriodSeconds"] == nil || meta["deletionGracePeriodSeconds"] == 0.0)
@@ -200,8 +199,8 @@ func (a *attribution) made(o *record.Observation, since begun, answered time.Tim
 }
 
 // ending is the first change with which a write that was answered at a time has ended its object, by a deletion or by
-// an update of a marked object. The UID is the object's; empty: unknown. If nobody knows in which cluster the write
-// was, and it may have ended objects of several, it is none.
+// an update of a marked object. The UID is the object's; empty: unknown. If the cluster of the write is unknown, and it
+// may have ended objects of several clusters, there is none.
 func (a *attribution) ending(o *record.Observation, since begun, answered time.Time, uid string, deletes bool) *Change {
 	var first *Change
 	for _, i := range a.endings[o.Name] {
@@ -222,7 +221,7 @@ func (a *attribution) ending(o *record.Observation, since begun, answered time.T
 	return first
 }
 
-// free reports whether a write that began then may have made the change, and nobody else is known to have.
+// free reports whether a write that began then may have made the change, and no other write is known to have.
 func (a *attribution) free(c *Change, since begun) bool {
 	return c.By == "" && c.Version > since.newest[c.Key.Cluster()] && !c.Time.Before(since.at)
 }
@@ -231,7 +230,7 @@ func (a *attribution) free(c *Change, since begun) bool {
 func (c *Change) ofDeletion() bool { return c.Marked() || c.Event == record.Deleted && !c.wasMarked }
 
 // couldHaveMade reports whether a write other than a deletion, which was answered with the version of a change, has
-// made it. A write without effect is answered with the version that it finds, perhaps one that somebody else has
+// made it. A write without effect is answered with the version that it finds, perhaps one that another client has
 // written since the write began.
 func couldHaveMade(o *record.Observation, since begun, c *Change) bool {
 	if o.Op == wire.Create || c.Event == record.Deleted {

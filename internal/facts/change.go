@@ -21,7 +21,7 @@ type Change struct {
 	// Prev and Cur are the states before and after; nil: there was none.
 	Prev map[string]any `json:"prev,omitempty"`
 	Cur  map[string]any `json:"cur,omitempty"`
-	// By is the controller under test that wrote the change; empty: somebody else did.
+	// By is the controller under test that wrote the change; empty: another client did.
 	By string         `json:"by,omitempty"`
 	Op wire.Operation `json:"op,omitempty"` // of that write
 	// Subresource is that of the write: "eviction".
@@ -34,7 +34,7 @@ type Change struct {
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
 	// as kind/namespace/name, or with the resource in place of the kind; a list has the name "*", and "*" as its
 	// namespace if it is of all namespaces. With several clusters it begins with the cluster, as a key does, unless
-	// nobody knows that. Nil: unknown.
+	// that is unknown. Nil: unknown.
 	Read []string `json:"read,omitempty"`
 	// AppliedAgain: the controller has later applied the object again (server-side apply), without effect.
 	AppliedAgain bool `json:"appliedAgain,omitempty"`

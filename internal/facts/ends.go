@@ -25,7 +25,7 @@ func EndOf(o *Object) Existence {
 	}
 }
 
-// timesOf is how often an object was created.
+// TimesOf is how often an object was created.
 func TimesOf(o *Object) Existence {
 	e := EndOf(o)
 	e.Count = true

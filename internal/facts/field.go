@@ -97,7 +97,7 @@ func together(all []Leaf) (value any, index []int) {
 	return value, index
 }
 
-// joined adds a value to those at a place.
+// Joined adds a value to those at a place.
 func Joined(old, v any) Several {
 	list, ok := old.(Several)
 	if !ok {

@@ -10,9 +10,9 @@ import (
 // ended are the conditions by which objects of all kinds (Job, JobSet, MPIJob, Backup) say that their work is done.
 var ended = []string{"Complete", "Completed", "Succeeded", "Finished"}
 
-// Finished reports whether an object has done what it was created for, as pods and jobs of all kinds do. A failed job
-// may have no sign of its end but the time, as Tekton's runs, or lack the time, as Kubernetes' own Jobs. An object that
-// has failed and is no job is not finished: controllers try again.
+// Finished reports whether an object has done what it was created for, as pods and jobs of all kinds do. Some failed
+// jobs show their end only by the time, as Tekton's runs, and others have no time, as Kubernetes' own Jobs. A failed
+// object that is not a job has not finished: controllers try again.
 func Finished(object map[string]any) bool {
 	status, _ := object["status"].(map[string]any)
 	phase := metadata.Text(status, "phase")

@@ -9,9 +9,8 @@ import (
 )
 
 // Asked lists what a field manager, such as that of workloads, asks for at the end of a run: the objects that it has
-// created and that are still there, as it would create them now, in the order in which it has created them. Not ok: it
-// has done something else that counts, such as to change what somebody else has created, or a status. Clusters has the
-// cluster of each object.
+// created and that are still there, as it would create them now, in the order of their creation. Clusters has the
+// cluster of each object. Not ok: the manager has also changed a status, or an object that another client has created.
 func Asked(r *record.Run, manager string) (objects []map[string]any, clusters []string, ok bool, err error) {
 	f, err := Follow(r)
 	if err != nil {

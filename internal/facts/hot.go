@@ -14,7 +14,7 @@ import (
 const (
 	// An object is hot if one controller changes it more often than this in a minute of the run.
 	hotWrites = 100
-	// hotEnd is from when on nothing else can be expected of the controller: no work that has an end needs so many.
+	// hotEnd is the number of writes after which the run need not go on: work that ends does not need so many.
 	hotEnd = 10 * hotWrites
 	// hotSpan is the minute.
 	hotSpan = time.Minute
@@ -50,7 +50,8 @@ type written struct {
 // Take takes in what was observed. Events must come in order.
 func (h *HotObjects) Take(e record.Event) {
 	o := e.Observation
-	if o == nil || o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Election || o.Error != "" || told(o) {
+	if o == nil || o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Election || o.Error != "" ||
+		isMessage(o) {
 		return
 	}
 	var object struct {
@@ -84,20 +85,20 @@ func (h *HotObjects) Take(e record.Event) {
 			Controller: key.by, Object: key.object, Times: n, Span: e.Time.Sub(w.times[0]), Began: w.times[0],
 		}
 		if n > hotEnd && h.over == nil {
-			hot := w.told()
+			hot := w.result()
 			h.over = &hot
 		}
 	}
 }
 
-// Over returns the first object that is so hot that nothing else can be expected of its controller; nil: there is none.
+// Over returns the first object that is so hot that the run need not go on; nil: there is none.
 func (h *HotObjects) Over() *Hot { return h.over }
 
 // All returns the hot objects, that with the most writes first.
 func (h *HotObjects) All() (all []Hot) {
 	for _, w := range h.written {
 		if w.hot.Times > 0 {
-			all = append(all, w.told())
+			all = append(all, w.result())
 		}
 	}
 	slices.SortFunc(all, func(a, b Hot) int {
@@ -107,8 +108,8 @@ func (h *HotObjects) All() (all []Hot) {
 	return all
 }
 
-// told is the hot object with the fields that differ between the last two states.
-func (w *written) told() Hot {
+// result is the hot object with the fields that differ between the last two states.
+func (w *written) result() Hot {
 	hot := w.hot
 	var c Change
 	if json.Unmarshal(w.last, &c.Prev) != nil || json.Unmarshal(w.cur, &c.Cur) != nil {

@@ -47,12 +47,12 @@ func (k Key) Type() string {
 	return typ
 }
 
-// Group is the key with "*" in place of the numbers in the name that tell equal objects apart: those of generated
-// names, and of a StatefulSet's pods and claims. What is random in one of them is random in all, and which of them is
-// the first, or the leader, may differ in each run.
+// Group is the key with "*" in place of the numbers in the name that tell equal objects apart: the numbers of generated
+// names, and of a StatefulSet's pods and claims. A value that is random in one of these objects is random in all of
+// them. Which of them is the first, or the leader, may differ in each run.
 func (k Key) Group() Key { return k.WithNumber("*") }
 
-// withNumber replaces the numbers in the name that tell equal objects apart.
+// WithNumber replaces the numbers in the name that tell equal objects apart.
 func (k Key) WithNumber(with string) Key {
 	from := strings.LastIndexByte(string(k), '/') + 1
 	name := string(k)[from:]
@@ -127,7 +127,8 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 // maxBeginning is how much of generateName the API server keeps, to have room for what it adds.
 const maxBeginning = 58
 
-// numbered is the beginning of the name of a Job that a CronJob has made: the rest is the time. Empty: it is none.
+// numbered is the beginning of the name of a Job that a CronJob has created: the rest is the time. Empty: it is another
+// object.
 func numbered(name string, object map[string]any) string {
 	for _, ref := range metadata.Owners(object) {
 		beginning := metadata.Text(ref, "name") + "-"
@@ -139,8 +140,8 @@ func numbered(name string, object map[string]any) string {
 	return ""
 }
 
-// isGenerated reports whether the API server has made the end of a name: five letters or digits, none that could be
-// read as another one or make a word. StatefulSets set generateName too, but name their pods themselves.
+// IsGenerated reports whether the end of a name is one that the API server generates: five letters or digits, without
+// vowels and characters that look alike. StatefulSets set generateName too, but name their pods themselves.
 func IsGenerated(suffix string) bool {
 	return len(suffix) == 5 && strings.Trim(suffix, "bcdfghjklmnpqrstvwxz2456789") == ""
 }

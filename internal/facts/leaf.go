@@ -12,7 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/metadata"
 )
 
-// leaf is a value in an object. Where is its path with the items of lists told apart, see placeOf.
+// Leaf is a value in an object. Where is its path with the items of lists told apart by ItemPlace.
 type Leaf struct {
 	Path  []string
 	Where string
@@ -20,8 +20,8 @@ type Leaf struct {
 	Index []int // what the steps "[]" of the path stand for
 }
 
-// leaves lists all values of an object that are neither mappings nor lists; an empty mapping or list counts as none.
-// Several may be at the same place, see placeOf.
+// Leaves lists all values of an object that are neither mappings nor lists; an empty mapping or list has none. Several
+// may be at the same place, see ItemPlace.
 func Leaves(v any, path []string, where string, visit func(Leaf)) {
 	leavesAt(v, Leaf{Path: path, Where: where}, visit)
 }
@@ -50,8 +50,8 @@ func leavesAt(v any, at Leaf, visit func(Leaf)) {
 	visit(at)
 }
 
-// placeOf is what tells an item from the others of its list: its name, or else its index. Several items may have the
-// same name, such as a Secret's key that a volume shows as two files: then their values are compared together.
+// ItemPlace distinguishes an item from the others of its list: by its name, or else its index. Several items may have
+// the same name, such as a Secret's key that a volume shows as two files: then their values are compared together.
 func ItemPlace(item any, i int) string { return cmp.Or(ItemName(item), strconv.Itoa(i)) }
 
 // tokenVolume begins the random name that the API server gives the volume with a pod's token.
@@ -63,7 +63,7 @@ func IsTokenVolume(name string) bool {
 	return ok && len(rest) == 5
 }
 
-// nameOfItem is the field by which an item of a list is known, and its value; empty: it has none.
+// ItemName is the field by which an item of a list is known, and its value, as in "name=a"; empty: it has none.
 func ItemName(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -88,7 +88,7 @@ const Item = "[]"
 
 func Join(path []string) string { return strings.Join(path, ".") }
 
-// several are the values of fields that cannot be told apart, in an order of their own.
+// Several are the values of fields that have the same place, sorted.
 type Several []any
 
 func Canonical(v any) string {

@@ -66,7 +66,7 @@ func Loops(events []record.Event, calm, end time.Time) []Loop {
 		switch {
 		case o.Point == wire.Reconcile:
 			k = key{by: o.By, reconciler: cmp.Or(o.Reconciler, o.ReconcilerType), request: o.Request}
-		case o.Point == wire.ControllerWrite && !told(o):
+		case o.Point == wire.ControllerWrite && !isMessage(o):
 			k = key{by: o.By, object: nameOf(o)}
 		default:
 			continue
@@ -107,8 +107,8 @@ func Loops(events []record.Event, calm, end time.Time) []Loop {
 	return all
 }
 
-// told reports whether a write is a message for people, or a lock.
-func told(o *record.Observation) bool {
+// isMessage reports whether a write is a message for people, or a lock.
+func isMessage(o *record.Observation) bool {
 	kind := strings.ToLower(cmp.Or(o.Kind, strings.TrimSuffix(o.Resource, "s")))
 	return kind == "event" || kind == "lease"
 }

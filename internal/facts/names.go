@@ -9,9 +9,9 @@ import (
 	"github.com/trommel-dev/trommel/internal/metadata"
 )
 
-// names are what the objects of a run are called in the values of others: UIDs, generated names and IP addresses differ
-// in each run, but what they belong to does not. They are replaced before values are compared, so that a reference to
-// the wrong object is seen.
+// names are what the objects of a run are called in the values of others. UIDs, generated names and IP addresses differ
+// in each run, but not what they belong to. They are replaced before values are compared, so that a reference to the
+// wrong object shows.
 type names struct {
 	uids      map[string]Key
 	newest    map[Key]string  // the UID of the last object of that key
@@ -65,10 +65,10 @@ func (n *names) note(key Key, object map[string]any) {
 // shortest, and in base64.
 type authority []string
 
-// replaced returns a text with something instead of the certificate.
-func (a authority) replaced(text, instead string) string {
+// replaced returns a text with a replacement for the certificate.
+func (a authority) replaced(text, replacement string) string {
 	for _, form := range a {
-		text = strings.ReplaceAll(text, form, instead)
+		text = strings.ReplaceAll(text, form, replacement)
 	}
 	return text
 }
@@ -84,15 +84,15 @@ func (n *names) withoutAuthorities(cluster, text string) string {
 		if len(text) < len(ca[0]) {
 			continue
 		}
-		instead := "(certificate of the cluster's authority)"
+		replacement := "(certificate of the cluster's authority)"
 		if in != cluster {
-			instead = "(certificate of " + in + "'s authority)"
+			replacement = "(certificate of " + in + "'s authority)"
 		}
 		plain, err := base64.StdEncoding.DecodeString(text)
-		if without := ca.replaced(string(plain), instead); err == nil && without != string(plain) {
+		if without := ca.replaced(string(plain), replacement); err == nil && without != string(plain) {
 			text = "base64 of " + without
 		} else {
-			text = ca.replaced(text, instead)
+			text = ca.replaced(text, replacement)
 		}
 	}
 	return text
@@ -147,8 +147,8 @@ func (n *names) rewrite(cluster, s string) (text string, generated bool) {
 // uidOf begins what is written in place of a UID.
 const uidOf = "(UID of "
 
-// unknownUID is a UID in a value, where there is that of an object in the value without faults, that belongs to no
-// object that the run has seen; empty: there is none.
+// UnknownUID is a UID in the value got that belongs to no object that the run has seen, if the value without faults has
+// an object's UID; empty: there is none.
 func UnknownUID(want, got any) string {
 	text, _ := want.(string)
 	if !strings.Contains(text, uidOf) {
@@ -158,7 +158,7 @@ func UnknownUID(want, got any) string {
 	return AnyUID.FindString(text)
 }
 
-// hasAddress reports whether a text contains an IP address.
+// HasAddress reports whether a text contains an IP address.
 func HasAddress(text string) bool { return address.MatchString(text) }
 
 // inWord replaces a generated name that is in a word, alone or between other parts: "data-web-x7k2p".
@@ -196,7 +196,7 @@ type Rewritten struct {
 	Generated bool `json:"generated,omitempty"`
 }
 
-// rewritten are the texts of the object's end state in which something is to be replaced.
+// Texts are the texts of the object's end state that name other objects as only this run does, with what replaces them.
 func (o *Object) Texts() map[string]Rewritten {
 	if o.names == nil {
 		return o.Rewritten
@@ -208,7 +208,7 @@ func (o *Object) Texts() map[string]Rewritten {
 	return o.Rewritten
 }
 
-// normal is the object's end state in a form that can be compared with that of another run: what differs in each run is
+// Normal is the object's end state in a form that can be compared with that of another run: what differs in each run is
 // replaced by what it belongs to. It shares what is the same with the end state; neither may be changed.
 func (o *Object) Normal() map[string]any {
 	texts := o.Texts()
@@ -220,7 +220,7 @@ func (o *Object) Normal() map[string]any {
 	return object
 }
 
-// rename notes that the object has another key. It reports whether that is new.
+// Rename notes that the object has another key. It reports whether that is new.
 func (o *Object) Rename(key Key) bool {
 	if o.names == nil || o.Last() == nil {
 		return false
@@ -228,7 +228,7 @@ func (o *Object) Rename(key Key) bool {
 	return o.names.rename(key, o.Last())
 }
 
-// keep makes the object independent of its run, so that it can be written to a file, and read concurrently.
+// Detach makes the object independent of its run, so that it can be written to a file, and read concurrently.
 func (o *Object) Detach() {
 	o.Texts()
 	o.names, o.states, o.trails, o.generations = nil, nil, nil, nil
@@ -258,7 +258,7 @@ func (n *names) collect(cluster string, v any, all map[string]Rewritten) {
 	}
 }
 
-// bag is a list whose order says nothing, because generated names are in it. Its items are compared together.
+// Bag is a list without an order, because generated names are in it. Its items are compared together.
 type Bag []any
 
 // rewrite returns the value with the texts replaced, and whether generated names were. It does not change the value.

@@ -2,7 +2,7 @@ package facts
 
 import "github.com/trommel-dev/trommel/internal/metadata"
 
-// Object is what became of an object.
+// Object is what became of the objects of a key in one run, or in several.
 type Object struct {
 	// End is the object's state at the end; nil: it is gone.
 	End map[string]any `json:"end,omitempty"`
@@ -59,8 +59,8 @@ type inRun struct {
 	rewrittenAt int            // the version of names for which Rewritten is complete
 }
 
-// Last is the object's state at the end, or the one that it had last; nil: unknown, as of an object that was read from
-// a file and is gone.
+// Last is the object's state at the end, or its last one if it is gone; nil: unknown, which is so for a gone object
+// that was read from a file.
 func (o *Object) Last() map[string]any {
 	if o.End == nil {
 		return o.last
@@ -74,8 +74,8 @@ func (o *Object) Existed() bool { return o != nil && (o.unchanged || o.initial !
 // Unchanged reports whether the object existed before the workload, and nothing has happened to it.
 func (o *Object) Unchanged() bool { return o.unchanged }
 
-// before is an object that existed before the workload as it was then, as far as that is known: an object that another
-// build's manifests took away may only be known by its last state.
+// Before is an object that existed before the workload as it was then. If its first state is unknown, it is the last
+// one before another build's manifests took it away.
 func (o *Object) Before() *Object {
 	end := o.initial
 	if end == nil {
@@ -92,7 +92,7 @@ func (o *Object) Maker() string { return o.maker }
 // OfManifests reports whether the manifests of one of the builds have it, in a run in which another build is installed.
 func (o *Object) OfManifests() bool { return o.manifest }
 
-// owner is the key of the object that one belongs to, as far as the run has it; empty: none.
+// Owner is the key of the first owner of the object; empty: it has none, or the run does not know the owner.
 func (o *Object) Owner() Key {
 	all := metadata.Owners(o.Last())
 	if len(all) == 0 || o.names == nil {
@@ -101,7 +101,7 @@ func (o *Object) Owner() Key {
 	return o.names.uids[metadata.Text(all[0], "uid")]
 }
 
-// owned reports whether the object belongs to another one, which the run need not have.
+// Owned reports whether the object has an owner, which the run need not know.
 func (o *Object) Owned() bool { return len(metadata.Owners(o.Last())) > 0 }
 
 // OwnerName names the object that this one belongs to, as it is called in each run; empty: none, or unknown.

@@ -87,7 +87,7 @@ func Most(changes []Change) []Siblings {
 	return all
 }
 
-// wanted is the number of objects that an owner asks for; negative: it does not.
+// wanted is the number of objects that an owner asks for; negative: none.
 func wanted(object map[string]any) int {
 	spec, _ := object["spec"].(map[string]any)
 	for _, field := range []string{"replicas", "parallelism"} {

@@ -37,7 +37,7 @@ func IsRollingOut(set map[string]any) bool {
 	return updated < replicas
 }
 
-// UpdatedByHand reports whether the pods of a StatefulSet are updated when somebody deletes them. Then the StatefulSet
+// UpdatedByHand reports whether a StatefulSet's pods are updated only when they are deleted. Then the StatefulSet
 // controller leaves status.currentRevision, and the replicas of that revision, at those before the first update, also
 // when all pods have been updated (completeRollingUpdate in Kubernetes' stateful_set_utils.go).
 func UpdatedByHand(set map[string]any) bool {

@@ -11,8 +11,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/wording"
 )
 
-// Renewed is how often a value was replaced by another one while the object existed, the last object of its key. It is
-// the least and the most of some runs.
+// Renewed is how often a value was replaced while the last object of its key existed. It is the least and the most of
+// some runs.
 type Renewed struct {
 	Least int `json:"least"`
 	Most  int `json:"most"`
@@ -35,7 +35,7 @@ func (r Renewed) String() string {
 	return wording.Times(r.Most)
 }
 
-// state is what an object was like from a resource version on. Owner is the generation that its controller had.
+// State is what an object was like from a resource version on. Owner is the generation that its controlling owner had.
 type State struct {
 	Version uint64
 	At      time.Time
@@ -43,7 +43,8 @@ type State struct {
 	Object  map[string]any
 }
 
-// trail is how a value went, as far as the states have been looked at: came is when it became another one.
+// trail is how a value changed in the states that were looked at so far. came has the states in which it became another
+// one.
 type trail struct {
 	looked int
 	value  any
@@ -60,7 +61,7 @@ func (o *Object) became(s State, first bool) {
 	}
 }
 
-// firstVersion is the resource version of the first known state of the last object of the key; 0: unknown.
+// FirstVersion is the resource version of the first known state of the last object of the key; 0: unknown.
 func (o *Object) FirstVersion() uint64 {
 	if len(o.states) == 0 {
 		return 0
@@ -68,8 +69,8 @@ func (o *Object) FirstVersion() uint64 {
 	return o.states[0].Version
 }
 
-// follow follows the value of a field; not ok: it has none in the end, or nothing is known of the object's states. That
-// there was no value for a time is no replacement.
+// Replacements returns the states in which a field got a value or another value. Not ok: the field has no value in the
+// end, or the states are unknown. A time without a value does not count.
 func (o *Object) Replacements(where string) (came []State, ok bool) {
 	if o.states == nil || o.End == nil {
 		return nil, false
@@ -88,8 +89,8 @@ func (o *Object) Replacements(where string) (came []State, ok bool) {
 	return t.came, has(o.End, where)
 }
 
-// renewal is how often the value of a field was replaced; not ok: it has none in the end, or that is not known. Only
-// what came before the value had stood for that time is quick.
+// Renewal is how often the value of a field was replaced. Not ok: the field has no value in the end, or that is
+// unknown. A replacement is quick if the value before had stood for less than the given time.
 func (o *Object) Renewal(where string, stood time.Duration) (r Renewed, ok bool) {
 	if o.states == nil {
 		r, ok = o.Renewed[where]
@@ -128,8 +129,8 @@ func has(object map[string]any, where string) bool {
 	return (&trail{}).look(State{Object: object}, where)
 }
 
-// versionsOf are the resource versions that an object has had with the contents that it has in the end: all but the
-// metadata.
+// ContentVersions are the resource versions that an object has had with the contents that it has in the end. The
+// metadata does not count.
 func (o *Object) ContentVersions() []string {
 	if o.states == nil {
 		return o.Versions
@@ -151,7 +152,7 @@ func (o *Object) ContentVersions() []string {
 	return all
 }
 
-// remember keeps what is known of the object's states for these fields, which need not be looked at again.
+// Remember keeps how often the values of these fields were replaced, for after Detach.
 func (o *Object) Remember(fields []string) {
 	for _, where := range fields {
 		if r, ok := o.Renewal(where, 0); ok {
@@ -166,7 +167,7 @@ func (o *Object) Remember(fields []string) {
 	}
 }
 
-// ownerNow is the generation that the object's controller has now.
+// OwnerGenerationNow is the generation that the object's controlling owner has now.
 func (o *Object) OwnerGenerationNow() int {
 	return o.generations[metadata.Text(metadata.Controller(o.End), "uid")]
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// HoldsData reports whether objects of a type, type[.group], hold what is lost with them: data, or what only a user
-// knows, as custom resources do.
+// HoldsData reports whether a deleted object of a type, type[.group], loses something: data, or what only a user knows,
+// as in custom resources.
 func HoldsData(typ string) bool {
 	if slices.Contains(holders, typ) {
 		return true
@@ -19,8 +19,8 @@ func HoldsData(typ string) bool {
 
 var holders = []string{"persistentvolumeclaim", "persistentvolume", "secret", StatefulSet, "namespace"}
 
-// IsCustom reports whether a type, type[.group], is one of custom resources, or of an aggregated API: Kubernetes itself
-// does not have its group.
+// IsCustom reports whether a type, type[.group], is a custom resource or belongs to an aggregated API: its group is not
+// one of Kubernetes' own.
 func IsCustom(typ string) bool {
 	_, group, found := strings.Cut(typ, ".")
 	return found && !slices.Contains(groups, group)
@@ -38,10 +38,10 @@ var groups = []string{
 
 const StatefulSet = "statefulset.apps"
 
-// typeOf is the kind, or else the resource, of what an observation is about.
+// KindOf is the kind of the observed object in lower case, or else its resource.
 func KindOf(o *record.Observation) string { return strings.ToLower(cmp.Or(o.Kind, o.Resource)) }
 
-// isResource reports whether a name is that of a kind's resource: as API conventions have it, the plural.
+// IsResource reports whether a name is the resource of a kind: its plural, by the API conventions.
 func IsResource(name, kind string) bool {
 	y, ok := strings.CutSuffix(kind, "y")
 	return name == kind+"s" || name == kind+"es" || ok && name == y+"ies"

@@ -13,7 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Run is a run whose differences from runs without faults are told.
+// Run is a run whose differences from runs without faults become findings.
 type Run struct {
 	Baseline *baseline.Baseline
 	Changes  []facts.Change
@@ -45,8 +45,8 @@ type Told struct {
 	Nearer bool
 }
 
-// Tell tells the differences, in the order of their objects: of each object its existence first, then what it holds,
-// then its status. Messages and dates that differ with something else are told with it.
+// Tell turns the differences into findings, in the order of their objects: of each object its existence first, then what
+// it holds, then its status. Messages and dates that differ together with something else are part of its finding.
 func (r *Run) Tell(differ []baseline.Difference) []Told {
 	var all []Told
 	for len(differ) > 0 {

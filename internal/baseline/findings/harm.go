@@ -1,5 +1,5 @@
-// Package findings says what findings mean: whom they harm and how, which of them are one, and in which order people
-// should read them. All that shows findings goes by it.
+// Package findings turns differences from a baseline into findings: what they harm and how, which of them belong
+// together, and in which order people should read them. All code that shows findings uses it.
 package findings
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// nouns are the words for types whose names nobody says.
+// nouns are the usual words for types.
 var nouns = map[string]string{
 	"persistentvolumeclaim": "volume claim", "persistentvolume": "volume", "statefulset": "StatefulSet",
 	"configmap": "ConfigMap", "serviceaccount": "service account", "replicaset": "ReplicaSet",

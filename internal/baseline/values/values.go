@@ -33,8 +33,8 @@ var (
 	armored       = regexp.MustCompile(`^\s*-----BEGIN `)
 )
 
-// LooksRandom reports whether a text is no time, number, address, word or sentence. What is equal in two fields because
-// a controller was there at the same time, or in the same phase, need not be so after a fault.
+// LooksRandom reports whether a text is random: not a time, number, address, word or sentence. Those may be equal in
+// two fields because a controller was there at the same time, or in the same phase, and differ after a fault.
 func LooksRandom(s string) bool {
 	if len(s) < MinRandom || looksLikeTime.MatchString(s) || facts.HasAddress(s) {
 		return false
@@ -61,8 +61,8 @@ func LooksRandom(s string) bool {
 	return letters > 0 && (digits > 0 || turns*3 > len(s))
 }
 
-// IsSum reports whether a text is a hash in hexadecimal digits, or its beginning, or the base64 encoding of the hash. It
-// may have the name of the hash before it, as in "sha256:…".
+// IsSum reports whether a text is a hash in hexadecimal digits, or its beginning, or the base64 encoding of the hash.
+// It may have the name of the hash before it, as in "sha256:…".
 func IsSum(text string, sum []byte) bool {
 	_, short, ok := strings.Cut(text, ":")
 	if !ok {
@@ -78,7 +78,7 @@ func Encodes(s string, data []byte) bool {
 		s == base64.URLEncoding.EncodeToString(data) || s == base64.RawURLEncoding.EncodeToString(data)
 }
 
-// maxSecret is the length of the longest value that counts as a password or key. What is longer was rendered.
+// maxSecret is the length of the longest value that counts as a password or key. A longer value was rendered.
 const maxSecret = 256
 
 var (

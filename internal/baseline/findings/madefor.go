@@ -11,20 +11,20 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// MadeFor returns those for whom an object was made in runs of the same workload, given their changes, as far as that
-// is known. Each answer is enough for itself, and names all who need the object.
+// MadeFor returns the objects for which an object was created in runs of the same workload, given their changes, as far
+// as that is known. Each answer suffices alone, and has all objects that need this one.
 //
-// An object goes with the owner that it refers to, so the owner is an answer. So are those whom the reconcile requests
-// name in which a controller made the object, if it also has their name, in its own name or in a label. What
-// Kubernetes' own controllers make is for those for whom its owner was made: a volume claim is for those for whom the
-// StatefulSet is. Otherwise the requests and the names are one answer together.
+// An object goes with the owner that it refers to, so the owner is an answer. The objects that the reconcile requests
+// name in which a controller created the object are another one, if it also has their name, in its own name or in a
+// label. An object that Kubernetes' own controllers create is for the same objects as its owner: a volume claim is for
+// those for which the StatefulSet is. Otherwise the requests and the names are one answer together.
 func (o *Owners) MadeFor(key facts.Key, runs [][]facts.Change) [][]facts.Key {
 	return o.madeFor(key, runs, maxDepth)
 }
 
 func (o *Owners) madeFor(key facts.Key, runs [][]facts.Change, depth int) (all [][]facts.Key) {
 	requested, ours, always := o.requested(key, runs)
-	if always && !slices.ContainsFunc(requested, func(whom facts.Key) bool { return !o.isNamedAfter(key, whom) }) {
+	if always && !slices.ContainsFunc(requested, func(needs facts.Key) bool { return !o.isNamedAfter(key, needs) }) {
 		all = append(all, requested)
 	}
 	owner := o.Of(key)
@@ -44,18 +44,17 @@ func (o *Owners) madeFor(key facts.Key, runs [][]facts.Change, depth int) (all [
 	if len(others) == 0 {
 		return nil // others may need it, too
 	}
-	for _, whom := range others {
-		if !slices.Contains(requested, whom) {
-			requested = append(requested, whom)
+	for _, needs := range others {
+		if !slices.Contains(requested, needs) {
+			requested = append(requested, needs)
 		}
 	}
 	return [][]facts.Key{requested}
 }
 
-// requested returns those that the reconcile requests name in which controllers under test created an object, or the
-// objects that these belong to. Ours: controllers under test created it. All: each of its creations was in such a
-// request.
-func (o *Owners) requested(key facts.Key, runs [][]facts.Change) (whom []facts.Key, ours, all bool) {
+// requested returns the objects that the reconcile requests name in which controllers under test created an object, or
+// the owners of these. Ours: controllers under test created it. All: each of its creations was in such a request.
+func (o *Owners) requested(key facts.Key, runs [][]facts.Change) (needs []facts.Key, ours, all bool) {
 	all = true
 	for _, changes := range runs {
 		for i := range changes {
@@ -67,13 +66,13 @@ func (o *Owners) requested(key facts.Key, runs [][]facts.Change) (whom []facts.K
 			named := o.namedBy(c, changes)
 			all = all && len(named) > 0
 			for _, n := range named {
-				if !slices.Contains(whom, n) {
-					whom = append(whom, n)
+				if !slices.Contains(needs, n) {
+					needs = append(needs, n)
 				}
 			}
 		}
 	}
-	return whom, ours, all && len(whom) > 0
+	return needs, ours, all && len(needs) > 0
 }
 
 // namedBy returns the objects that the request names in which a change was made, as far as they lived then: its type is
