@@ -116,6 +116,6 @@ func TestAlteredCaches(t *testing.T) {
 // says is a judge that has found something.
 type says []record.Finding
 
-func (says) Name() string { return "says" }
+func (says) Is() Traits { return is("says", allClusters, whatHappened) }
 
 func (s says) Judge(context.Context, Evidence) ([]record.Finding, error) { return s, nil }

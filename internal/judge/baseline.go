@@ -21,7 +21,7 @@ import (
 // different then follows from that.
 type faultFree struct{}
 
-func (faultFree) Name() string { return "baseline" }
+func (faultFree) Is() Traits { return is("baseline", allClusters, wholeRun) }
 
 func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if e.Baseline == nil || e.Meta.GivenBack.IsZero() {

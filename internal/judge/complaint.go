@@ -14,7 +14,7 @@ import (
 // compared with runs without faults is not judged: the comparison says what differs.
 type complaints struct{}
 
-func (complaints) Name() string { return "complaints" }
+func (complaints) Is() Traits { return is("complaints", allClusters, whatHappened) }
 
 func (complaints) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if e.Baseline != nil || e.Meta.GivenBack.IsZero() {

@@ -17,7 +17,7 @@ import (
 // controller does without faults, the judge of the baseline judges it.
 type dependents struct{}
 
-func (dependents) Name() string { return "dependents" }
+func (dependents) Is() Traits { return is("dependents", eachCluster, whatHappened) }
 
 func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if e.Baseline != nil || e.writes() {

@@ -19,7 +19,7 @@ import (
 // a time.
 type duplicates struct{}
 
-func (duplicates) Name() string { return "duplicates" }
+func (duplicates) Is() Traits { return is("duplicates", eachCluster, whatHappened) }
 
 func (duplicates) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	// A plan that writes may change how many are wanted, or take objects away from their owner.

@@ -28,7 +28,7 @@ const (
 // log it without faults. It is a note, since a controller may log one thing and do another.
 type loggedErrors struct{}
 
-func (loggedErrors) Name() string { return "errors" }
+func (loggedErrors) Is() Traits { return is("errors", allClusters, whatHappened) }
 
 func (loggedErrors) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if e.Baseline == nil || e.calm() < 2*leftFor {

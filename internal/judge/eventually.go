@@ -15,7 +15,7 @@ import (
 // its workload failed.
 type eventually struct{}
 
-func (eventually) Name() string { return "eventually" }
+func (eventually) Is() Traits { return is("eventually", allClusters, wholeRun) }
 
 func (eventually) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if e.Meta.GivenBack.IsZero() {

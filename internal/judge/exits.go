@@ -22,7 +22,7 @@ const (
 // exits judges how the controllers' processes exited.
 type exits struct{}
 
-func (exits) Name() string { return "exits" }
+func (exits) Is() Traits { return is("exits", allClusters, whatHappened) }
 
 // Judge returns the findings of [Exits] about processes that exited after the workload began: earlier exits belong to
 // the cluster's start, and the controller has come up since. An exit that the plan itself has caused becomes a note.

@@ -25,7 +25,7 @@ const (
 // faults.
 type fights struct{}
 
-func (fights) Name() string { return "fights" }
+func (fights) Is() Traits { return is("fights", eachCluster, whatHappened) }
 
 func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if e.calm() < leftFor {

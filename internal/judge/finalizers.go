@@ -23,7 +23,7 @@ const leftFor = 5 * time.Second
 // reports that the object should be gone.
 type finalizers struct{}
 
-func (finalizers) Name() string { return "finalizers" }
+func (finalizers) Is() Traits { return is("finalizers", eachCluster, wholeRun) }
 
 func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if e.Baseline != nil || e.writes() || e.calm() == 0 {

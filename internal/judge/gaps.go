@@ -9,7 +9,7 @@ import (
 // gaps judges whether the history is complete.
 type gaps struct{}
 
-func (gaps) Name() string { return "gaps" }
+func (gaps) Is() Traits { return is("gaps", allClusters, whatHappened) }
 
 func (gaps) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding

@@ -16,7 +16,7 @@ import (
 // a bug if the workload did not come to its end.
 type hot struct{}
 
-func (hot) Name() string { return "hot" }
+func (hot) Is() Traits { return is("hot", allClusters, whatHappened) }
 
 func (hot) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var objects facts.HotObjects

@@ -164,7 +164,7 @@ type tally struct {
 // invariantJudge judges never and always.
 type invariantJudge struct{}
 
-func (invariantJudge) Name() string { return "invariants" }
+func (invariantJudge) Is() Traits { return is("invariants", allClusters, whatHappened) }
 
 func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	did := map[uint64]string{}

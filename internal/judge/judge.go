@@ -4,7 +4,6 @@
 package judge
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -51,9 +50,39 @@ type Evidence struct {
 
 // Judge examines one kind of evidence. An error says that it could not finish; findings returned with it are valid.
 type Judge interface {
-	Name() string
+	Is() Traits
 	Judge(ctx context.Context, e Evidence) ([]record.Finding, error)
 }
+
+// Traits say what a judge is. Only the function is makes them, so that each judge answers all questions.
+type Traits struct {
+	name   string
+	extent extent
+	basis  basis
+}
+
+func is(name string, e extent, b basis) Traits { return Traits{name, e, b} }
+
+// extent is what a judge looks at in a run with several clusters.
+type extent bool
+
+const (
+	// allClusters: the judge looks at the whole run once.
+	allClusters extent = false
+	// eachCluster: the judge looks at objects, which belong to one cluster. It looks at each cluster by itself.
+	eachCluster extent = true
+)
+
+// basis is what a judge's findings rest on.
+type basis bool
+
+const (
+	// whatHappened: the judge looks for what has happened. It has happened in any case.
+	whatHappened basis = false
+	// wholeRun: the judge looks for what is missing or wrong in the end. That may follow from what went wrong in the
+	// run, or from what was not observed.
+	wholeRun basis = true
+)
 
 // Judges lists all judges in the order in which their findings are reported.
 func Judges() []Judge {
@@ -64,9 +93,8 @@ func Judges() []Judge {
 	}
 }
 
-// Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run. What rests on the
-// whole run is no bug if the run was not whole; nor is it that the workload failed, which is in e.Found and changed
-// there.
+// Hear runs all judges. If one fails or panics, that becomes a finding, and the others still run. Hear also changes the
+// severities of what the run itself has found, in e.Found.
 func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	var all []record.Finding
 	var resting []int // indices of findings that rest on the whole run
@@ -74,7 +102,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	e.parts = e.byCluster()
 	for _, j := range judges {
 		of := []Evidence{e}
-		if len(e.parts) > 1 && ofOneCluster(j) {
+		if len(e.parts) > 1 && j.Is().extent == eachCluster {
 			of = e.parts
 		}
 		for _, part := range of {
@@ -83,13 +111,13 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 				if in := record.In(part.cluster, ""); part.cluster != "" && !strings.Contains(f.Title, in) {
 					f.Title = "in " + in + f.Title // it names no object, and so no cluster
 				}
-				if restsOnAll(j) && f.IsBug() {
+				if j.Is().basis == wholeRun && f.IsBug() {
 					resting = append(resting, len(all))
 				}
 				all = append(all, f)
 			}
 			if err != nil {
-				all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Name(), err), e.Meta.Observed))
+				all = append(all, Trouble(fmt.Sprintf("judge %q failed: %v", j.Is().name, err), e.Meta.Observed))
 			}
 		}
 	}
@@ -97,24 +125,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	e.own(e.Found)
 	e.bear(all)
 	e.recall(e.Found)
-	if slices.ContainsFunc(all, isOfCache) {
-		noted(all)
-		noted(e.Found)
-	}
-	why := broken(e, all)
-	if why != "" {
-		for _, i := range resting {
-			Doubt(all[i:i+1], why)
-		}
-	}
-	// A workload also waits in vain for what an action should have done, such as to start a controller again.
-	if why = cmp.Or(why, inconclusive(e.Found, record.JudgeAction)); why != "" {
-		for i := range e.Found {
-			if e.Found[i].Judge == record.JudgeWorkload {
-				Doubt(e.Found[i:i+1], why)
-			}
-		}
-	}
+	e.weigh(all, resting)
 	return all
 }
 
@@ -153,42 +164,6 @@ func (e Evidence) byCluster() []Evidence {
 		parts = append(parts, part)
 	}
 	return parts
-}
-
-// ofOneCluster reports whether a judge looks at objects, which are those of one cluster.
-func ofOneCluster(j Judge) bool {
-	switch j.(type) {
-	case duplicates, dependents, finalizers, orphans, fights, reverts, rewrites, waste:
-		return true
-	}
-	return false
-}
-
-// restsOnAll reports whether a judge looks for what is missing or wrong in the end. That may follow from what went
-// wrong in the run, or from what was not observed; something that happened has happened in any case.
-func restsOnAll(j Judge) bool {
-	switch j.(type) {
-	case eventually, faultFree, finalizers:
-		return true
-	}
-	return false
-}
-
-// broken says why a run was not whole, given what the judges have found: it was not observed all the time, or the
-// controllers were held up by more than its plan. It is empty if the run was.
-func broken(e Evidence, found []record.Finding) string {
-	return cmp.Or(inconclusive(slices.Concat(e.Found, found), record.JudgeRun, record.JudgeHistory, record.JudgeHook,
-		record.JudgeSession, record.JudgeHold, record.JudgeLeadership, record.JudgeEnvironment), e.Stood)
-}
-
-// inconclusive is the title of the first inconclusive finding of these judges; empty: there is none.
-func inconclusive(findings []record.Finding, judges ...string) string {
-	for _, f := range findings {
-		if f.Severity == record.SeverityInconclusive && slices.Contains(judges, f.Judge) {
-			return f.Title
-		}
-	}
-	return ""
 }
 
 func hear(ctx context.Context, e Evidence, j Judge) (findings []record.Finding, err error) {

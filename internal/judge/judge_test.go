@@ -19,7 +19,7 @@ type judge struct {
 	f    func() ([]record.Finding, error)
 }
 
-func (j judge) Name() string { return j.name }
+func (j judge) Is() Traits { return is(j.name, allClusters, whatHappened) }
 func (j judge) Judge(context.Context, Evidence) ([]record.Finding, error) {
 	return j.f()
 }

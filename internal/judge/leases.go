@@ -15,7 +15,7 @@ import (
 // when a write was decided.
 type leases struct{}
 
-func (leases) Name() string { return "leases" }
+func (leases) Is() Traits { return is("leases", allClusters, whatHappened) }
 
 func (leases) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	type holder struct {

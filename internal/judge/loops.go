@@ -18,7 +18,7 @@ import (
 // more.
 type loops struct{}
 
-func (loops) Name() string { return "loops" }
+func (loops) Is() Traits { return is("loops", allClusters, whatHappened) }
 
 func (loops) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding

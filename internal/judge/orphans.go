@@ -14,7 +14,7 @@ import (
 // controller.
 type orphans struct{}
 
-func (orphans) Name() string { return "orphans" }
+func (orphans) Is() Traits { return is("orphans", eachCluster, whatHappened) }
 
 func (orphans) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if e.calm() < leftFor {

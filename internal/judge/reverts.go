@@ -18,7 +18,7 @@ import (
 // controller did meanwhile, such as ending the pods of a Job that is suspended and resumed.
 type reverts struct{}
 
-func (reverts) Name() string { return "reverts" }
+func (reverts) Is() Traits { return is("reverts", eachCluster, whatHappened) }
 
 func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	if e.Baseline == nil || e.writes() {

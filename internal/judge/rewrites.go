@@ -17,7 +17,7 @@ import (
 // replaces all of them.
 type rewrites struct{}
 
-func (rewrites) Name() string { return "rewrites" }
+func (rewrites) Is() Traits { return is("rewrites", eachCluster, whatHappened) }
 
 func (rewrites) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var all []record.Finding

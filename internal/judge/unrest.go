@@ -20,7 +20,7 @@ const restlessTakes = 5.0
 // runs without faults that all came to rest. A controller that also writes without end is left to the judge loops.
 type unrest struct{}
 
-func (unrest) Name() string { return "unrest" }
+func (unrest) Is() Traits { return is("unrest", allClusters, whatHappened) }
 
 func (unrest) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding

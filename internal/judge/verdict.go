@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,6 +61,47 @@ func Decide(findings []record.Finding, c Course) (d Decision) {
 
 // Failed is the decision on a run that could not be carried out.
 func Failed(reason string) Decision { return Decision{Verdict: record.Error, Reason: reason} }
+
+// weigh changes severities by what all findings say together: those of the judges and those of the run, e.Found.
+// Resting are the indices of the judges' bugs that rest on the whole run. They are no bugs if the run was not whole. A failed
+// workload is then no bug either.
+func (e Evidence) weigh(all []record.Finding, resting []int) {
+	if slices.ContainsFunc(all, isOfCache) {
+		noted(all)
+		noted(e.Found)
+	}
+	why := broken(e, all)
+	if why != "" {
+		for _, i := range resting {
+			Doubt(all[i:i+1], why)
+		}
+	}
+	// A workload also waits in vain if an action failed that should have started a controller again, for example.
+	if why = cmp.Or(why, inconclusive(e.Found, record.JudgeAction)); why != "" {
+		for i := range e.Found {
+			if e.Found[i].Judge == record.JudgeWorkload {
+				Doubt(e.Found[i:i+1], why)
+			}
+		}
+	}
+}
+
+// broken says why a run was not whole, given what the judges have found: it was not observed all the time, or the
+// controllers were held up by more than its plan. It is empty if the run was.
+func broken(e Evidence, found []record.Finding) string {
+	return cmp.Or(inconclusive(slices.Concat(e.Found, found), record.JudgeRun, record.JudgeHistory, record.JudgeHook,
+		record.JudgeSession, record.JudgeHold, record.JudgeLeadership, record.JudgeEnvironment), e.Stood)
+}
+
+// inconclusive is the title of the first inconclusive finding of these judges; empty: there is none.
+func inconclusive(findings []record.Finding, judges ...string) string {
+	for _, f := range findings {
+		if f.Severity == record.SeverityInconclusive && slices.Contains(judges, f.Judge) {
+			return f.Title
+		}
+	}
+	return ""
+}
 
 // Withdraw makes a run inconclusive whose bugs a further run has explained.
 func Withdraw(r *record.Run, why string) {

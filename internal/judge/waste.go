@@ -18,7 +18,7 @@ import (
 // baseline only what every run without faults does as well is noted.
 type waste struct{}
 
-func (waste) Name() string { return "waste" }
+func (waste) Is() Traits { return is("waste", eachCluster, whatHappened) }
 
 // soon is within which time a controller deletes what it need not have created.
 const soon = time.Second
