@@ -371,7 +371,7 @@ func recordedCode(recordDir string) (int, error) {
 // finding is what the run record holds of one.
 type finding struct {
 	Severity, Title string
-	Judge           string `json:"oracle"`
+	Judge           string `json:"judge"`
 }
 
 // check compares how a run ended with what the plan must come to.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,8 +11,8 @@ import (
 // Finding is a problem that a judge or the run itself reports.
 type Finding struct {
 	Severity Severity  `json:"severity"`
-	Judge    string    `json:"oracle"` // see the Judge constants
-	Title    string    `json:"title"`  // one line
+	Judge    string    `json:"judge"` // see the Judge constants
+	Title    string    `json:"title"` // one line
 	Detail   string    `json:"detail,omitempty"`
 	Subject  string    `json:"subject,omitempty"` // controller, object key or step
 	Time     time.Time `json:"time,omitzero"`
@@ -28,6 +29,23 @@ type Finding struct {
 	Claims Claims `json:"-"`
 }
 
+// UnmarshalJSON reads a finding. The judge's key was "oracle" before, and one judge had another name.
+func (f *Finding) UnmarshalJSON(data []byte) error {
+	type plain Finding // without this method
+	former := struct {
+		*plain
+		Oracle string `json:"oracle"`
+	}{plain: (*plain)(f)}
+	if err := json.Unmarshal(data, &former); err != nil {
+		return err
+	}
+	if f.Judge == "" {
+		f.Judge = former.Oracle
+	}
+	f.Judge = judgeNamed(f.Judge)
+	return nil
+}
+
 // Severity is what a finding means for the verdict.
 type Severity string
 
@@ -41,47 +59,12 @@ const (
 	SeverityNote Severity = "note"
 )
 
-// Names of judges. Findings of the first four are usually bugs.
-const (
-	JudgeWorkload       = "workload"
-	JudgeInvariant      = "invariant"
-	JudgeCrash          = "crash"
-	JudgePanic          = "panic"
-	JudgeRun            = "run" // the run itself failed when there was already something to judge
-	JudgeAction         = "action"
-	JudgeHold           = "hold"
-	JudgeInvariantError = "invariant error" // an invariant that could never be evaluated
-	JudgeLeadership     = "leadership"      // a controller lost its leader election and exited
-	JudgeHistory        = "history"         // the recorder missed states
-	JudgeHook           = "hook"            // a hook failed inside a process
-	JudgeSession        = "session"         // a process was not observed, or did not answer, for a time
-	JudgeEnvironment    = "environment"     // a controller exited because it did not run in its pod
-	JudgeClock          = "clock"           // this machine's clock was set
-	JudgeWebhook        = "webhook"         // a write failed because the plan made a webhook unreachable
-	JudgeTimeout        = "timeout"         // the workload timed out
-	JudgeBaseline       = "baseline"        // the run ended differently from runs without faults
-	JudgeStaleness      = "staleness"       // the plan paused an API server, but no controller was shown stale state
-	JudgeDependent      = "dependent"       // a controller deleted an object of a living owner, and created it again
-	JudgeDuplicate      = "duplicate"       // an owner had more objects at a time than it asks for
-	JudgeFight          = "fight"           // a field changed back and forth
-	JudgeRevert         = "revert"          // a controller set a spec back to what it was before
-	JudgeLoop           = "loop"            // a controller writes or reconciles without end
-	JudgeHot            = "hot"             // a controller changes one object again and again
-	JudgeUnrest         = "unrest"          // a controller never comes to rest
-	JudgeLease          = "lease"           // a controller wrote after it had lost its lease
-	JudgeOrphan         = "orphan"          // an object whose owner is gone is still there
-	JudgeFinalizer      = "finalizer"       // a controller does not remove its finalizer
-	JudgeUpgrade        = "upgrade"         // an upgrade changes objects at rest
-	JudgeWaste          = "waste"           // a controller creates objects for nothing
-	JudgeErrors         = "errors"          // a controller logs an error without end
-	JudgeComplaint      = "complaint"       // what a user has made ends with a status that says what is wrong
-)
-
 // IsBug reports whether the finding is about the controller, not about the run.
 func (f Finding) IsBug() bool { return f.Severity == SeverityBug }
 
 // Of reports whether the finding has that name: that of its judge, of what it is about, or of an invariant.
 func (f Finding) Of(name string) bool {
+	name = judgeNamed(name)
 	return f.Judge == name || f.Subject == name || f.OfInvariant(name)
 }
 
@@ -147,8 +130,8 @@ func (f Finding) whose() string {
 // aspect is what of its subject a finding is about, apart from fields, names and values.
 func (f Finding) aspect() string {
 	title, _, _ := strings.Cut(f.Title, ":")
-	switch f.Judge {
-	case JudgeBaseline:
+	switch traitsOf(f.Judge).alike {
+	case byHarm:
 		switch harm := f.Does(); {
 		case harm == HarmLost, harm == HarmMissing, harm == HarmReplaced, harm == HarmRemark && f.Field == "":
 			return "its existence" // that it is lost, missing or created again may be a matter of when
@@ -156,12 +139,9 @@ func (f Finding) aspect() string {
 			return "that it is left"
 		}
 		return "its fields"
-	case JudgeInvariant:
-		return title
-	case JudgePanic, JudgeCrash:
+	case byTitleWithoutNumbers:
 		return number.ReplaceAllString(f.Title, "#")
-	case JudgeFight, JudgeRevert, JudgeDependent, JudgeDuplicate, JudgeLoop, JudgeOrphan, JudgeFinalizer, JudgeLease,
-		JudgeUnrest, JudgeHot, JudgeWaste:
+	case bySubject:
 		return ""
 	}
 	return title

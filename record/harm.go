@@ -36,14 +36,6 @@ var harms = []Harm{
 	HarmStatus, HarmRemark,
 }
 
-// byJudge are the harms of findings that do not say it themselves.
-var byJudge = map[string]Harm{
-	JudgeInvariant: HarmViolated, JudgeWorkload: HarmFailed, JudgeTimeout: HarmFailed, JudgeCrash: HarmCrash,
-	JudgePanic: HarmCrash, JudgeBaseline: HarmWrong, JudgeDependent: HarmReplaced, JudgeDuplicate: HarmReplaced,
-	JudgeFight: HarmRestless, JudgeLoop: HarmRestless, JudgeUnrest: HarmRestless, JudgeHot: HarmRestless,
-	JudgeRevert: HarmWrong, JudgeLease: HarmWrong, JudgeOrphan: HarmLeft, JudgeFinalizer: HarmLeft,
-}
-
 // Rank orders harms: the worst has the least. A harm that is not known comes last.
 func (h Harm) Rank() int {
 	if i := slices.Index(harms, h); i >= 0 {
@@ -66,10 +58,7 @@ func (f Finding) Does() Harm {
 	if f.Harm != "" {
 		return f.Harm
 	}
-	if h, ok := byJudge[f.Judge]; ok {
-		return h
-	}
-	return HarmRemark
+	return traitsOf(f.Judge).harm
 }
 
 // ByHarm orders findings: bugs first, then inconclusive ones, then notes; of each, the greatest harm first.

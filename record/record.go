@@ -287,6 +287,18 @@ type Phase struct {
 	Duration time.Duration `json:"duration"` // nanoseconds
 }
 
+// UnmarshalJSON reads a phase. The phase "judges" had another name before.
+func (p *Phase) UnmarshalJSON(data []byte) error {
+	type plain Phase // without this method
+	if err := json.Unmarshal(data, (*plain)(p)); err != nil {
+		return err
+	}
+	if p.Name == "oracles" {
+		p.Name = "judges"
+	}
+	return nil
+}
+
 // Event is one line of observations.jsonl, which holds all inputs of the state machine, in order.
 type Event struct {
 	Seq  int       `json:"seq"`

@@ -83,7 +83,7 @@ type HoldEvent struct {
 // FindingEvent is a finding of a run.
 type FindingEvent struct {
 	Severity string `json:"severity"`
-	Judge    string `json:"oracle"`
+	Judge    string `json:"judge"`
 	Title    string `json:"title"`
 }
 

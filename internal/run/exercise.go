@@ -107,7 +107,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		}
 	}
 
-	r.journal.enter("oracles")
+	r.journal.enter("judges")
 	// What is different when the workload has not come to its end follows from that, too.
 	return r.judge(ctx, p, recorder, invariants, stuck, len(findings) > 0 || err != nil && timedOut)
 }

@@ -28,11 +28,11 @@ func TestJournal(t *testing.T) {
 	j.note("slow")
 	j.add(record.Finding{Severity: record.SeverityBug, Title: "broken"},
 		record.Finding{Severity: record.SeverityNote, Title: "odd"})
-	j.enter("oracles")
+	j.enter("judges")
 	j.trouble(errors.New("no log\nat all"))
 	j.enter("")
 	if want := []string{
-		"phase workload", "step apply", "info slow", "finding broken", "info odd", "phase oracles", "finding no log",
+		"phase workload", "step apply", "info slow", "finding broken", "info odd", "phase judges", "finding no log",
 	}; !slices.Equal(*told, want) {
 		t.Errorf("told %q, want %q", *told, want)
 	}
@@ -40,7 +40,7 @@ func TestJournal(t *testing.T) {
 	for _, p := range j.meta.Phases {
 		phases = append(phases, p.Name)
 	}
-	if want := []string{"workload", "oracles"}; !slices.Equal(phases, want) {
+	if want := []string{"workload", "judges"}; !slices.Equal(phases, want) {
 		t.Errorf("phases %q, want %q", phases, want)
 	}
 	if want := []string{"slow", "odd"}; !slices.Equal(j.meta.Notes, want) || len(j.meta.Steps) != 1 {
