@@ -63,8 +63,8 @@ func Decide(findings []record.Finding, c Course) (d Decision) {
 func Failed(reason string) Decision { return Decision{Verdict: record.Error, Reason: reason} }
 
 // weigh changes severities by what all findings say together: those of the judges and those of the run, e.Found.
-// Resting are the indices of the judges' bugs that rest on the whole run. They are no bugs if the run was not whole. A failed
-// workload is then no bug either.
+// Resting are the indices of the judges' bugs that rest on the whole run. If the run was not whole, they are no bugs, and
+// neither is a failed workload.
 func (e Evidence) weigh(all []record.Finding, resting []int) {
 	if slices.ContainsFunc(all, isOfCache) {
 		noted(all)
