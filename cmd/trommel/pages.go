@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/coordinator/machine"
-	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/report/page"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -22,17 +22,17 @@ const indexFile = "index.html"
 func writePage(w io.Writer, r *record.Run) error {
 	p, err := recordedPlan(r)
 	if err != nil {
-		return report.HTML(w, r, nil, nil)
+		return page.HTML(w, r, nil, nil)
 	}
 	fires, _, err := machine.Replay(p, r.Meta.Controllers, r.Events)
 	if err != nil || machine.CompareReplay(fires, r.Actions) != nil {
-		return report.HTML(w, r, p, nil)
+		return page.HTML(w, r, p, nil)
 	}
 	account, err := machine.Account(p, r.Meta.Controllers, r.Events)
 	if err != nil {
 		return err
 	}
-	return report.HTML(w, r, p, account)
+	return page.HTML(w, r, p, account)
 }
 
 // recordsIn lists the run records that the directories are or hold, in the given order and by name.
@@ -74,26 +74,26 @@ func writePages(s streams, dir string, records []string) error {
 	if err := os.MkdirAll(dir, record.DirMode); err != nil {
 		return &exitError{exitUsage, fmt.Errorf("--to: %w", err)}
 	}
-	var entries []report.IndexEntry
+	var entries []page.IndexEntry
 	taken := map[string]bool{indexFile: true}
 	for _, path := range records {
 		r, err := record.Open(path)
 		if err != nil {
 			return &exitError{exitUsage, err}
 		}
-		page := pageName(path, taken)
-		err = writeFile(filepath.Join(dir, page), os.O_TRUNC, func(w io.Writer) error { return writePage(w, r) })
+		name := pageName(path, taken)
+		err = writeFile(filepath.Join(dir, name), os.O_TRUNC, func(w io.Writer) error { return writePage(w, r) })
 		if err != nil {
 			return &exitError{exitCannotRun, err}
 		}
-		entries = append(entries, report.IndexEntry{Run: report.Slim(r), Page: page})
+		entries = append(entries, page.IndexEntry{Run: page.Slim(r), Page: name})
 	}
 	title := fmt.Sprintf("%d runs", len(entries))
 	if len(entries) == 1 {
 		title = "1 run"
 	}
 	file := filepath.Join(dir, indexFile)
-	err := writeFile(file, os.O_TRUNC, func(w io.Writer) error { return report.Index(w, title, entries) })
+	err := writeFile(file, os.O_TRUNC, func(w io.Writer) error { return page.Index(w, title, entries) })
 	if err != nil {
 		return &exitError{exitCannotRun, err}
 	}

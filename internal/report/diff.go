@@ -60,7 +60,7 @@ func Compare(a, b *record.Run, known *baseline.Baseline) (*Difference, error) {
 	d := &Difference{
 		Settings: settings(a, b), Actions: actionsDiffer(a, b, inA, inB), Findings: findingsDiffer(a, b, inA, inB),
 	}
-	if va, vb := verdict(a), verdict(b); va != vb {
+	if va, vb := Verdict(a), Verdict(b); va != vb {
 		d.Verdicts = fmt.Sprintf("A: %s, B: %s", va, vb)
 	}
 	end, err := endStates(a, b, known)
@@ -75,7 +75,7 @@ func Compare(a, b *record.Run, known *baseline.Baseline) (*Difference, error) {
 // Text writes the difference of the two runs.
 func (d *Difference) Text(w io.Writer, a, b *record.Run) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "A: %s: %s (%s)\nB: %s: %s (%s)\n", name(a), verdict(a), a.Dir, name(b), verdict(b), b.Dir)
+	fmt.Fprintf(&out, "A: %s: %s (%s)\nB: %s: %s (%s)\n", Name(a), Verdict(a), a.Dir, Name(b), Verdict(b), b.Dir)
 	section := func(title, same string, lines []string) {
 		if len(lines) == 0 {
 			if same != "" {
@@ -114,9 +114,9 @@ func (d *Difference) Again(w io.Writer, a, b *record.Run) error {
 		}
 	}
 	if d.Verdicts != "" {
-		fmt.Fprintf(&out, "not the same verdict: it was %s, and is %s\n", verdict(a), verdict(b))
+		fmt.Fprintf(&out, "not the same verdict: it was %s, and is %s\n", Verdict(a), Verdict(b))
 	} else {
-		fmt.Fprintf(&out, "the same verdict (%s)\n", verdict(a))
+		fmt.Fprintf(&out, "the same verdict (%s)\n", Verdict(a))
 	}
 	tell("actions", len(a.Actions), d.Actions)
 	counting := slices.DeleteFunc(slices.Clone(a.Findings), func(f record.Finding) bool {
@@ -255,9 +255,9 @@ func actionsDiffer(a, b *record.Run, inA, inB names) []string {
 		switch {
 		case x == nil && y == nil:
 		case y == nil:
-			lines = append(lines, fmt.Sprintf("%s: only in A, at %s", x, since(a, x.Fired)))
+			lines = append(lines, fmt.Sprintf("%s: only in A, at %s", x, Since(a, x.Fired)))
 		case x == nil:
-			lines = append(lines, fmt.Sprintf("%s: only in B, at %s", y, since(b, y.Fired)))
+			lines = append(lines, fmt.Sprintf("%s: only in B, at %s", y, Since(b, y.Fired)))
 		case x.String() != y.String():
 			lines = append(lines, fmt.Sprintf("A: %s, B: %s", x, y))
 		default:
@@ -266,7 +266,7 @@ func actionsDiffer(a, b *record.Run, inA, inB names) []string {
 			} {
 				if inA.text(f.x) != inB.text(f.y) {
 					lines = append(lines, fmt.Sprintf("%s: %s:\n  A, at %s: %s\n  B, at %s: %s", x, f.what,
-						since(a, x.Fired), cmp.Or(f.x, "none"), since(b, y.Fired), cmp.Or(f.y, "none")))
+						Since(a, x.Fired), cmp.Or(f.x, "none"), Since(b, y.Fired), cmp.Or(f.y, "none")))
 				}
 			}
 		}
@@ -278,7 +278,7 @@ func actionsDiffer(a, b *record.Run, inA, inB names) []string {
 func findingsDiffer(a, b *record.Run, inA, inB names) []string {
 	var lines []string
 	only := func(which string, has, lacks *record.Run, inHas, inLacks names) {
-		for _, f := range byCause(has) {
+		for _, f := range ByCause(has) {
 			if f.Severity != record.SeverityNote && !slices.ContainsFunc(lacks.Findings, func(g record.Finding) bool {
 				return f.Severity == g.Severity && inHas.finding(f.Finding).Same(inLacks.finding(g))
 			}) {
@@ -364,10 +364,10 @@ func (d *Difference) observations(a, b *record.Run, namesA, namesB names) {
 		d.Partings++
 		found := parting{place: p, index: i, after: 1<<63 - 1}
 		if i < len(x) {
-			found.after = x[i].event.Time.Sub(zero(a))
+			found.after = x[i].event.Time.Sub(Zero(a))
 		}
 		if i < len(y) {
-			found.after = min(found.after, y[i].event.Time.Sub(zero(b)))
+			found.after = min(found.after, y[i].event.Time.Sub(Zero(b)))
 		}
 		if first == nil || cmp.Or(cmp.Compare(found.after, first.after), strings.Compare(p.by, first.by),
 			strings.Compare(p.point, first.point), strings.Compare(p.object, first.object)) < 0 {
@@ -382,7 +382,7 @@ func (d *Difference) observations(a, b *record.Run, namesA, namesB names) {
 			return fmt.Sprintf("  %s: nothing more", which)
 		}
 		s := list[first.index]
-		return fmt.Sprintf("  %s, event %d at %s: %s", which, s.event.Seq, since(r, s.event.Time), s.text)
+		return fmt.Sprintf("  %s, event %d at %s: %s", which, s.event.Seq, Since(r, s.event.Time), s.text)
 	}
 	same := "from the start"
 	if first.index > 0 {
@@ -417,7 +417,7 @@ func namesIn(r *record.Run) (names, error) {
 	all := names{}
 	for i := range changes {
 		c := &changes[i]
-		key := withoutGroup(string(c.Key))
+		key := WithoutGroup(string(c.Key))
 		all[key[:strings.LastIndex(key, "/")+1]+c.Name()] = key
 	}
 	return all, nil
@@ -430,7 +430,7 @@ func (n names) object(name string) string {
 
 // text names objects in a text in the same way in all runs.
 func (n names) text(s string) string {
-	return namedObject.ReplaceAllStringFunc(s, func(name string) string { return n.object(withoutGroup(name)) })
+	return namedObject.ReplaceAllStringFunc(s, func(name string) string { return n.object(WithoutGroup(name)) })
 }
 
 // finding names objects in what tells findings apart in the same way in all runs.

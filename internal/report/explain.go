@@ -29,14 +29,14 @@ const (
 // happened when, and what was found, the cause before its consequences. The plan is the recorded one; nil: it is not
 // known. The error is that of the writer, or of a history that cannot be read.
 func Explain(w io.Writer, r *record.Run, p *plan.Plan) error {
-	found := byCause(r)
+	found := ByCause(r)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", name(r), verdict(r))
-	fmt.Fprintf(&b, "%s\n", indent(headline(r, found), "  "))
+	fmt.Fprintf(&b, "%s: %s\n", Name(r), Verdict(r))
+	fmt.Fprintf(&b, "%s\n", indent(Headline(r, found), "  "))
 	if p != nil {
 		explainPlan(&b, r, p)
 	}
-	moments, err := story(r, found)
+	moments, err := Story(r, found)
 	if err != nil {
 		return err
 	}
@@ -44,18 +44,18 @@ func Explain(w io.Writer, r *record.Run, p *plan.Plan) error {
 		b.WriteString("\nWhat happened:\n\n")
 		width := 0
 		for _, m := range moments {
-			width = max(width, len(since(r, m.at)))
+			width = max(width, len(Since(r, m.At)))
 		}
 		for _, m := range moments {
-			fmt.Fprintf(&b, "  %*s  %s\n", width, since(r, m.at), indent(m.text, strings.Repeat(" ", width+4)))
+			fmt.Fprintf(&b, "  %*s  %s\n", width, Since(r, m.At), indent(m.Text, strings.Repeat(" ", width+4)))
 		}
 	}
 	if len(found) > 0 {
 		b.WriteString("\nWhat was found, the worst first:\n")
 		for i, f := range found {
-			fmt.Fprintf(&b, "\n%d. %s%s\n", i+1, Title(f.Finding), f.times())
+			fmt.Fprintf(&b, "\n%d. %s%s\n", i+1, Title(f.Finding), f.Times())
 			if f.Detail != "" {
-				fmt.Fprintf(&b, "   %s\n", indent(shorten(f.Detail, 20), "   "))
+				fmt.Fprintf(&b, "   %s\n", indent(Shorten(f.Detail, 20), "   "))
 			}
 		}
 	}
@@ -71,9 +71,9 @@ func Title(f record.Finding) string {
 	return f.Judge + ": " + f.Title
 }
 
-// headline says in a sentence why the run has its verdict.
-func headline(r *record.Run, found []toldFinding) string {
-	switch verdict(r) {
+// Headline says in a sentence why the run has its verdict.
+func Headline(r *record.Run, found []ToldFinding) string {
+	switch Verdict(r) {
 	case record.Pass:
 		switch r.Meta.ActionsTotal {
 		case 0:
@@ -84,14 +84,14 @@ func headline(r *record.Run, found []toldFinding) string {
 		return fmt.Sprintf("All %d actions were carried out, and nothing was found.", r.Meta.ActionsTotal)
 	case record.Bug:
 		text := r.Meta.Reason
-		if i := slices.IndexFunc(found, func(f toldFinding) bool { return f.IsBug() }); i >= 0 {
+		if i := slices.IndexFunc(found, func(f ToldFinding) bool { return f.IsBug() }); i >= 0 {
 			text = found[i].Title
 		}
 		if did := r.Meta.NotHappened(); did != "" {
 			text += "\n" + wording.FirstLine(did)
 		}
 		return text
-	case unfinished:
+	case Unfinished:
 		return "The run was killed before it had a verdict."
 	}
 	return wording.FirstLine(r.Meta.Reason)
@@ -109,14 +109,14 @@ func explainPlan(b *strings.Builder, r *record.Run, p *plan.Plan) {
 		at := slices.IndexFunc(r.Actions, func(a record.Action) bool { return a.Index == i })
 		if at < 0 {
 			b.WriteString("   -> It was not carried out.\n")
-			for _, line := range waitedFor(r, i) {
+			for _, line := range WaitedFor(r, i) {
 				fmt.Fprintf(b, "      %s\n", line)
 			}
 			continue
 		}
 		a := r.Actions[at]
-		after := strings.Replace(firedBy(a), ", fired by ", ", after ", 1)
-		fmt.Fprintf(b, "   -> It was carried out at %s%s.\n", since(r, a.Fired), after)
+		after := strings.Replace(FiredBy(a), ", fired by ", ", after ", 1)
+		fmt.Fprintf(b, "   -> It was carried out at %s%s.\n", Since(r, a.Fired), after)
 		if a.Error != "" {
 			fmt.Fprintf(b, "      It failed: %s\n", indent(a.Error, "      "))
 		}
@@ -126,8 +126,8 @@ func explainPlan(b *strings.Builder, r *record.Run, p *plan.Plan) {
 	}
 }
 
-// waitedFor returns what an action that did not fire waited for, a line for each of its triggers.
-func waitedFor(r *record.Run, index int) []string {
+// WaitedFor returns what an action that did not fire waited for, a line for each of its triggers.
+func WaitedFor(r *record.Run, index int) []string {
 	text := r.Meta.Unfinished
 	if text == "" {
 		text = r.Meta.Reason
@@ -142,18 +142,18 @@ func waitedFor(r *record.Run, index int) []string {
 	return lines
 }
 
-// moment is something that happened.
-type moment struct {
-	at   time.Time
-	text string
+// Moment is something that happened.
+type Moment struct {
+	At   time.Time
+	Text string
 }
 
-// story lists what happened, in order.
-func story(r *record.Run, found []toldFinding) ([]moment, error) {
-	var all []moment
+// Story lists what happened, in order.
+func Story(r *record.Run, found []ToldFinding) ([]Moment, error) {
+	var all []Moment
 	add := func(at time.Time, format string, args ...any) {
 		if !at.IsZero() {
-			all = append(all, moment{at, fmt.Sprintf(format, args...)})
+			all = append(all, Moment{at, fmt.Sprintf(format, args...)})
 		}
 	}
 	add(r.Meta.WorkloadStart, "The workload begins.")
@@ -167,7 +167,7 @@ func story(r *record.Run, found []toldFinding) ([]moment, error) {
 		add(a.Fired, "%s", text)
 	}
 	for _, p := range r.Processes {
-		if p.Started.After(zero(r)) {
+		if p.Started.After(Zero(r)) {
 			add(p.Started, "%s starts (pod %s).", p.Controller, p.Pod)
 		}
 		switch over := r.Meta.Observed; {
@@ -183,7 +183,7 @@ func story(r *record.Run, found []toldFinding) ([]moment, error) {
 	}
 	for _, e := range r.Events {
 		if o := e.Observation; o != nil && o.Failed != "" {
-			add(e.Time, "%s by %s: %s.", o.Subject(), o.By, failed(o))
+			add(e.Time, "%s by %s: %s.", o.Subject(), o.By, Failed(o))
 		}
 	}
 	changes, err := changesOf(r, found)
@@ -202,13 +202,13 @@ func story(r *record.Run, found []toldFinding) ([]moment, error) {
 			add(found[first].Time, "Finding %d is noticed: %s", first+1, found[first].Title)
 		}
 	}
-	slices.SortStableFunc(all, func(x, y moment) int { return x.at.Compare(y.at) })
+	slices.SortStableFunc(all, func(x, y Moment) int { return x.At.Compare(y.At) })
 	return all, nil
 }
 
 // changesOf tells what happened to the recorded objects. If it is much, only objects that the plan or a finding names
 // are told.
-func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
+func changesOf(r *record.Run, found []ToldFinding) ([]Moment, error) {
 	changes, err := facts.Changes(r)
 	if err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
 	for _, h := range r.History {
 		writers[h.ResourceVersion] = h.Writers
 	}
-	var all []moment
+	var all []Moment
 	last := map[facts.Key]int{} // index in all of the newest update of an object, by the same client
 	by := map[facts.Key]string{}
 	folded := map[int]int{}
@@ -249,17 +249,17 @@ func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
 		if c.Event == record.Updated && !c.Marked() {
 			last[c.Key], by[c.Key] = len(all), who
 		}
-		all = append(all, moment{c.Time, text})
+		all = append(all, Moment{c.Time, text})
 	}
 	for i, n := range folded {
 		more := "Another update of it follows."
 		if n > 1 {
 			more = fmt.Sprintf("%d more updates of it follow.", n)
 		}
-		all[i].text += "\n" + more
+		all[i].Text += "\n" + more
 	}
 	if left > 0 && len(changes) > 0 {
-		all = append(all, moment{changes[len(changes)-1].Time,
+		all = append(all, Moment{changes[len(changes)-1].Time,
 			fmt.Sprintf("(%d changes of objects that neither the plan nor a finding names are in %s.)", left,
 				record.HistoryFile)})
 	}
@@ -267,10 +267,10 @@ func changesOf(r *record.Run, found []toldFinding) ([]moment, error) {
 }
 
 // named reports whether the plan's actions, a stale read or a finding names the object of a change.
-func named(r *record.Run, found []toldFinding, c *facts.Change) bool {
-	keys := []string{string(c.Key), withoutGroup(string(c.Key))}
+func named(r *record.Run, found []ToldFinding, c *facts.Change) bool {
+	keys := []string{string(c.Key), WithoutGroup(string(c.Key))}
 	in := func(text string) bool {
-		return slices.ContainsFunc(keys, func(k string) bool { return contains(text, k) })
+		return slices.ContainsFunc(keys, func(k string) bool { return Names(text, k) })
 	}
 	for _, a := range r.Actions {
 		if in(a.Cause) || in(a.Target) {
@@ -282,13 +282,13 @@ func named(r *record.Run, found []toldFinding, c *facts.Change) bool {
 			return true
 		}
 	}
-	return in(r.Meta.Unfinished) || slices.ContainsFunc(found, func(f toldFinding) bool {
+	return in(r.Meta.Unfinished) || slices.ContainsFunc(found, func(f ToldFinding) bool {
 		return in(f.Subject) || in(f.Title) || in(f.Detail)
 	})
 }
 
-// contains reports whether a text has a key that does not go on: pod/default/a is not in pod/default/ab.
-func contains(text, key string) bool {
+// Names reports whether a text has a key that does not go on: pod/default/a is not in pod/default/ab.
+func Names(text, key string) bool {
 	for {
 		_, rest, ok := strings.Cut(text, key)
 		if !ok {
@@ -302,8 +302,8 @@ func contains(text, key string) bool {
 	}
 }
 
-// withoutGroup shortens a key: statefulset.apps/default/db is statefulset/default/db.
-func withoutGroup(key string) string {
+// WithoutGroup shortens a key: statefulset.apps/default/db is statefulset/default/db.
+func WithoutGroup(key string) string {
 	typ, rest, _ := strings.Cut(key, "/")
 	typ, _, _ = strings.Cut(typ, ".")
 	return typ + "/" + rest
@@ -311,7 +311,7 @@ func withoutGroup(key string) string {
 
 // sentence says a change.
 func sentence(c *facts.Change, who string) string {
-	key := withoutGroup(string(c.Key))
+	key := WithoutGroup(string(c.Key))
 	passive := map[string]string{record.Created: "created", record.Deleted: "deleted"}[c.Event]
 	switch {
 	case c.Marked():
@@ -371,14 +371,16 @@ func value(v any) string {
 	return string(text)
 }
 
-// toldFinding is a finding, with how many others say the same of the same.
-type toldFinding struct {
+// ToldFinding is a finding, with how many others say the same of the same.
+type ToldFinding struct {
 	record.Finding
-	cause time.Time // when what it is about happened
-	more  int
+	// Happened is when the change that it is about happened.
+	Happened time.Time
+	more     int
 }
 
-func (f toldFinding) times() string {
+// Times says how many others say the same, as the end of a title.
+func (f ToldFinding) Times() string {
 	switch {
 	case f.more == 0:
 		return ""
@@ -393,40 +395,40 @@ var version = regexp.MustCompile(`resource version (\d+)`)
 // alike reports whether two findings are the same, and mean the same for the verdict.
 func alike(f, g record.Finding) bool { return f.Severity == g.Severity && f.Same(g) }
 
-// byHarm returns the findings with the worst first, bugs before others and notes last.
-func byHarm(r *record.Run) []record.Finding {
+// ByHarm returns the findings with the worst first, bugs before others and notes last.
+func ByHarm(r *record.Run) []record.Finding {
 	return slices.SortedStableFunc(slices.Values(r.Findings), record.ByHarm)
 }
 
-// byCause returns the findings by harm, each once, and those of the same harm in the order in which what they are about
+// ByCause returns the findings by harm, each once, and those of the same harm in the order in which what they are about
 // happened: bugs first, notes last. A judge may notice a cause after its consequences: an invariant that something
 // exists eventually fails long after it was deleted. So a finding that names changes counts from the first of them.
-func byCause(r *record.Run) []toldFinding {
+func ByCause(r *record.Run) []ToldFinding {
 	times := map[uint64]time.Time{}
 	for _, h := range r.History {
 		if h.Event != record.Existing {
 			times[h.ResourceVersion] = h.Time
 		}
 	}
-	var all []toldFinding
+	var all []ToldFinding
 	for _, f := range r.Findings {
-		same := func(g toldFinding) bool { return alike(f, g.Finding) }
+		same := func(g ToldFinding) bool { return alike(f, g.Finding) }
 		if i := slices.IndexFunc(all, same); i >= 0 {
 			all[i].more++
 			continue
 		}
-		told := toldFinding{Finding: f, cause: f.Time}
+		told := ToldFinding{Finding: f, Happened: f.Time}
 		for _, m := range version.FindAllStringSubmatch(f.Title+"\n"+f.Detail, -1) {
 			n, err := strconv.ParseUint(m[1], 10, 64)
-			if at, ok := times[n]; err == nil && ok && (told.cause.IsZero() || at.Before(told.cause)) {
-				told.cause = at
+			if at, ok := times[n]; err == nil && ok && (told.Happened.IsZero() || at.Before(told.Happened)) {
+				told.Happened = at
 			}
 		}
 		all = append(all, told)
 	}
-	slices.SortStableFunc(all, func(x, y toldFinding) int {
-		by := x.cause.Compare(y.cause)
-		if x.cause.IsZero() != y.cause.IsZero() { // unknown ones come last
+	slices.SortStableFunc(all, func(x, y ToldFinding) int {
+		by := x.Happened.Compare(y.Happened)
+		if x.Happened.IsZero() != y.Happened.IsZero() { // unknown ones come last
 			by = -by
 		}
 		return cmp.Or(record.ByHarm(x.Finding, y.Finding), by)

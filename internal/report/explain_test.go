@@ -10,40 +10,10 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/report/reporttest"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
-	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
-
-const explainedPlan = `
-testName: stale-deletion
-actions:
-- actionType: pauseAPIServer
-  actionTarget: apiserver-3
-  pauseScope: database/default/db
-  trigger:
-    definitions:
-    - triggerName: seen
-      condition: {triggerType: onObjectUpdate, resourceKey: database/default/db}
-      observationPoint: {timing: afterAPIServerRecv, observeBy: apiserver-3}
-    expression: seen
-- actionType: apply
-  manifest: {apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}}
-  trigger: {definitions: [{triggerName: a, condition: {triggerType: onTimeout, timeout: 1s}}]}
-- actionType: resumeAPIServer
-  actionTarget: apiserver-3
-  pauseScope: database/default/db
-  trigger: {definitions: [{triggerName: later, condition: {triggerType: onTimeout, timeout: 5s}}]}
-`
-
-func parsed(t *testing.T, text string) *plan.Plan {
-	t.Helper()
-	p, err := plan.Parse([]byte(text), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 func TestExplain(t *testing.T) {
 	r := runs()[0]
@@ -57,7 +27,7 @@ func TestExplain(t *testing.T) {
 		{Controller: "db", Pod: "db-1", Started: at(13 * time.Second)},
 	}
 	var b bytes.Buffer
-	if err := Explain(&b, r, parsed(t, explainedPlan)); err != nil {
+	if err := Explain(&b, r, reporttest.Plan(t)); err != nil {
 		t.Fatal(err)
 	}
 	golden.Compare(t, "testdata/explained.txt", b.Bytes())
@@ -93,8 +63,8 @@ func TestCauseComesBeforeItsConsequences(t *testing.T) {
 		},
 	}
 	var got []string
-	for _, f := range byCause(r) {
-		got = append(got, f.Title+f.times())
+	for _, f := range ByCause(r) {
+		got = append(got, f.Title+f.Times())
 	}
 	want := []string{
 		"b is never there again", "reads fail (and 2 more times)", "unknown when", "not carried out", "a note",
@@ -122,8 +92,8 @@ func TestTheSameOfSeveralObjectsIsToldOnce(t *testing.T) {
 		finding("service/default/a", "cluster/default/a", "spec.x"), note,
 	}}
 	var got []string
-	for _, f := range byCause(r) {
-		got = append(got, f.Title+f.times())
+	for _, f := range ByCause(r) {
+		got = append(got, f.Title+f.Times())
 	}
 	want := []string{
 		"pod/default/a-0 differs (and once more)", "pod/default/b-0 differs", "pod/default/a-0 differs",

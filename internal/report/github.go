@@ -65,7 +65,7 @@ func Annotations(runs []*record.Run) []Annotation {
 		}
 		a := Annotation{
 			Warning: r.Meta.Verdict == record.Inconclusive, File: r.Meta.PlanFile,
-			Title: name(r) + ": " + string(verdict(r)), Message: r.Meta.Reason,
+			Title: Name(r) + ": " + string(Verdict(r)), Message: r.Meta.Reason,
 		}
 		if a.Message == "" {
 			a.Message = "the run was killed"

@@ -96,7 +96,7 @@ func junitOf(r *record.Run, options JUnitOptions) (s junitSuite, took time.Durat
 	file := filepath.ToSlash(r.Meta.PlanFile)
 	s = junitSuite{
 		Name: class(r), Tests: 1, Time: seconds(took), File: file,
-		Case: junitCase{Name: name(r), Class: class(r), Time: seconds(took), SystemOut: systemOut(r, options)},
+		Case: junitCase{Name: Name(r), Class: class(r), Time: seconds(took), SystemOut: systemOut(r, options)},
 	}
 	if options.GitLab {
 		s.Case.File = relative(options.Dir, r.Meta.PlanFile)
@@ -105,14 +105,14 @@ func junitOf(r *record.Run, options JUnitOptions) (s junitSuite, took time.Durat
 		s.Stamp = began.UTC().Format("2006-01-02T15:04:05")
 	}
 	message := wording.FirstLine(r.Meta.Reason)
-	fault := &junitFault{Type: string(verdict(r)), Message: message, Text: junitText(r)}
-	switch verdict(r) {
+	fault := &junitFault{Type: string(Verdict(r)), Message: message, Text: junitText(r)}
+	switch Verdict(r) {
 	case record.Pass:
 	case record.NotRun:
 		s.Skipped, s.Case.Skipped = 1, fault
 	case record.Bug:
 		s.Failures, s.Case.Failure = 1, fault
-	case unfinished:
+	case Unfinished:
 		fault.Message = "the run was killed"
 		fallthrough
 	default:
@@ -124,12 +124,12 @@ func junitOf(r *record.Run, options JUnitOptions) (s junitSuite, took time.Durat
 // junitText is the text of a failure or error.
 func junitText(r *record.Run) string {
 	var b strings.Builder
-	for _, text := range []string{reason(r), r.Meta.NotHappened()} {
+	for _, text := range []string{Reason(r), r.Meta.NotHappened()} {
 		if text != "" {
 			fmt.Fprintln(&b, text)
 		}
 	}
-	for _, f := range byHarm(r) {
+	for _, f := range ByHarm(r) {
 		if f.Severity == record.SeverityNote {
 			continue
 		}

@@ -24,9 +24,9 @@ func Markdown(w io.Writer, runs []*record.Run) error {
 	for _, r := range runs {
 		took := ""
 		if !r.Meta.Ended.IsZero() {
-			took = round(r.Meta.Took()).String()
+			took = Round(r.Meta.Took()).String()
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", verdict(r), EscapeMarkdown(name(r)),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", Verdict(r), EscapeMarkdown(Name(r)),
 			EscapeMarkdown(relative("", r.Meta.Suite)), took)
 	}
 	told := 0
@@ -38,13 +38,13 @@ func Markdown(w io.Writer, runs []*record.Run) error {
 			b.WriteString("\nThe others are only in the table.\n")
 			break
 		}
-		fmt.Fprintf(&b, "\n### %s: %s\n\n", EscapeMarkdown(name(r)), verdict(r))
-		for _, text := range []string{reason(r), r.Meta.NotHappened()} {
+		fmt.Fprintf(&b, "\n### %s: %s\n\n", EscapeMarkdown(Name(r)), Verdict(r))
+		for _, text := range []string{Reason(r), r.Meta.NotHappened()} {
 			if text != "" {
 				code(&b, "", text)
 			}
 		}
-		for _, f := range byHarm(r) {
+		for _, f := range ByHarm(r) {
 			if f.Severity == record.SeverityNote {
 				continue
 			}
@@ -69,7 +69,7 @@ func code(b *strings.Builder, by, text string) {
 	for strings.Contains(text, fence) {
 		fence += "`"
 	}
-	text = shorten(strings.TrimRight(text, "\n"), markdownLines)
+	text = Shorten(strings.TrimRight(text, "\n"), markdownLines)
 	fmt.Fprintf(b, "%s%s\n%s%s\n%s%s\n", by, fence, by, indent(text, by), by, fence)
 }
 
@@ -77,11 +77,11 @@ func code(b *strings.Builder, by, text string) {
 func Counts(runs []*record.Run) string {
 	n := map[record.Verdict]int{}
 	for _, r := range runs {
-		n[verdict(r)]++
+		n[Verdict(r)]++
 	}
 	var parts []string
 	for _, v := range []record.Verdict{
-		record.Error, unfinished, record.Bug, record.Inconclusive, record.NotRun, record.Pass,
+		record.Error, Unfinished, record.Bug, record.Inconclusive, record.NotRun, record.Pass,
 	} {
 		if n[v] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n[v], v))

@@ -1,8 +1,8 @@
 // Package report presents runs to users and to other programs.
 //
-// Finished runs are read with [record.Open]: [Text], [JSON], [JUnit], [Markdown], [HTML] and [GitHub] write them in the
-// form that the name says, [Explain] tells a run in plain sentences, and [Compare] says where two runs part. Package
-// display shows runs while they go on.
+// Finished runs are read with [record.Open]: [Text], [JSON], [JUnit], [Markdown] and [GitHub] write them in the form
+// that the name says, [Explain] describes a run in plain sentences, and [Compare] says where two runs part. Package
+// page writes them as HTML pages. Package display shows runs while they go on.
 package report
 
 import (
@@ -16,13 +16,14 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/report/colour"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// name returns the plan's name with its variant and its build, or the directory of a run that was killed before it
+// Name returns the plan's name with its variant and its build, or the directory of a run that was killed before it
 // recorded them.
-func name(r *record.Run) string {
+func Name(r *record.Run) string {
 	if r.Meta.Plan == "" {
 		return r.Dir
 	}
@@ -39,23 +40,24 @@ func name(r *record.Run) string {
 	return r.Meta.Plan
 }
 
-// unfinished is the verdict of a run that was killed before it had one.
-const unfinished record.Verdict = "unfinished"
+// Unfinished is the verdict of a run that was killed before it had one.
+const Unfinished record.Verdict = "unfinished"
 
-func verdict(r *record.Run) record.Verdict { return cmp.Or(r.Meta.Verdict, unfinished) }
+// Verdict returns the run's verdict, or Unfinished.
+func Verdict(r *record.Run) record.Verdict { return cmp.Or(r.Meta.Verdict, Unfinished) }
 
 // Text writes a run's result: the verdict, the findings and the actions.
 func Text(w io.Writer, r *record.Run) error {
 	p := colour.For(w)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", p.Bold(name(r)), p.Verdict(verdict(r)))
-	for _, text := range []string{reason(r), r.Meta.NotHappened()} {
+	fmt.Fprintf(&b, "%s: %s\n", p.Bold(Name(r)), p.Verdict(Verdict(r)))
+	for _, text := range []string{Reason(r), r.Meta.NotHappened()} {
 		if text != "" {
 			fmt.Fprintf(&b, "  %s\n", indent(text, "  "))
 		}
 	}
 	details := map[string]string{} // of notes
-	for _, f := range byHarm(r) {
+	for _, f := range ByHarm(r) {
 		if f.Severity == record.SeverityNote {
 			details[f.Title] = f.Detail
 			continue
@@ -70,28 +72,28 @@ func Text(w io.Writer, r *record.Run) error {
 			fmt.Fprintf(&b, "      %s\n", indent(rest, "      "))
 		}
 		if f.Detail != "" {
-			fmt.Fprintf(&b, "      %s\n", p.Dim(indent(shorten(f.Detail, 20), "      ")))
+			fmt.Fprintf(&b, "      %s\n", p.Dim(indent(Shorten(f.Detail, 20), "      ")))
 		}
 	}
 	for _, note := range r.Meta.Notes {
 		fmt.Fprintf(&b, "  note: %s\n", note)
 		if details[note] != "" {
-			fmt.Fprintf(&b, "      %s\n", p.Dim(indent(shorten(details[note], 20), "      ")))
+			fmt.Fprintf(&b, "      %s\n", p.Dim(indent(Shorten(details[note], 20), "      ")))
 		}
 	}
 	for _, stale := range r.Meta.StaleReads {
-		fmt.Fprintf(&b, "  stale read: %s (%s)\n", stale, since(r, stale.Time))
+		fmt.Fprintf(&b, "  stale read: %s (%s)\n", stale, Since(r, stale.Time))
 	}
 	for _, e := range r.Events {
 		if o := e.Observation; o != nil && o.Failed != "" {
-			fmt.Fprintf(&b, "  failed call: %s by %s; %s (%s)\n", o.Subject(), o.By, failed(o), since(r, e.Time))
+			fmt.Fprintf(&b, "  failed call: %s by %s; %s (%s)\n", o.Subject(), o.By, Failed(o), Since(r, e.Time))
 		}
 	}
 	if len(r.Actions) > 0 {
 		fmt.Fprintf(&b, "  actions carried out:\n")
 	}
 	for _, a := range r.Actions {
-		fmt.Fprintf(&b, "    %s at %s, took %s%s", a, since(r, a.Fired), round(a.Done.Sub(a.Began)), firedBy(a))
+		fmt.Fprintf(&b, "    %s at %s, took %s%s", a, Since(r, a.Fired), Round(a.Done.Sub(a.Began)), FiredBy(a))
 		if a.Note != "" {
 			fmt.Fprintf(&b, "\n      %s %s", p.Yellow("note:"), indent(a.Note, "      "))
 		}
@@ -102,10 +104,10 @@ func Text(w io.Writer, r *record.Run) error {
 	}
 	var phases []string
 	for _, ph := range r.Meta.Phases {
-		phases = append(phases, fmt.Sprintf("%s %s", ph.Name, round(ph.Duration)))
+		phases = append(phases, fmt.Sprintf("%s %s", ph.Name, Round(ph.Duration)))
 	}
 	if len(phases) > 0 {
-		fmt.Fprintf(&b, "  took %s: %s\n", took(r.Meta), strings.Join(phases, ", "))
+		fmt.Fprintf(&b, "  took %s: %s\n", Took(r.Meta), strings.Join(phases, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -129,10 +131,10 @@ func CutTitle(title string, cells int) (head, rest string) {
 	return head + "…", rest
 }
 
-// took says how long a run took, and how long it lasted by its own clock if that differs. Phases and all other times in
+// Took says how long a run took, and how long it lasted by its own clock if that differs. Phases and all other times in
 // a report are of that clock.
-func took(m record.Meta) string {
-	machine, own := round(m.Took()), round(m.Lasted())
+func Took(m record.Meta) string {
+	machine, own := Round(m.Took()), Round(m.Lasted())
 	if m.RealTime != "" {
 		return fmt.Sprintf("%s (in real time: %s)", machine, m.RealTime)
 	}
@@ -142,8 +144,8 @@ func took(m record.Meta) string {
 	return fmt.Sprintf("%s (%s of its own time)", machine, own)
 }
 
-// reason returns the verdict's reason, unless a finding, printed below it, says the same.
-func reason(r *record.Run) string {
+// Reason returns the verdict's reason, unless a finding, printed below it, says the same.
+func Reason(r *record.Run) string {
 	for _, f := range r.Findings {
 		if r.Meta.Reason == f.Title || strings.HasPrefix(r.Meta.Reason, f.Title+" (and ") {
 			return ""
@@ -152,8 +154,8 @@ func reason(r *record.Run) string {
 	return r.Meta.Reason
 }
 
-// firedBy says what fired an action, as the end of a sentence.
-func firedBy(a record.Action) string {
+// FiredBy says what fired an action, as the end of a sentence.
+func FiredBy(a record.Action) string {
 	switch {
 	case a.Cause != "":
 		return ", fired by " + a.Cause
@@ -163,9 +165,17 @@ func firedBy(a record.Action) string {
 	return ""
 }
 
-// zero returns the moment from which the times in a report count: the workload's start or else the run's. Of a run
+// Failed says how the plan made a call fail.
+func Failed(o *record.Observation) string {
+	if o.Failed == wire.Lost {
+		return fmt.Sprintf("the plan made its answer (%d) get lost: %s", o.Code, o.Error)
+	}
+	return "the plan had it refused: " + o.Error
+}
+
+// Zero returns the moment from which the times in a report count: the workload's start or else the run's. Of a run
 // whose metadata could not be written it is the first observation's.
-func zero(r *record.Run) time.Time {
+func Zero(r *record.Run) time.Time {
 	switch {
 	case !r.Meta.WorkloadStart.IsZero():
 		return r.Meta.WorkloadStart
@@ -175,18 +185,19 @@ func zero(r *record.Run) time.Time {
 	return r.Meta.Started
 }
 
-// since returns a moment relative to zero. It can be negative: an action that fires at once does so before the workload
+// Since returns a moment relative to zero. It can be negative: an action that fires at once does so before the workload
 // starts.
-func since(r *record.Run, t time.Time) string { return signed(t.Sub(zero(r))) }
+func Since(r *record.Run, t time.Time) string { return signed(t.Sub(Zero(r))) }
 
 func signed(d time.Duration) string {
-	if d = round(d); d < 0 {
+	if d = Round(d); d < 0 {
 		return d.String()
 	}
 	return "+" + d.String()
 }
 
-func round(d time.Duration) time.Duration {
+// Round rounds a time for people: three or four digits are enough.
+func Round(d time.Duration) time.Duration {
 	switch {
 	case d.Abs() >= time.Second:
 		return d.Round(10 * time.Millisecond)
@@ -198,8 +209,8 @@ func round(d time.Duration) time.Duration {
 
 func indent(text, by string) string { return strings.ReplaceAll(text, "\n", "\n"+by) }
 
-// shorten keeps the first lines of a text.
-func shorten(text string, lines int) string {
+// Shorten keeps the first lines of a text.
+func Shorten(text string, lines int) string {
 	all := strings.Split(text, "\n")
 	if len(all) <= lines {
 		return text

@@ -19,7 +19,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/internal/report/page"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -143,7 +143,7 @@ func write(t *testing.T, r *record.Run, p *plan.Plan, a *record.Account) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(report.HTML(f, r, p, a), f.Close()); err != nil {
+	if err := errors.Join(page.HTML(f, r, p, a), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -516,19 +516,19 @@ func TestLargeRun(t *testing.T) {
 func TestIndexPage(t *testing.T) {
 	w := open(t)
 	r, p, a := run(t)
-	page := write(t, r, p, a)
-	var entries []report.IndexEntry
+	written := write(t, r, p, a)
+	var entries []page.IndexEntry
 	for range 12 {
-		one := report.Slim(r)
+		one := page.Slim(r)
 		one.Meta.Plan = fmt.Sprintf("plan-%d", len(entries))
-		entries = append(entries, report.IndexEntry{Run: one, Page: filepath.Base(page)})
+		entries = append(entries, page.IndexEntry{Run: one, Page: filepath.Base(written)})
 	}
-	file := filepath.Join(filepath.Dir(page), "index.html")
+	file := filepath.Join(filepath.Dir(written), "index.html")
 	f, err := os.Create(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(report.Index(f, "12 runs", entries), f.Close()); err != nil {
+	if err := errors.Join(page.Index(f, "12 runs", entries), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, width := range []int64{1200, 390} {
@@ -545,7 +545,7 @@ func TestIndexPage(t *testing.T) {
 	w.do(chromedp.SendKeys(`#search`, "plan-11"))
 	w.until(`document.getElementById('hits').textContent === '1 found'`)
 	link := eval[string](w, `document.querySelector('tr:not([hidden]) a').href`)
-	if want := "file://" + page; link != want {
+	if want := "file://" + written; link != want {
 		t.Errorf("the link leads to %s, want %s", link, want)
 	}
 }

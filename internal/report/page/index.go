@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -79,7 +80,7 @@ type indexRun struct {
 
 // verdictOrder lists verdicts, those that need attention first.
 var verdictOrder = []record.Verdict{
-	record.Bug, record.Error, record.Inconclusive, unfinished, record.NotRun, record.Pass,
+	record.Bug, record.Error, record.Inconclusive, report.Unfinished, record.NotRun, record.Pass,
 }
 
 // Index writes a page about several runs, which links to their pages: what they have found, and for each plan its
@@ -90,12 +91,12 @@ func Index(w io.Writer, title string, entries []IndexEntry) error {
 	plans := map[string][]IndexEntry{}
 	var total time.Duration
 	for _, e := range entries {
-		all[verdict(e.Run)]++
-		plans[name(e.Run)] = append(plans[name(e.Run)], e)
+		all[report.Verdict(e.Run)]++
+		plans[report.Name(e.Run)] = append(plans[report.Name(e.Run)], e)
 		total += e.Run.Meta.Took()
 	}
 	page.Verdicts = counts(all)
-	page.Took = round(total).String()
+	page.Took = report.Round(total).String()
 	page.Findings = groupFound(entries, plans)
 	for _, plan := range slices.Sorted(maps.Keys(plans)) {
 		page.Plans = append(page.Plans, aboutPlan(plan, plans[plan]))
@@ -120,14 +121,14 @@ func aboutPlan(plan string, entries []IndexEntry) indexPlan {
 	var durations []time.Duration
 	fired, ofAll := 0, 0
 	for i, e := range entries {
-		v := verdict(e.Run)
+		v := report.Verdict(e.Run)
 		verdicts[v]++
 		if d := e.Run.Meta.Took(); d > 0 {
 			durations = append(durations, d)
 		}
 		fired += e.Run.Meta.ActionsFired
 		ofAll += e.Run.Meta.ActionsTotal
-		headline, _, _ := strings.Cut(headline(e.Run, byCause(e.Run)), "\n")
+		headline, _, _ := strings.Cut(report.Headline(e.Run, report.ByCause(e.Run)), "\n")
 		p.Runs = append(p.Runs, indexRun{i + 1, v, e.Page, headline})
 	}
 	p.Verdicts = counts(verdicts)
@@ -139,8 +140,8 @@ func aboutPlan(plan string, entries []IndexEntry) indexPlan {
 		p.Fired = fmt.Sprintf("%d of %d", fired, ofAll)
 	}
 	if slices.Sort(durations); len(durations) > 0 {
-		p.Median = round(durations[len(durations)/2]).String()
-		p.Longest = round(durations[len(durations)-1]).String()
+		p.Median = report.Round(durations[len(durations)/2]).String()
+		p.Longest = report.Round(durations[len(durations)-1]).String()
 	}
 	return p
 }
@@ -155,7 +156,7 @@ func groupFound(entries []IndexEntry, plans map[string][]IndexEntry) []indexFind
 		for i, e := range entries {
 			one := findings.One{Sure: true}
 			one.Cause, one.Struck = causeOf(e.Run)
-			for _, f := range byHarm(e.Run) {
+			for _, f := range report.ByHarm(e.Run) {
 				if f.Severity == severity {
 					one.Findings = append(one.Findings, f)
 				}
@@ -166,19 +167,19 @@ func groupFound(entries []IndexEntry, plans map[string][]IndexEntry) []indexFind
 		}
 		for _, g := range findings.Groups(ones) {
 			one := indexFinding{
-				Class: string(severity), Title: Title(g.Finding), Cause: ones[g.Members[0]].Cause,
+				Class: string(severity), Title: report.Title(g.Finding), Cause: ones[g.Members[0]].Cause,
 				Count: len(g.Members),
 			}
 			for _, f := range ones[g.Members[0]].Findings {
 				if f != g.Finding && len(one.Also) < maxAlso {
-					one.Also = append(one.Also, Title(f))
+					one.Also = append(one.Also, report.Title(f))
 				}
 			}
 			pages := map[string][]string{} // by plan
 			slices.Sort(g.Members)
 			for _, i := range g.Members {
 				e := entries[in[i]]
-				pages[name(e.Run)] = append(pages[name(e.Run)], e.Page)
+				pages[report.Name(e.Run)] = append(pages[report.Name(e.Run)], e.Page)
 			}
 			for _, plan := range slices.Sorted(maps.Keys(pages)) {
 				one.Plans = append(one.Plans, indexFound{plan, len(pages[plan]), len(plans[plan]), pages[plan][0]})

@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -99,7 +100,7 @@ func (b *pageBuilder) series() {
 		}
 	}
 	for _, s := range b.run.Meta.StaleReads {
-		if o, ok := b.objects[withoutGroup(s.Object)]; ok && places[o] != nil {
+		if o, ok := b.objects[report.WithoutGroup(s.Object)]; ok && places[o] != nil {
 			b.data.Focus = o
 			break
 		}

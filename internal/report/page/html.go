@@ -1,4 +1,5 @@
-package report
+// Package page writes runs as HTML pages: one for a run, with its timeline, and an index of several runs.
+package page
 
 import (
 	"bytes"
@@ -14,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/expr"
-	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -169,9 +170,10 @@ type pageMiss struct {
 // that of the writer, or of a history that cannot be read.
 func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) error {
 	data := newPage(r, p, account)
-	found := byCause(r)
+	found := report.ByCause(r)
 	page := runPage{
-		Run: r, Name: name(r), Verdict: verdict(r), Headline: headline(r, found), Notes: r.Meta.Notes,
+		Run: r, Name: report.Name(r), Verdict: report.Verdict(r), Headline: report.Headline(r, found),
+		Notes:  r.Meta.Notes,
 		NoPlan: p == nil, Script: script,
 	}
 	if p != nil {
@@ -179,7 +181,7 @@ func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) err
 	}
 	headlined, rest, _ := strings.Cut(page.Headline, "\n")
 	page.Headline = headlined
-	for _, text := range []string{rest, reason(r), r.Meta.NotHappened()} {
+	for _, text := range []string{rest, report.Reason(r), r.Meta.NotHappened()} {
 		for line := range strings.Lines(text) {
 			if line = strings.TrimSpace(line); line != "" && line != headlined && !slices.Contains(page.Missing, line) {
 				page.Missing = append(page.Missing, line)
@@ -192,19 +194,21 @@ func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) err
 	}
 	page.Facts = headFacts(r)
 	for _, f := range found {
-		one := pageFinding{Class: string(f.Severity), Title: Title(f.Finding), Times: f.times(), Detail: f.Detail}
-		if at := f.cause; !at.IsZero() {
-			one.At, one.MS = since(r, at), data.ms(at)
+		one := pageFinding{
+			Class: string(f.Severity), Title: report.Title(f.Finding), Times: f.Times(), Detail: f.Detail,
+		}
+		if at := f.Happened; !at.IsZero() {
+			one.At, one.MS = report.Since(r, at), data.ms(at)
 		}
 		page.Findings = append(page.Findings, one)
 	}
 	page.Actions = data.tellActions()
-	moments, err := story(r, found)
+	moments, err := report.Story(r, found)
 	if err != nil {
 		return err
 	}
 	for _, m := range moments {
-		page.Story = append(page.Story, pageMoment{since(r, m.at), data.ms(m.at), m.text})
+		page.Story = append(page.Story, pageMoment{report.Since(r, m.At), data.ms(m.At), m.Text})
 	}
 	if page.Blocks, err = data.blocks(); err != nil {
 		return err
@@ -222,9 +226,9 @@ func headFacts(r *record.Run) []string {
 	}
 	m := r.Meta
 	add("%s", m.Began().Format("2006-01-02 15:04:05 MST"), !m.Began().IsZero())
-	add("took %s", took(m), !m.Ended.IsZero())
+	add("took %s", report.Took(m), !m.Ended.IsZero())
 	for _, p := range m.Phases {
-		add("%s", fmt.Sprintf("%s %s", p.Name, round(p.Duration)), true)
+		add("%s", fmt.Sprintf("%s %s", p.Name, report.Round(p.Duration)), true)
 	}
 	add("Kubernetes %s", m.Kubernetes, m.Kubernetes != "")
 	add("Trommel %s", m.Trommel, m.Trommel != "")
@@ -281,7 +285,7 @@ func (b *pageBuilder) tellActions() []pageAction {
 		case i < len(b.account.Triggers) && graph.Len() <= expr.MaxDrawn:
 			one.Trigger = b.tellTrigger(graph.Tree(), &b.account.Triggers[i])
 		case at < 0:
-			one.Notes = waitedFor(b.run, i)
+			one.Notes = report.WaitedFor(b.run, i)
 		}
 		all = append(all, one)
 	}
@@ -290,9 +294,9 @@ func (b *pageBuilder) tellActions() []pageAction {
 
 // carriedOut says how an action was carried out.
 func (b *pageBuilder) carriedOut(one *pageAction, a record.Action) {
-	one.State, one.At, one.MS = "done", since(b.run, a.Fired), b.ms(a.Fired)
+	one.State, one.At, one.MS = "done", report.Since(b.run, a.Fired), b.ms(a.Fired)
 	one.Outcome = fmt.Sprintf("It was carried out at %s%s.", one.At,
-		strings.Replace(firedBy(a), ", fired by ", ", after ", 1))
+		strings.Replace(report.FiredBy(a), ", fired by ", ", after ", 1))
 	if a.Error != "" {
 		one.State = "failed"
 		one.Notes = append(one.Notes, "It failed: "+a.Error)
@@ -318,7 +322,7 @@ func (b *pageBuilder) tellTrigger(t expr.Tree, how *record.Trigger) *pageTrigger
 		if n.By > 0 {
 			at := b.run.Events[n.By-1].Time
 			node.Event, node.MS = n.By, b.ms(at)
-			node.Outcome = fmt.Sprintf("satisfied at %s by %s", since(b.run, at), b.eventText(n.By))
+			node.Outcome = fmt.Sprintf("satisfied at %s by %s", report.Since(b.run, at), b.eventText(n.By))
 		}
 	case record.TriggerWaiting:
 		node.Outcome = "it still waits"
@@ -329,7 +333,7 @@ func (b *pageBuilder) tellTrigger(t expr.Tree, how *record.Trigger) *pageTrigger
 	}
 	for _, m := range n.Misses {
 		at := b.run.Events[m.Event-1].Time
-		node.Misses = append(node.Misses, pageMiss{m.Text, since(b.run, at), m.Event, b.ms(at)})
+		node.Misses = append(node.Misses, pageMiss{m.Text, report.Since(b.run, at), m.Event, b.ms(at)})
 	}
 	return node
 }
@@ -356,12 +360,4 @@ func writtenBy(h record.HistoryEntry) string {
 		return ""
 	}
 	return " by " + strings.Join(names, ", ")
-}
-
-// failed says how the plan made a call fail.
-func failed(o *record.Observation) string {
-	if o.Failed == wire.Lost {
-		return fmt.Sprintf("the plan made its answer (%d) get lost: %s", o.Code, o.Error)
-	}
-	return "the plan had it refused: " + o.Error
 }

@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/metadata"
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -128,7 +129,7 @@ func newPage(r *record.Run, p *plan.Plan, a *record.Account) *pageBuilder {
 			b.kinds[o.Resource] = o.Kind
 		}
 	}
-	b.data.Zero = zero(r).UnixMilli()
+	b.data.Zero = report.Zero(r).UnixMilli()
 	b.history()
 	b.events()
 	b.reconciles()
@@ -149,7 +150,7 @@ func newPage(r *record.Run, p *plan.Plan, a *record.Account) *pageBuilder {
 
 // ms is a moment as the page counts it. Its precision is a microsecond.
 func (b *pageBuilder) ms(t time.Time) float64 {
-	return float64(t.Sub(zero(b.run)).Microseconds()) / 1000
+	return float64(t.Sub(report.Zero(b.run)).Microseconds()) / 1000
 }
 
 func (b *pageBuilder) lane(group, name string) int {
@@ -236,7 +237,7 @@ func (b *pageBuilder) history() {
 	asked := b.asked()
 	lives := map[int]time.Time{}
 	lasts := map[int]*record.HistoryEntry{}
-	begin := zero(r)
+	begin := report.Zero(r)
 	for i := range r.History {
 		h := &r.History[i]
 		object := b.object(record.In(h.Cluster, h.Type), h.Namespace, h.Name)
@@ -347,15 +348,16 @@ func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 			written[b.typeOf(o)+"/"+o.Namespace+"/"+o.Name] = true
 		}
 	}
-	found := byCause(b.run)
+	found := report.ByCause(b.run)
 	return func(h *record.HistoryEntry) bool {
 		key := record.In(h.Cluster, h.Type) + "/" + h.Namespace + "/" + h.Name
 		return written[key] || slices.ContainsFunc(keys, func(k plan.ResourceKey) bool {
 			return k.Matches(h.Type, h.Group, true, h.Namespace, h.Name)
 		}) || h.Event != record.Existing && slices.ContainsFunc(h.Writers, func(w record.FieldManager) bool {
 			return writers[w.Manager]
-		}) || slices.ContainsFunc(found, func(f toldFinding) bool {
-			return contains(withoutGroup(f.Subject), key) || contains(f.Title, key) || contains(f.Detail, key)
+		}) || slices.ContainsFunc(found, func(f report.ToldFinding) bool {
+			return report.Names(report.WithoutGroup(f.Subject), key) || report.Names(f.Title, key) ||
+				report.Names(f.Detail, key)
 		})
 	}
 }
@@ -458,7 +460,7 @@ func (b *pageBuilder) finish(item *pageItem, e *record.Event, last map[seenAt]in
 	switch {
 	case o.Failed != "":
 		item.Kind = "refused"
-		item.Detail = append(item.Detail, failed(o))
+		item.Detail = append(item.Detail, report.Failed(o))
 	case o.Error != "":
 		item.Detail = append(item.Detail, "it returned: "+o.Error)
 	}
@@ -658,7 +660,7 @@ func (b *pageBuilder) holds() {
 		if !h.To.IsZero() {
 			item.End = b.ms(h.To)
 			item.Detail = append(item.Detail,
-				fmt.Sprintf("held for %s, until %s", round(h.To.Sub(h.From)), ends[h.End]))
+				fmt.Sprintf("held for %s, until %s", report.Round(h.To.Sub(h.From)), ends[h.End]))
 		}
 		item.Detail = append(item.Detail, fmt.Sprintf("event %d", h.Event))
 		b.add(item, h.From)
@@ -775,7 +777,7 @@ func (b *pageBuilder) actions() {
 		if a.FiredBy > 0 && a.Cause != "" {
 			item.Detail = append(item.Detail, fmt.Sprintf("fired by %s (event %d)", a.Cause, a.FiredBy))
 		}
-		item.Detail = append(item.Detail, "took "+round(a.Done.Sub(a.Fired)).String())
+		item.Detail = append(item.Detail, "took "+report.Round(a.Done.Sub(a.Fired)).String())
 		if a.Error != "" {
 			item.Kind = "actionfailed"
 			item.Detail = append(item.Detail, "failed: "+a.Error)
@@ -819,8 +821,8 @@ func (b *pageBuilder) processes() {
 		item := moments(lane, "process", fmt.Sprintf("a process of %s (pod %s)", p.Controller, p.Pod))
 		item.End = none
 		from := p.Started
-		if from.Before(zero(b.run)) {
-			from = zero(b.run)
+		if from.Before(report.Zero(b.run)) {
+			from = report.Zero(b.run)
 		}
 		over := b.run.Meta.Observed
 		if !p.Running() && (over.IsZero() || !p.Ended.After(over)) {
@@ -832,7 +834,7 @@ func (b *pageBuilder) processes() {
 			b.add(moments(lane, kind, title), p.Ended)
 		}
 		b.add(item, from)
-		if p.Started.After(zero(b.run)) {
+		if p.Started.After(report.Zero(b.run)) {
 			b.add(moments(lane, "start", fmt.Sprintf("%s starts (pod %s)", p.Controller, p.Pod)), p.Started)
 		}
 	}
@@ -840,7 +842,7 @@ func (b *pageBuilder) processes() {
 
 func (b *pageBuilder) found() {
 	lane := none
-	for i, f := range byCause(b.run) {
+	for i, f := range report.ByCause(b.run) {
 		if f.Time.IsZero() || f.Severity == record.SeverityNote {
 			continue
 		}
@@ -848,20 +850,20 @@ func (b *pageBuilder) found() {
 			lane = b.lane(groupFindings, "findings")
 		}
 		item := moments(lane, "finding", fmt.Sprintf("finding %d: %s", i+1, f.Title))
-		if parts := strings.SplitN(withoutGroup(f.Subject), "/", 3); len(parts) == 3 {
+		if parts := strings.SplitN(report.WithoutGroup(f.Subject), "/", 3); len(parts) == 3 {
 			if o, ok := b.objects[strings.Join(parts, "/")]; ok {
 				item.Object = o
 			}
 		}
 		if f.Detail != "" {
-			item.Detail = strings.Split(shorten(f.Detail, 40), "\n")
+			item.Detail = strings.Split(report.Shorten(f.Detail, 40), "\n")
 		}
 		item.Detail = append(item.Detail, "noticed here")
 		b.add(item, f.Time)
-		if f.cause.Before(f.Time) && !f.cause.IsZero() {
+		if f.Happened.Before(f.Time) && !f.Happened.IsZero() {
 			cause := moments(lane, "cause", fmt.Sprintf("what finding %d is about begins here", i+1))
 			cause.Object = item.Object
-			b.add(cause, f.cause)
+			b.add(cause, f.Happened)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -92,9 +93,9 @@ func (b *pageBuilder) parseLog(data []byte) logContent {
 	in.Buffer(nil, len(data)+1)
 	for in.Scan() {
 		line := strings.ToValidUTF8(in.Text(), "\uFFFD")
-		if at, local, ok := lineTime(line, zero(b.run).UTC().Year()); ok {
+		if at, local, ok := lineTime(line, report.Zero(b.run).UTC().Year()); ok {
 			if local && !shifted {
-				shift, shifted = zero(b.run).Sub(at).Round(30*time.Minute), true
+				shift, shifted = report.Zero(b.run).Sub(at).Round(30*time.Minute), true
 			}
 			if local {
 				at = at.Add(shift)

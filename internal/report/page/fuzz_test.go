@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -41,13 +42,13 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		all := []*record.Run{r}
-		_ = Text(io.Discard, r)
-		_ = Explain(io.Discard, r, &plan.Plan{})
+		_ = report.Text(io.Discard, r)
+		_ = report.Explain(io.Discard, r, &plan.Plan{})
 		_ = HTML(io.Discard, r, nil, nil)
-		_ = JUnit(io.Discard, all, JUnitOptions{})
-		_ = Markdown(io.Discard, all)
+		_ = report.JUnit(io.Discard, all, report.JUnitOptions{})
+		_ = report.Markdown(io.Discard, all)
 		var out bytes.Buffer
-		if err := JSON(&out, all); err == nil && !json.Valid(out.Bytes()) {
+		if err := report.JSON(&out, all); err == nil && !json.Valid(out.Bytes()) {
 			t.Errorf("not JSON: %s", out.Bytes())
 		}
 	})
