@@ -298,9 +298,10 @@ func (c *Coordinator) BeginEarly(ctx context.Context) (workload func(ctx context
 // Status is the progress of a plan.
 type Status struct {
 	Fired, Completed, Total int
-	Waiting                 []string  // see machine.Machine.Waiting
-	OnItsWay                bool      // without any observation; see machine.Machine.WaitsForTimer
-	LastEvent, Now          time.Time // time of the newest event that the plan looks at; that of this status
+	Waiting                 []string        // see machine.Machine.Waiting
+	Awaited                 *record.Awaited // see machine.Machine.Awaited
+	OnItsWay                bool            // without any observation; see machine.Machine.WaitsForTimer
+	LastEvent, Now          time.Time       // time of the newest event that the plan looks at; that of this status
 	Findings                []record.Finding
 	StaleReads              []record.StaleRead
 	NoneStale               []string // see machine.Machine.NoneStale
@@ -317,7 +318,7 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	err := c.do(ctx, func(context.Context) {
 		s = Status{
 			Fired: c.machine.Fired(), Completed: c.work.completed, Total: len(c.config.Plan.Actions),
-			Waiting:   c.machine.Waiting(),
+			Waiting: c.machine.Waiting(), Awaited: c.machine.Awaited(),
 			OnItsWay:  c.machine.WaitsForTimer() || c.takingOver(c.clock.Now()) || c.work.jumps(),
 			LastEvent: c.last, Now: c.clock.Now(),
 			Findings:   append([]record.Finding(nil), c.findings...),

@@ -16,6 +16,8 @@ type Finding struct {
 	Detail   string    `json:"detail,omitempty"`
 	Subject  string    `json:"subject,omitempty"` // controller, object key or step
 	Time     time.Time `json:"time,omitzero"`
+	// Cause is when the first change that it names happened, which may be long before Time; zero: it names none.
+	Cause time.Time `json:"cause,omitzero"`
 	// Harm is what it means for users; empty: what the findings of its judge mean, see Does.
 	Harm Harm `json:"harm,omitempty"`
 	// Owner is the key of the object that the subject belongs to in the end, such as a custom resource; empty: none.

@@ -99,6 +99,8 @@ type Meta struct {
 	// Unfinished says how many actions fired, why no more did, and what each trigger still waited for, one line each.
 	// Empty if all actions were carried out or if the run has no verdict.
 	Unfinished string `json:"unfinished,omitempty"`
+	// Awaited is what the next action still waited for; nil: all actions fired, or the run has no verdict.
+	Awaited *Awaited `json:"awaited,omitempty"`
 
 	// Recorded are resource keys such as secret/*/*: of these the history has every state.
 	Recorded []string `json:"recorded,omitempty"`
@@ -110,6 +112,25 @@ type Meta struct {
 	Controllers []Controller `json:"controllers,omitempty"`
 	StaleReads  []StaleRead  `json:"staleReads,omitempty"` // the first one of each controller
 	Notes       []string     `json:"notes,omitempty"`      // about the run as a whole
+}
+
+// Awaited is what an action that did not fire waited for.
+type Awaited struct {
+	Action int `json:"action"` // its index in the plan
+	// Triggers says what each of its triggers waited for, and what came nearest.
+	Triggers []string `json:"triggers"`
+}
+
+// Lines says what was awaited, a line for each trigger. Name is that of the action.
+func (a *Awaited) Lines(name string) []string {
+	if a == nil {
+		return nil
+	}
+	lines := make([]string, len(a.Triggers))
+	for i, text := range a.Triggers {
+		lines[i] = ActionName(a.Action, name) + ": " + text
+	}
+	return lines
 }
 
 // NotHappened says that a run with a bug did not carry out its plan, or only a part of it: then the bug is not what the

@@ -420,29 +420,36 @@ func (m *Machine) missed(node int, this miss) {
 	*nearest = this
 }
 
-// Waiting explains what the plan still waits for and what came nearest, one line for each trigger. Empty if all actions
-// have fired.
-func (m *Machine) Waiting() []string {
+// Awaited explains what the plan still waits for and what came nearest. It is nil if all actions have fired.
+func (m *Machine) Awaited() *record.Awaited {
 	if m.next >= len(m.plan.Actions) {
 		return nil
 	}
-	a := m.plan.Actions[m.next]
-	head := record.ActionName(m.next, a.String())
+	all := &record.Awaited{Action: m.next}
 	if m.trigger == nil {
-		return []string{head + ": its trigger was not enabled, because the action before it did not complete"}
+		all.Triggers = []string{"its trigger was not enabled, because the action before it did not complete"}
+		return all
 	}
-	var lines []string
 	for _, n := range m.trigger.Enabled() {
 		d := m.watches[m.next][n].definition
-		line := fmt.Sprintf("%s: trigger %q still waits for %s", head, d.Name, describeDefinition(d))
+		text := fmt.Sprintf("trigger %q still waits for %s", d.Name, describeDefinition(d))
 		if miss := m.misses[n]; miss.rank > 0 {
-			line += fmt.Sprintf("; nearest miss of %d: %s", miss.count, miss.text)
+			text += fmt.Sprintf("; nearest miss of %d: %s", miss.count, miss.text)
 		} else if d.Condition.Type != plan.OnTimeout {
-			line += "; nothing like it was observed"
+			text += "; nothing like it was observed"
 		}
-		lines = append(lines, line)
+		all.Triggers = append(all.Triggers, text)
 	}
-	return lines
+	return all
+}
+
+// Waiting is Awaited in lines, one for each trigger.
+func (m *Machine) Waiting() []string {
+	awaited := m.Awaited()
+	if awaited == nil {
+		return nil
+	}
+	return awaited.Lines(m.plan.Actions[awaited.Action].String())
 }
 
 // Next returns the action whose trigger the plan waits for, and what is still missing; -1 if all have fired.

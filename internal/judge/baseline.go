@@ -36,14 +36,17 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	for n, told := range tell(e.Baseline, e.Plan, f, planned(e), differ) {
 		finding := told.Finding
 		var details []string
+		var causes []*facts.Change
 		finding.Time = e.Meta.WorkloadEnd
 		for _, line := range told.Lines {
 			details = append(details, line.String())
 			for _, c := range line.Causes {
 				finding.Time = c.Time
+				causes = append(causes, c)
 				details = append(details, "  "+nameOf(c)+": "+e.happened(c))
 			}
 		}
+		finding.Cause = earliest(causes...)
 		for _, a := range e.Actions {
 			if a.Began.IsZero() {
 				continue // the plan ended before it began

@@ -3,6 +3,7 @@ package judge
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/facts"
@@ -38,8 +39,11 @@ func (e Evidence) recall(found []record.Finding) {
 			if c.Says != record.ClaimAbsent {
 				continue
 			}
-			if lines := e.came(facts.Key(c.Object)); lines != nil {
+			if lines, since := e.came(facts.Key(c.Object)); lines != nil {
 				found[i].Detail += "\nearlier in the run:\n  " + strings.Join(lines, "\n  ")
+				if found[i].Cause.IsZero() || since.Before(found[i].Cause) {
+					found[i].Cause = since
+				}
 			}
 		}
 		found[i].Claims = record.Claims{} // the detail has them
@@ -49,15 +53,16 @@ func (e Evidence) recall(found []record.Finding) {
 // maxCame is how many creations and deletions are named of what a step waited for.
 const maxCame = 6
 
-// came lists the creations and deletions of the objects of a resource key, the newest first.
-func (e Evidence) came(named facts.Key) (lines []string) {
+// came lists the creations and deletions of the objects of a resource key, the newest first. Since is when the oldest
+// of them happened.
+func (e Evidence) came(named facts.Key) (lines []string, since time.Time) {
 	key, err := plan.ParseResourceKey(named.Local())
 	if err != nil {
-		return nil
+		return nil, since
 	}
 	changes, err := e.Changes()
 	if err != nil {
-		return nil // the judges have reported it
+		return nil, since // the judges have reported it
 	}
 	for i := range slices.Backward(changes) {
 		c := &changes[i]
@@ -68,10 +73,11 @@ func (e Evidence) came(named facts.Key) (lines []string) {
 		case c.Event != record.Created && c.Event != record.Deleted, c.Key.Cluster() != named.Cluster(),
 			!key.Matches(typ, group, true, namespace, c.Name()):
 		case len(lines) == maxCame:
-			return append(lines, "…")
+			return append(lines, "…"), since
 		default:
+			since = c.Time
 			lines = append(lines, nameOf(c)+": "+e.happened(c))
 		}
 	}
-	return lines
+	return lines, since
 }

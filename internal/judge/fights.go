@@ -72,7 +72,7 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			}
 			findings = append(findings, record.Finding{
 				Severity: e.severity(), Judge: record.JudgeFight, Subject: string(key), Field: path(where),
-				Time: changes[calm[0]].Time,
+				Time: changes[calm[0]].Time, Cause: changes[calm[len(calm)-fightReturns+1]].Time,
 				Title: fmt.Sprintf("%s of %s changes back and forth, and %s takes part: %d times in the last %s", where,
 					key, strings.Join(who, ", "), len(calm), e.calm().Round(100*time.Millisecond)),
 				Detail: strings.Join(lines, "\n"),

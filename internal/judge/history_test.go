@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,9 +139,26 @@ func judged(t *testing.T, j Judge, e Evidence) []string {
 		if f.Time.IsZero() || f.Subject == "" || f.Detail == "" || f.Judge == "" {
 			t.Errorf("incomplete: %+v", f)
 		}
+		if first := firstNamed(e, f.Detail); !first.IsZero() && !f.Cause.Equal(first) {
+			t.Errorf("the cause is at %s, but the first change that it names at %s: %+v", f.Cause, first, f)
+		}
 		got = append(got, string(f.Severity)+" "+f.Title)
 	}
 	return got
+}
+
+var happened = regexp.MustCompile(`\(resource version (\d+)\)`)
+
+// firstNamed is when the first change happened that a detail names; zero: it names none.
+func firstNamed(e Evidence, detail string) (first time.Time) {
+	for _, m := range happened.FindAllStringSubmatch(detail, -1) {
+		for _, h := range e.History {
+			if fmt.Sprint(h.ResourceVersion) == m[1] && (first.IsZero() || h.Time.Before(first)) {
+				first = h.Time
+			}
+		}
+	}
+	return first
 }
 
 func expect(t *testing.T, got []string, want ...string) {

@@ -108,9 +108,11 @@ func note(
 	e Evidence, f *facts.Follower, all []baseline.Difference, what, noun string,
 ) record.Finding {
 	var lines []string
+	var causes []*facts.Change
 	for _, d := range all {
 		lines = append(lines, d.String())
 		for _, c := range d.Caused(f.Changes()) {
+			causes = append(causes, c)
 			lines = append(lines, "  "+nameOf(c)+": "+e.happened(c))
 		}
 	}
@@ -120,6 +122,7 @@ func note(
 	}
 	return record.Finding{
 		Severity: record.SeverityNote, Judge: record.JudgeBaseline, Subject: string(all[0].Key), Title: title,
-		Detail: strings.Join(lines, "\n"), Time: e.Meta.WorkloadEnd, Claims: findings.ClaimsOf(all[0]),
+		Detail: strings.Join(lines, "\n"), Time: e.Meta.WorkloadEnd, Cause: earliest(causes...),
+		Claims: findings.ClaimsOf(all[0]),
 	}
 }

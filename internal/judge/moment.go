@@ -64,6 +64,16 @@ func (e Evidence) after(at time.Time) string {
 	return "after " + last.String()
 }
 
+// earliest is when the first of these changes happened.
+func earliest(changes ...*facts.Change) (at time.Time) {
+	for _, c := range changes {
+		if at.IsZero() || c.Time.Before(at) {
+			at = c.Time
+		}
+	}
+	return at
+}
+
 // happened says what a change did, when, and who did it, as far as that is known.
 func (e Evidence) happened(c *facts.Change) string {
 	who := e.who(c)

@@ -47,9 +47,11 @@ func (waste) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		times := 0
 		detail := ""
+		var cause []*facts.Change
 		for _, other := range all[i:] {
 			if other.same(w) {
 				times++
+				cause = append(cause, other.created, other.deleted)
 				detail += nameOf(other.created) + ": " + e.happened(other.created) + "\n" +
 					nameOf(other.deleted) + ": " + e.happened(other.deleted) + "\n"
 			}
@@ -66,7 +68,8 @@ func (waste) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		findings = append(findings, record.Finding{
 			Severity: record.SeverityNote, Judge: record.JudgeWaste, Subject: string(w.created.Key),
-			Time: w.created.Time, Title: title, Detail: detail[:len(detail)-1],
+			Cause: earliest(cause...),
+			Time:  w.created.Time, Title: title, Detail: detail[:len(detail)-1],
 		})
 	}
 	return findings, nil

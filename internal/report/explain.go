@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -128,18 +126,10 @@ func explainPlan(b *strings.Builder, r *record.Run, p *plan.Plan) {
 
 // WaitedFor returns what an action that did not fire waited for, a line for each of its triggers.
 func WaitedFor(r *record.Run, index int) []string {
-	text := r.Meta.Unfinished
-	if text == "" {
-		text = r.Meta.Reason
+	if r.Meta.Awaited == nil || r.Meta.Awaited.Action != index {
+		return nil
 	}
-	var lines []string
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, fmt.Sprintf("action %d (", index+1)) {
-			_, rest, _ := strings.Cut(line, "): ")
-			lines = append(lines, strings.TrimSpace(rest))
-		}
-	}
-	return lines
+	return r.Meta.Awaited.Triggers
 }
 
 // Moment is something that happened.
@@ -390,8 +380,6 @@ func (f ToldFinding) Times() string {
 	return fmt.Sprintf(" (and %d more times)", f.more)
 }
 
-var version = regexp.MustCompile(`resource version (\d+)`)
-
 // alike reports whether two findings are the same, and mean the same for the verdict.
 func alike(f, g record.Finding) bool { return f.Severity == g.Severity && f.Same(g) }
 
@@ -404,12 +392,6 @@ func ByHarm(r *record.Run) []record.Finding {
 // happened: bugs first, notes last. A judge may notice a cause after its consequences: an invariant that something
 // exists eventually fails long after it was deleted. So a finding that names changes counts from the first of them.
 func ByCause(r *record.Run) []ToldFinding {
-	times := map[uint64]time.Time{}
-	for _, h := range r.History {
-		if h.Event != record.Existing {
-			times[h.ResourceVersion] = h.Time
-		}
-	}
 	var all []ToldFinding
 	for _, f := range r.Findings {
 		same := func(g ToldFinding) bool { return alike(f, g.Finding) }
@@ -418,11 +400,8 @@ func ByCause(r *record.Run) []ToldFinding {
 			continue
 		}
 		told := ToldFinding{Finding: f, Happened: f.Time}
-		for _, m := range version.FindAllStringSubmatch(f.Title+"\n"+f.Detail, -1) {
-			n, err := strconv.ParseUint(m[1], 10, 64)
-			if at, ok := times[n]; err == nil && ok && (told.Happened.IsZero() || at.Before(told.Happened)) {
-				told.Happened = at
-			}
+		if !f.Cause.IsZero() && (f.Time.IsZero() || f.Cause.Before(f.Time)) {
+			told.Happened = f.Cause
 		}
 		all = append(all, told)
 	}

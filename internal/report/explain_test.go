@@ -20,6 +20,7 @@ func TestExplain(t *testing.T) {
 	r.Meta.ActionsTotal, r.Meta.ActionsFired = 3, 2
 	r.Meta.Unfinished = "2 of 3 actions fired: the workload failed\n" +
 		"action 3 (resumeAPIServer apiserver-3): trigger \"later\" still waits for 5s"
+	r.Meta.Awaited = &record.Awaited{Action: 2, Triggers: []string{`trigger "later" still waits for 5s`}}
 	r.Processes = []record.Process{
 		{Controller: "db", Pod: "db-1", Started: at(time.Second), Ended: at(9 * time.Second), ExitCode: 137,
 			Planned: true},
@@ -56,6 +57,7 @@ func TestCauseComesBeforeItsConsequences(t *testing.T) {
 			{Severity: record.SeverityInconclusive, Title: "not carried out"},
 			{Severity: record.SeverityBug, Title: "reads fail", Time: at(9 * time.Second)},
 			{Severity: record.SeverityBug, Title: "b is never there again", Time: at(17 * time.Second),
+				Cause:  at(3 * time.Second),
 				Detail: "a/default/b: deleted at +3s (resource version 20)\nit was there at resource version 7"},
 			{Severity: record.SeverityBug, Title: "unknown when"},
 			{Severity: record.SeverityBug, Title: "reads fail", Time: at(10 * time.Second)},

@@ -73,6 +73,7 @@ func TestJSONSchema(t *testing.T) {
 	for name, typ := range map[string]reflect.Type{
 		"run": reflect.TypeFor[summary](), "phase": reflect.TypeFor[record.Phase](),
 		"clock": reflect.TypeFor[record.Clock](), "poll": reflect.TypeFor[record.Poll](),
+		"awaited":    reflect.TypeFor[record.Awaited](),
 		"unrest":     reflect.TypeFor[record.Unrest](),
 		"controller": reflect.TypeFor[record.Controller](), "staleRead": reflect.TypeFor[record.StaleRead](),
 		"finding": reflect.TypeFor[record.Finding](), "action": reflect.TypeFor[record.Action](),

@@ -124,7 +124,7 @@ func (r *runner) judge(
 	if status.Stuck == "" {
 		status.Stuck = p.course.why
 	}
-	meta.StaleReads = status.StaleReads
+	meta.StaleReads, meta.Awaited = status.StaleReads, status.Awaited
 	r.journal.conclude(judge.Decide(r.journal.findings, courseOf(status, stuck)))
 	return nil
 }
