@@ -427,31 +427,31 @@ func TestOnlyMainExits(t *testing.T) {
 	}
 }
 
-// Code that needs to know what an action does must ask the action's Effects: each place that names an action type would
-// have to change for every new type.
+// Code that needs to know what an action does must ask for its effects: each place that names an action type would have
+// to change for every new type. In package plan a type is named in the file that declares it, and in the list of all.
 func TestNobodyElseNamesActionTypes(t *testing.T) {
-	types := map[string]bool{}
-	declared := map[string]bool{ // where types are declared, and plans of tests
+	types := map[string]string{} // by name: the file that declares it
+	declared := map[string]bool{ // where actions of all types are built, and carried out
 		"plan": true, "plan/build": true, "actions": true, "coordinator/machine/plantest": true,
 	}
 	set := token.NewFileSet()
-	files, err := filepath.Glob(filepath.Join("plan", "*.go"))
+	paths, err := filepath.Glob(filepath.Join("plan", "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range files {
+	files := map[string]*ast.File{}
+	for _, name := range paths {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(set, name, nil, 0)
-		if err != nil {
+		if files[name], err = parser.ParseFile(set, name, nil, 0); err != nil {
 			t.Fatal(err)
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
+		ast.Inspect(files[name], func(n ast.Node) bool {
 			if spec, ok := n.(*ast.ValueSpec); ok {
 				if typ, ok := spec.Type.(*ast.Ident); ok && typ.Name == "ActionType" {
-					for _, name := range spec.Names {
-						types[name.Name] = true
+					for _, declares := range spec.Names {
+						types[declares.Name] = name
 					}
 				}
 			}
@@ -460,6 +460,22 @@ func TestNobodyElseNamesActionTypes(t *testing.T) {
 	}
 	if n := len(plan.ActionTypes()); len(types) != n {
 		t.Fatalf("found %d of %d action types: %v", len(types), n, types)
+	}
+	for name, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				return false // the field of a step may have the same name
+			case *ast.Field:
+				return false
+			case *ast.Ident:
+				if in := types[n.Name]; in != "" && in != name {
+					t.Errorf("%s names %s: ask for the action's effects, or for its kind",
+						set.Position(n.Pos()), n.Name)
+				}
+			}
+			return true
+		})
 	}
 	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && (d.Name() == "testdata" || d.Name() == "examples" || d.Name() == "controlplane") {
@@ -474,9 +490,10 @@ func TestNobodyElseNamesActionTypes(t *testing.T) {
 			return err
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok && types[s.Sel.Name] {
+			if s, ok := n.(*ast.SelectorExpr); ok && types[s.Sel.Name] != "" {
 				if x, ok := s.X.(*ast.Ident); ok && x.Name == "plan" {
-					t.Errorf("%s names plan.%s: ask the action's Effects instead", set.Position(s.Pos()), s.Sel.Name)
+					t.Errorf("%s names plan.%s: ask for the action's effects instead",
+						set.Position(s.Pos()), s.Sel.Name)
 				}
 			}
 			return true

@@ -19,10 +19,10 @@ type Connections interface {
 
 func init() {
 	Register(plan.DisturbConnection, func(a *plan.Action, t Tools) Action {
-		return &disturbConnection{connections: t.Connections, of: *a.Effects().Disconnects}
+		return &disturbConnection{connections: t.Connections, of: *plan.EffectOf[*plan.Disconnection](a)}
 	})
 	Register(plan.RestoreConnection, func(a *plan.Action, t Tools) Action {
-		return &restoreConnection{connections: t.Connections, of: *a.Effects().Connects}
+		return &restoreConnection{connections: t.Connections, of: *plan.EffectOf[*plan.Connection](a)}
 	})
 }
 
@@ -42,7 +42,7 @@ func (a *disturbConnection) Undo(ctx context.Context) error {
 
 type restoreConnection struct {
 	connections Connections
-	of          plan.Disconnection
+	of          plan.Connection
 }
 
 func (a *restoreConnection) Do(ctx context.Context) (string, error) {

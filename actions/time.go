@@ -18,10 +18,10 @@ type Clocks interface {
 
 func init() {
 	Register(plan.AdvanceTime, func(a *plan.Action, t Tools) Action {
-		return &advanceTime{clocks: t.Clocks, by: a.Effects().Advances}
+		return &advanceTime{clocks: t.Clocks, by: plan.EffectOf[*plan.Advance](a).By}
 	})
 	Register(plan.SkewClock, func(a *plan.Action, t Tools) Action {
-		return &skewClock{clocks: t.Clocks, name: a.Target, by: a.Effects().Skews.Ahead}
+		return &skewClock{clocks: t.Clocks, name: a.Target, by: plan.EffectOf[*plan.Skew](a).Ahead}
 	})
 	Register(plan.EndSkew, func(a *plan.Action, t Tools) Action {
 		return &endSkew{clocks: t.Clocks, name: a.Target}

@@ -16,7 +16,7 @@ type Upgrades interface {
 
 func init() {
 	Register(plan.Upgrade, func(a *plan.Action, t Tools) Action {
-		return &upgrade{upgrades: t.Upgrades, what: a.Effects().Upgrades}
+		return &upgrade{upgrades: t.Upgrades, what: plan.EffectOf[*plan.Upgrading](a)}
 	})
 }
 

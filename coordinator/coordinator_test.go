@@ -239,7 +239,8 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 	if err := json.Unmarshal(data, &back); err != nil {
 		t.Fatal(err)
 	}
-	if fires, _, err = machine.Replay(p, nil, back); err != nil || machine.CompareReplay(fires, r.journal.actions) != nil {
+	fires, _, err = machine.Replay(p, nil, back)
+	if err != nil || machine.CompareReplay(fires, r.journal.actions) != nil {
 		t.Errorf("replay of the written record: %v, %v", fires, err)
 	}
 }
@@ -247,9 +248,9 @@ func TestActionIsCompleteBeforeItsObservationIsReleased(t *testing.T) {
 func TestPausePutsRulesIntoForceBeforeItCompletes(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
 		{Type: plan.PauseAPIServer, Target: "apiserver-1",
-			Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: plantest.Trigger(t, "a", "a")},
+			Pausing: plan.Pausing{PauseScope: plan.MustScope("pod/default/x")}, Trigger: plantest.Trigger(t, "a", "a")},
 		{Type: plan.ResumeAPIServer, Target: "apiserver-1",
-			Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: plantest.Trigger(t, "b", "b")},
+			Pausing: plan.Pausing{PauseScope: plan.MustScope("pod/default/x")}, Trigger: plantest.Trigger(t, "b", "b")},
 	}}
 	r := newRig(t, p, time.Minute)
 	ctx := context.Background()
@@ -467,7 +468,7 @@ func TestWatchdogTellsOnceWhoWaitsForWhom(t *testing.T) {
 // An observation that only a side rule asks for is not progress, and nothing is looked up for it.
 func TestObservationsBesideThePlan(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
-		Pausing: plan.Pausing{PauseScope: "pod/default/x"}, Trigger: plantest.Trigger(t, "a", "a")}}}
+		Pausing: plan.Pausing{PauseScope: plan.MustScope("pod/default/x")}, Trigger: plantest.Trigger(t, "a", "a")}}}
 	r := newRig(t, p, time.Minute)
 	api := r.process
 	db := r.connect(t, "db")
@@ -627,7 +628,8 @@ func BenchmarkObserveRelease(b *testing.B) {
 func TestCauses(t *testing.T) {
 	now := func() plan.Trigger { return plantest.Trigger(t, "now", "now@none") }
 	p := &plan.Plan{Actions: []plan.Action{
-		plantest.Restart(now()), plantest.Restart(now()), plantest.Restart(plantest.Trigger(t, "a", "a")), plantest.Restart(now()),
+		plantest.Restart(now()), plantest.Restart(now()), plantest.Restart(plantest.Trigger(t, "a", "a")),
+		plantest.Restart(now()),
 		plantest.Restart(plantest.Trigger(t, "soon", "soon@timeout")),
 	}}
 	r := newRig(t, p, time.Minute)
@@ -679,7 +681,9 @@ func (r *rig) complete(t *testing.T, count int) {
 
 // Regression: a kill that found nothing to kill was not mentioned.
 func TestNoteOfAnActionThatChangedNothing(t *testing.T) {
-	p := &plan.Plan{Actions: []plan.Action{{Type: plan.KillController, Target: "db", Trigger: plantest.Trigger(t, "a", "a")}}}
+	p := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.KillController, Target: "db", Trigger: plantest.Trigger(t, "a", "a")},
+	}}
 	r := newRig(t, p, time.Minute)
 	r.down = true
 	if err := r.Begin(t.Context()); err != nil {

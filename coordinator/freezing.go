@@ -9,6 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/actions"
 	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
+	"github.com/trommel-dev/trommel/plan"
 )
 
 // freezer knows the processes that the plan has frozen, by their sessions. Nobody waits for an answer of theirs. The
@@ -63,13 +64,21 @@ func (c *Coordinator) aim(ctx context.Context, i int) error {
 	})
 }
 
+// freezes names the controller of which an action freezes a process; empty: none.
+func (c *Coordinator) freezes(action int) string {
+	if f := plan.EffectOf[*plan.Freeze](&c.config.Plan.Actions[action]); f != nil {
+		return f.Controller
+	}
+	return ""
+}
+
 // aimedAt is the process whose observation has fired the action, or else its controller's only process, or the only one
 // that has been elected leader. Nil: it is not known.
 func (c *Coordinator) aimedAt(i int) *monitor.Session {
 	if s := c.freezer.asked[i]; s != nil {
 		return s
 	}
-	name := c.config.Plan.Actions[i].Effects().Freezes
+	name := c.freezes(i)
 	all := slices.DeleteFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool { return s.Identity != name })
 	if len(all) > 1 {
 		all = slices.DeleteFunc(all, func(s *monitor.Session) bool { return !c.elections.leads[s.ID] })
@@ -82,7 +91,7 @@ func (c *Coordinator) aimedAt(i int) *monitor.Session {
 
 // asks keeps whose observation has fired an action that freezes a process of the same controller.
 func (c *Coordinator) asks(f machine.Fire) {
-	name := c.config.Plan.Actions[f.Action].Effects().Freezes
+	name := c.freezes(f.Action)
 	if h := c.holds[f.FiredBy]; name != "" && h != nil && h.event.Session.Identity == name {
 		c.freezer.asked[f.Action] = h.event.Session
 	}
@@ -92,12 +101,13 @@ func (c *Coordinator) asks(f machine.Fire) {
 // rules that are in force now. It blocks until they have acknowledged them.
 func (c *Coordinator) melt(ctx context.Context, i int, failed, undone bool) error {
 	var thawed func(f *freeze) bool
-	switch e := c.config.Plan.Actions[i].Effects(); {
-	case e.Thaws != "" && !undone:
-		thawed = func(f *freeze) bool { return f.session.Identity == e.Thaws }
-	case e.Freezes != "" && undone:
-		thawed = func(f *freeze) bool { return f.session.Identity == e.Freezes }
-	case e.Freezes != "" && failed:
+	thaw, freezes := plan.EffectOf[*plan.Thaw](&c.config.Plan.Actions[i]), c.freezes(i)
+	switch {
+	case thaw != nil && !undone:
+		thawed = func(f *freeze) bool { return f.session.Identity == thaw.Controller }
+	case freezes != "" && undone:
+		thawed = func(f *freeze) bool { return f.session.Identity == freezes }
+	case freezes != "" && failed:
 		thawed = func(f *freeze) bool { return f.action == i }
 	default:
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/actions"
 	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -47,7 +48,7 @@ func (c *Coordinator) fire(ctx context.Context, f machine.Fire, cause string) {
 		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause,
 		Fired: c.clock.Now(),
 	}
-	if u := a.Effects().Upgrades; u != nil {
+	if u := plan.EffectOf[*plan.Upgrading](a); u != nil {
 		c.fires[f.Action].Upgrade = u.Name()
 	}
 	if pointed, ok := c.actions[f.Action].(actions.Pointed); ok {
@@ -93,7 +94,7 @@ func (c *Coordinator) carry(waits, does context.Context, i int) completion {
 		done.err = err
 	}
 	release()
-	if a.Effects().OneByOne && done.err == nil {
+	if resume := plan.EffectOf[*plan.Resume](a); resume != nil && resume.OneByOne && done.err == nil {
 		done.note, done.err = c.resumeOneByOne(waits, i)
 	}
 	if done.err != nil {
@@ -117,12 +118,12 @@ func (c *Coordinator) begin(ctx context.Context, i int) error {
 		if ended = c.machine.Ended(); ended {
 			return
 		}
-		if c.config.Plan.Actions[i].Effects().Switches() {
+		if c.config.Plan.Actions[i].Switches() {
 			inForce = make(chan struct{})
 			c.switching[i] = inForce
 		}
 		c.work.begun = append(c.work.begun, i)
-		if c.config.Plan.Actions[i].Effects().Advances > 0 {
+		if plan.Has[*plan.Advance](&c.config.Plan.Actions[i]) {
 			c.work.jumping++
 		}
 		c.step(ctx, record.Event{Began: &i})
@@ -148,7 +149,7 @@ const (
 	stepsMost = time.Minute
 )
 
-// resumeOneByOne ends an action's pauses, see plan.Effects.OneByOne: one observation after the other goes on, the next
+// resumeOneByOne ends an action's pauses, see plan.Resume: one observation after the other goes on, the next
 // when the controllers are idle. A note says that it took too long. After the plan's end it returns errEnded.
 func (c *Coordinator) resumeOneByOne(ctx context.Context, i int) (note string, err error) {
 	began := clock.Now(ctx)
@@ -188,7 +189,7 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 	r := c.fires[done.index]
 	r.Began, r.Done = done.began, c.clock.Now()
 	c.work.underway--
-	if a.Effects().Advances > 0 && !done.began.IsZero() {
+	if plan.Has[*plan.Advance](a) && !done.began.IsZero() {
 		c.work.jumping--
 		c.stir() // what was due in that time happens now
 	}

@@ -162,7 +162,7 @@ func (s *Suite) ControllerNames() []string {
 // PausesAPIServer reports whether the plan ever pauses an API server: such a plan is about stale state.
 func (p *Plan) PausesAPIServer() bool {
 	return slices.ContainsFunc(p.Actions, func(a Action) bool {
-		paused := a.Effects().Pauses
+		paused := EffectOf[*Pause](&a)
 		return paused != nil && paused.OfAPIServer()
 	})
 }
@@ -489,17 +489,6 @@ func (c *checker) observe(d *Definition, at *yamlfile.Place) {
 func (p *Plan) CheckResources(resolve func(ResourceKey) error) error {
 	at := p.whole()
 	checkKeys(reflect.ValueOf(p), at, resolve)
-	for i := range p.Actions {
-		for field, scope := range map[string]string{
-			"pauseScope": p.Actions[i].PauseScope, "callScope": p.Actions[i].CallScope,
-		} {
-			if k, err := ParseResourceKey(scope); err == nil {
-				if err := resolve(k); err != nil {
-					at.Field("actions").Item(i).Field(field).Errorf("%v", err)
-				}
-			}
-		}
-	}
 	return mistakes(at.File())
 }
 
@@ -555,6 +544,8 @@ func checkKeys(v reflect.Value, at *yamlfile.Place, resolve func(ResourceKey) er
 			if value != nil {
 				check(*value, at.Field(f.Name))
 			}
+		case Scope:
+			check(value.Key, at.Field(f.Name))
 		case []ResourceKey:
 			for i, k := range value {
 				check(k, at.Field(f.Name).Item(i))

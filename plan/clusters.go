@@ -187,9 +187,9 @@ func (a *Action) completeCluster(s *Suite) {
 			a.Target = ServerIn(a.Cluster, a.Target)
 		}
 	case !slices.Contains(a.kind().fields(), "cluster") || a.Cluster != "":
-	case a.Type == DisturbConnection || a.Type == RestoreConnection:
-		a.completeConnection(s)
-	case a.kind().Target == TargetController && everything(a.PauseScope) && everything(a.CallScope):
+	case a.kind().Complete != nil:
+		a.kind().Complete(a, s)
+	case a.kind().Target == TargetController && a.Scope().Everything():
 		// What has no scope is about all clusters.
 	default:
 		a.Cluster = first
@@ -207,8 +207,6 @@ func (s *Suite) controller(name string) *Controller {
 	}
 	return &s.Controllers[i]
 }
-
-func everything(scope string) bool { return scope == "" || scope == "*" }
 
 // completeCluster fills in the cluster of what a definition observes.
 func (d *Definition) completeCluster(s *Suite) {
@@ -341,17 +339,6 @@ func (s *Suite) checkNoCluster(at *yamlfile.Place) {
 func (c *checker) checkCluster(a *Action, at *yamlfile.Place) {
 	if c.suite == nil {
 		return
-	}
-	switch a.Type {
-	case CycleNodes:
-		if c.suite.SmallCluster(a.Cluster) {
-			at.Field("actionType").Errorf("the cluster %s has nodes: 0 and no controller of the suite, so that "+
-				"nothing simulates nodes there; give it nodes", a.Cluster)
-		}
-	case Disrupt:
-		if in := c.suite.homeOfDisrupted(a.Begins()); in != "" && a.Cluster != "" && a.Cluster != in {
-			at.Field("cluster").Errorf("the controller that is disrupted runs in cluster %q, not in %q", in, a.Cluster)
-		}
 	}
 	c.suite.checkClusterName(at.Field("cluster"), a.Cluster)
 	for j := range a.Trigger.Definitions {

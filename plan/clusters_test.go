@@ -118,7 +118,7 @@ actions:
 	if diff := cmp.Diff(want, show(p)); diff != "" {
 		t.Error(diff)
 	}
-	if d := p.Actions[4].Effects().Disconnects; *d != (Disconnection{"b", "west", 1500 * time.Millisecond}) {
+	if d := EffectOf[*Disconnection](&p.Actions[4]); *d != (Disconnection{"b", "west", 1500 * time.Millisecond}) {
 		t.Errorf("disturbs %v", d)
 	}
 	text, err := Marshal(p)

@@ -92,11 +92,11 @@ func doing(a *Action) string {
 }
 
 // scopeOf names the scope of an action.
-func scopeOf(scope string) string {
-	if scope == "" || scope == "*" {
+func scopeOf(scope Scope) string {
+	if scope.Everything() {
 		return "everything"
 	}
-	return scope
+	return scope.String()
 }
 
 // sideOf says at which side of which step a controller is at a timing.

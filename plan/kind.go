@@ -32,8 +32,14 @@ type ActionKind struct {
 	Explain func(a *Action) string
 	// Object names the object of the action; nil: its target.
 	Object func(a *Action) string
-	// Effects says what an action of this type does to the processes of a run; nil: nothing.
-	Effects func(a *Action) Effects
+	// Needs lists what an action of this type needs of a cluster. That a type of cluster cannot run controllers is
+	// reported in the suite.
+	Needs []Capability
+	// Complete fills in the cluster that the action is about if the suite has several and the plan leaves it out; nil:
+	// it is the one of the action's objects or of its API server.
+	Complete func(a *Action, s *Suite)
+	// Effects lists what an action of this type does; nil: nothing.
+	Effects func(a *Action) []Effect
 }
 
 // ActionTarget says what the actionTarget of an action names.
@@ -133,13 +139,16 @@ func (a *Action) Object() string {
 	return a.Target
 }
 
-// Effects says what the action does to the processes of a run.
-func (a *Action) Effects() Effects {
+// Effects lists what the action does, see [Effect].
+func (a *Action) Effects() []Effect {
 	if effects := a.kind().Effects; effects != nil {
 		return effects(a)
 	}
-	return Effects{}
+	return nil
 }
+
+// Needs reports whether the action needs a capability of the cluster.
+func (a *Action) Needs(c Capability) bool { return slices.Contains(a.kind().Needs, c) }
 
 // ActionCheck is an action that is being checked.
 type ActionCheck struct {

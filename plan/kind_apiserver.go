@@ -12,7 +12,8 @@ var killAPIServer = ActionKind{
 	Doc:     "SIGKILL; it stays down until `startAPIServer`",
 	Fields:  []string{"cluster"},
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + "; it stays down" },
-	Effects: func(a *Action) Effects { return Effects{Stops: a.Target} },
+	Needs:   []Capability{KillAPIServers},
+	Effects: func(a *Action) []Effect { return []Effect{&Stop{a.Target}} },
 }
 
 var startAPIServer = ActionKind{
@@ -21,5 +22,6 @@ var startAPIServer = ActionKind{
 	Doc:     "starts a killed API server and waits until it is ready",
 	Fields:  []string{"cluster"},
 	Explain: func(a *Action) string { return "start " + controllerName(a.Target) },
-	Effects: func(a *Action) Effects { return Effects{Starts: a.Target} },
+	Needs:   []Capability{KillAPIServers},
+	Effects: func(a *Action) []Effect { return []Effect{&Start{a.Target}} },
 }

@@ -229,25 +229,13 @@ func (s *Suite) mayWrite(at *yamlfile.Place, key ResourceKey) {
 // capabilities reports what the action does and the suite's type of cluster cannot do.
 func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 	what := string(a.Type)
-	e := a.Effects()
-	for _, name := range []string{e.Stops, e.Starts} {
-		if name != "" && IsAPIServer(name) {
-			c.needs(at, KillAPIServers, what)
-			break
-		}
-	}
-	for _, p := range []*Pause{e.Pauses, e.Resumes} {
-		if p != nil && IsAPIServer(p.By) {
-			c.needs(at, ObserveAPIServers, what)
-		}
-	}
-	if e.Clocked() {
-		c.needs(at, OwnClock, what)
-		if c.suite != nil && c.suite.Time == RealTime {
+	for _, need := range a.kind().Needs {
+		c.needs(at, need, what)
+		if need == OwnClock && c.suite != nil && c.suite.Time == RealTime {
 			at.Errorf("%s needs a cluster with a clock of its own, and the suite says time: real", what)
 		}
 	}
-	if c.suite != nil && e.Writes {
+	if c.suite != nil && Has[*Write](a) {
 		if a.ResourceKey != (ResourceKey{}) {
 			c.suite.mayWrite(at, a.ResourceKey)
 		}
@@ -255,16 +243,6 @@ func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 			c.suite.mayWrite(at, keyOf(a.Manifest))
 		}
 	}
-	switch a.Type {
-	case CycleNodes, EndCycle:
-		c.needs(at, SimulateNodes, what)
-	case Upgrade:
-		c.needs(at, InstallBuilds, what)
-	case Disrupt, EndDisruption:
-		c.needs(at, CarryOutDisruptions, what)
-	}
-	// Whatever is done to a controller needs one that runs: that the suite's type of cluster cannot run any has been
-	// reported in the suite.
 }
 
 func init() {

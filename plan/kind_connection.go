@@ -46,8 +46,9 @@ var disturbConnection = ActionKind{
 		}
 		return fmt.Sprintf("let nothing pass between %s and the cluster %s", controllerName(a.Target), a.Cluster)
 	},
-	Effects: func(a *Action) Effects {
-		return Effects{Disconnects: &Disconnection{By: a.Target, Cluster: a.Cluster, Delay: delayOf(a)}}
+	Complete: (*Action).completeConnection,
+	Effects: func(a *Action) []Effect {
+		return []Effect{&Disconnection{By: a.Target, Cluster: a.Cluster, Delay: delayOf(a)}}
 	},
 }
 
@@ -61,9 +62,8 @@ var restoreConnection = ActionKind{
 		return fmt.Sprintf("let everything pass again between %s and the cluster %s", controllerName(a.Target),
 			a.Cluster)
 	},
-	Effects: func(a *Action) Effects {
-		return Effects{Connects: &Disconnection{By: a.Target, Cluster: a.Cluster}}
-	},
+	Complete: (*Action).completeConnection,
+	Effects:  func(a *Action) []Effect { return []Effect{&Connection{By: a.Target, Cluster: a.Cluster}} },
 }
 
 // checkConnection checks that the action's controller has access to the other cluster.

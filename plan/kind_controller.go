@@ -41,8 +41,8 @@ var restartController = ActionKind{
 	Fields:  []string{"watchList"},
 	Check:   checkWatchList,
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + " and start it again" + a.lists() },
-	Effects: func(a *Action) Effects {
-		return Effects{Stops: a.Target, Starts: a.Target, Lists: a.listing()}
+	Effects: func(a *Action) []Effect {
+		return append(a.noStreaming(), &Stop{a.Target}, &Start{a.Target})
 	},
 }
 
@@ -51,7 +51,7 @@ var killController = ActionKind{
 	Summary: "Kill the controller; it stays down.",
 	Doc:     "SIGKILL; the controller stays down until `startController`",
 	Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + "; it stays down" },
-	Effects: func(a *Action) Effects { return Effects{Stops: a.Target} },
+	Effects: func(a *Action) []Effect { return []Effect{&Stop{a.Target}} },
 }
 
 var startController = ActionKind{
@@ -61,7 +61,7 @@ var startController = ActionKind{
 	Fields:  []string{"watchList"},
 	Check:   checkWatchList,
 	Explain: func(a *Action) string { return "start " + controllerName(a.Target) + a.lists() },
-	Effects: func(a *Action) Effects { return Effects{Starts: a.Target, Lists: a.listing()} },
+	Effects: func(a *Action) []Effect { return append(a.noStreaming(), &Start{a.Target}) },
 }
 
 // checkWatchList checks that an action contradicts neither itself nor the suite.
@@ -78,12 +78,12 @@ func checkWatchList(c *ActionCheck) {
 	}
 }
 
-// listing names the action's controller if it must not use streaming lists; empty: it may.
-func (a *Action) listing() string {
+// noStreaming is the effect that the action's controller must not use streaming lists; nil: it may.
+func (a *Action) noStreaming() []Effect {
 	if a.WatchList != nil && !*a.WatchList {
-		return a.Target
+		return []Effect{&NoStreaming{a.Target}}
 	}
-	return ""
+	return nil
 }
 
 // lists says that the action's controller must not use streaming lists; empty: it may.
@@ -117,13 +117,11 @@ var reconnectController = ActionKind{
 		return fmt.Sprintf("kill %s and start it again, connected to %s", controllerName(a.Target),
 			a.ReconnectAPIServer) + a.lists()
 	},
-	Effects: func(a *Action) Effects {
-		e := Effects{
-			Moves: &Move{Controller: a.Target, APIServer: a.ReconnectAPIServer, By: a.ReconnectBy},
-			Lists: a.listing(),
-		}
+	Effects: func(a *Action) []Effect {
+		e := append(a.noStreaming(),
+			&Move{Controller: a.Target, APIServer: a.ReconnectAPIServer, By: a.ReconnectBy})
 		if a.ReconnectBy != ReconnectCut {
-			e.Stops, e.Starts = a.Target, a.Target
+			e = append(e, &Stop{a.Target}, &Start{a.Target})
 		}
 		return e
 	},

@@ -151,6 +151,10 @@ var cycleNodes = ActionKind{
 		"accepted or in the phase `waitFor`",
 	Fields: []string{"cluster", "cycle", "waitFor", "acceptFailure"},
 	Check: func(c *ActionCheck) {
+		if in := c.Action.Cluster; c.Suite != nil && c.Suite.SmallCluster(in) {
+			c.Errorf("actionType", "the cluster %s has nodes: 0 and no controller of the suite, so that nothing "+
+				"simulates nodes there; give it nodes", in)
+		}
 		cycle := c.Action.Cycles()
 		at := c.at.Field("cycle")
 		if cycle == nil {
@@ -204,7 +208,8 @@ var cycleNodes = ActionKind{
 	},
 	Object: func(a *Action) string { return a.Cycles().Name() },
 	// It evicts pods and deletes nodes, as another client would.
-	Effects: func(*Action) Effects { return Effects{Writes: true} },
+	Needs:   []Capability{SimulateNodes},
+	Effects: func(*Action) []Effect { return []Effect{&Write{}} },
 }
 
 var endCycle = ActionKind{
@@ -224,7 +229,8 @@ var endCycle = ActionKind{
 	},
 	Explain: func(a *Action) string { return "end the cycle " + a.EndsCycle() },
 	Object:  func(a *Action) string { return a.EndsCycle() },
-	Effects: func(*Action) Effects { return Effects{Writes: true} },
+	Needs:   []Capability{SimulateNodes},
+	Effects: func(*Action) []Effect { return []Effect{&Write{}} },
 }
 
 // checkSpec reports the mistakes in the spec of a resource, of which at is the place and path the name.

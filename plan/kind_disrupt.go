@@ -96,7 +96,12 @@ var disrupt = ActionKind{
 	Doc:     "begins a [disruption](disruptions.md), a fault that lasts, and waits until it is in effect",
 	Fields:  []string{"cluster", "disruption", "acceptPartial", "acceptNoTargets"},
 	Check: func(c *ActionCheck) {
-		d := c.Action.Begins()
+		d, in := c.Action.Begins(), c.Action.Cluster
+		if c.Suite != nil && in != "" {
+			if home := c.Suite.homeOfDisrupted(d); home != "" && home != in {
+				c.Errorf("cluster", "the controller that is disrupted runs in cluster %q, not in %q", home, in)
+			}
+		}
 		at := c.at.Field("disruption")
 		if d == nil {
 			report := at.Missing
@@ -160,7 +165,8 @@ var disrupt = ActionKind{
 		return fmt.Sprintf("begin the disruption %s of %s: %s", d.Name(), whose, strings.Join(text, ", "))
 	},
 	Object:  func(a *Action) string { return a.Begins().Name() },
-	Effects: func(a *Action) Effects { return Effects{Begins: a.Begins().Name()} },
+	Needs:   []Capability{CarryOutDisruptions},
+	Effects: func(a *Action) []Effect { return []Effect{&Begin{a.Begins().Name()}} },
 }
 
 // disruptable reports the kinds of a disruption that the suite's type of cluster cannot carry out.
@@ -209,7 +215,8 @@ var endDisruption = ActionKind{
 		return "end the disruption " + a.Ends()
 	},
 	Object:  func(a *Action) string { return a.Ends() },
-	Effects: func(a *Action) Effects { return Effects{Ends: a.Ends()} },
+	Needs:   []Capability{CarryOutDisruptions},
+	Effects: func(a *Action) []Effect { return []Effect{&End{a.Ends()}} },
 }
 
 func dnsLabel(s string) bool {

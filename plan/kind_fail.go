@@ -18,7 +18,7 @@ const (
 // Failing has the fields of failCall and restoreCalls; restoreCalls has only Call and CallScope.
 type Failing struct {
 	Call           string      `yaml:"call"`           // an annotated call of the suite; empty: writes
-	CallScope      string      `yaml:"callScope"`      // as PauseScope
+	CallScope      Scope       `yaml:"callScope"`      // as PauseScope
 	CallOperations []Operation `yaml:"callOperations"` // empty: all writes
 	Answer         CallAnswer  `yaml:"answer" default:"refused"`
 	Status         int         `yaml:"status"`                         // HTTP status; 0: see FailCall
@@ -123,7 +123,7 @@ var failCall = ActionKind{
 		}
 		return s
 	},
-	Effects: func(a *Action) Effects { return Effects{Fails: failureOf(a)} },
+	Effects: func(a *Action) []Effect { return []Effect{failureOf(a)} },
 }
 
 // explainFailingCall says what becomes of the calls of an annotated function.
@@ -135,8 +135,8 @@ func explainFailingCall(f *CallFailure) string {
 	case f.Times == 0:
 		which = fmt.Sprintf("all calls of %s by %s", f.Call, controllerName(f.By))
 	}
-	if scope := f.Scope; scope != "" && scope != "*" {
-		which += " for " + scope
+	if !f.Scope.Everything() {
+		which += " for " + f.Scope.String()
 	}
 	s := "make " + which + " return an error at once"
 	if f.Answer == Lost {
@@ -149,11 +149,11 @@ func explainFailingCall(f *CallFailure) string {
 }
 
 // toScope says which objects are written; empty: any.
-func toScope(scope string) string {
-	if scope == "" || scope == "*" {
+func toScope(scope Scope) string {
+	if scope.Everything() {
 		return ""
 	}
-	return " to " + scope
+	return " to " + scope.String()
 }
 
 // failureOf returns how the action makes calls fail.
@@ -185,15 +185,14 @@ var restoreCalls = ActionKind{
 		which := "the writes of " + controllerName(a.Target) + toScope(a.CallScope)
 		return "let " + which + " reach the API server again, and their answers the controller"
 	},
-	Effects: func(a *Action) Effects {
-		return Effects{Restores: &CallFailure{By: a.Target, Call: a.Call, Scope: a.CallScope, Cluster: a.Cluster}}
+	Effects: func(a *Action) []Effect {
+		return []Effect{&Restore{By: a.Target, Call: a.Call, Scope: a.CallScope, Cluster: a.Cluster}}
 	},
 }
 
 // checkCalls checks what failCall and restoreCalls have in common.
 func checkCalls(c *ActionCheck) {
 	c.checker.hooked(c.at.Field("actionTarget"), c.Action.Target, "so its calls cannot be made to fail")
-	checkScope(c, "callScope", c.Action.CallScope)
 	if c.Action.Call != "" {
 		c.checker.annotated(c.Action.Call, c.at.Field("call"))
 	}

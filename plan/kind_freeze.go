@@ -21,7 +21,7 @@ var freezeController = ActionKind{
 		return "stop the process of " + controllerName(a.Target) + " that was observed, or else its leader, with all " +
 			"its threads until it is thawed; its other processes go on"
 	},
-	Effects: func(a *Action) Effects { return Effects{Freezes: a.Target} },
+	Effects: func(a *Action) []Effect { return []Effect{&Freeze{a.Target}} },
 }
 
 var thawController = ActionKind{
@@ -35,5 +35,5 @@ var thawController = ActionKind{
 		}
 		return "let the frozen processes of " + controllerName(a.Target) + " go on where they were stopped"
 	},
-	Effects: func(a *Action) Effects { return Effects{Thaws: a.Target, Kills: a.Kill} },
+	Effects: func(a *Action) []Effect { return []Effect{&Thaw{a.Target, a.Kill}} },
 }

@@ -19,7 +19,7 @@ const (
 // Pausing has the fields of actions that pause and resume; API servers have only PauseScope.
 type Pausing struct {
 	PauseAt          Timing `yaml:"pauseAt"`          // where the controller stops
-	PauseScope       string `yaml:"pauseScope"`       // a resource key; "*" or empty: everything
+	PauseScope       Scope  `yaml:"pauseScope"`       // a resource key; "*" or empty: everything
 	AvoidOngoingRead bool   `yaml:"avoidOngoingRead"` // pauseController: wait until no read is in progress
 	OneByOne         bool   `yaml:"oneByOne"`         // resumeAPIServer: each event when the controllers are idle again
 }
@@ -44,7 +44,6 @@ var pauseController = ActionKind{
 			c.Errorf("avoidOngoingRead",
 				"avoidOngoingRead is for a pause at beforeControllerRead or afterControllerRead, not %s", a.PauseAt)
 		}
-		checkPauseScope(c)
 	},
 	Explain: func(a *Action) string {
 		s := fmt.Sprintf("stop %s %s, for %s, until it is resumed", controllerName(a.Target),
@@ -54,8 +53,8 @@ var pauseController = ActionKind{
 		}
 		return s
 	},
-	Effects: func(a *Action) Effects {
-		return Effects{Pauses: &Pause{
+	Effects: func(a *Action) []Effect {
+		return []Effect{&Pause{
 			By: a.Target, At: a.PauseAt, Scope: a.PauseScope, Cluster: a.Cluster, AvoidOngoingRead: a.AvoidOngoingRead,
 		}}
 	},
@@ -66,10 +65,7 @@ var resumeController = ActionKind{
 	Summary: "Release what pauseController holds.",
 	Doc:     "ends such pauses, [see below](#pauses)",
 	Fields:  []string{"cluster", "pauseAt", "pauseScope"},
-	Check: func(c *ActionCheck) {
-		checkPauseOfController(c)
-		checkPauseScope(c)
-	},
+	Check:   checkPauseOfController,
 	Explain: func(a *Action) string {
 		if a.PauseAt == "" {
 			return "let " + controllerName(a.Target) + " continue"
@@ -77,8 +73,8 @@ var resumeController = ActionKind{
 		return fmt.Sprintf("let %s continue where it was stopped %s, for %s", controllerName(a.Target),
 			sideOf(a.PauseAt), scopeOf(a.PauseScope))
 	},
-	Effects: func(a *Action) Effects {
-		return Effects{Resumes: &Pause{By: a.Target, At: a.PauseAt, Scope: a.PauseScope, Cluster: a.Cluster}}
+	Effects: func(a *Action) []Effect {
+		return []Effect{&Resume{By: a.Target, At: a.PauseAt, Scope: a.PauseScope, Cluster: a.Cluster}}
 	},
 }
 
@@ -88,13 +84,13 @@ var pauseAPIServer = ActionKind{
 	Summary: "Keep an API server from seeing changes of pauseScope.",
 	Doc:     "the API server's watch cache stops receiving events",
 	Fields:  []string{"cluster", "pauseScope"},
-	Check:   checkPauseScope,
 	Explain: func(a *Action) string {
 		return fmt.Sprintf("stop %s from seeing changes of %s: reads from its cache return the old state",
 			controllerName(a.Target), scopeOf(a.PauseScope))
 	},
-	Effects: func(a *Action) Effects {
-		return Effects{Pauses: &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope, Cluster: a.Cluster}}
+	Needs: []Capability{ObserveAPIServers},
+	Effects: func(a *Action) []Effect {
+		return []Effect{&Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope, Cluster: a.Cluster}}
 	},
 }
 
@@ -103,7 +99,6 @@ var resumeAPIServer = ActionKind{
 	Summary: "Let the API server see changes again.",
 	Doc:     "ends such a pause, with `oneByOne` an event at a time, [see below](#pauses)",
 	Fields:  []string{"cluster", "pauseScope", "oneByOne"},
-	Check:   checkPauseScope,
 	Explain: func(a *Action) string {
 		s := fmt.Sprintf("let %s see the changes of %s again", controllerName(a.Target), scopeOf(a.PauseScope))
 		if a.OneByOne {
@@ -111,11 +106,11 @@ var resumeAPIServer = ActionKind{
 		}
 		return s
 	},
-	Effects: func(a *Action) Effects {
-		return Effects{
-			Resumes:  &Pause{By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope, Cluster: a.Cluster},
-			OneByOne: a.OneByOne,
-		}
+	Needs: []Capability{ObserveAPIServers},
+	Effects: func(a *Action) []Effect {
+		return []Effect{&Resume{
+			By: a.Target, At: BeforeAPIServerRecv, Scope: a.PauseScope, Cluster: a.Cluster, OneByOne: a.OneByOne,
+		}}
 	},
 }
 
@@ -128,17 +123,6 @@ func checkPauseOfController(c *ActionCheck) {
 		c.Errorf("pauseAt", "a controller has no timing %s; to pause an API server use pauseAPIServer", at)
 	case at != "" && !slices.Contains(timings, at):
 		c.Errorf("pauseAt", "unknown pauseAt %q%s", at, wording.Suggest(string(at), controllerTimings()))
-	}
-}
-
-func checkPauseScope(c *ActionCheck) { checkScope(c, "pauseScope", c.Action.PauseScope) }
-
-// checkScope checks a field that takes a resource key or "*".
-func checkScope(c *ActionCheck, field, scope string) {
-	if scope != "" && scope != "*" {
-		if _, err := ParseResourceKey(scope); err != nil {
-			c.Errorf(field, "%s %v", field, err)
-		}
 	}
 }
 

@@ -85,9 +85,8 @@ var advanceTime = ActionKind{
 		return "let the cluster's clock jump ahead by " + byOf(a).String() +
 			", so that what is due in that time comes all at once"
 	},
-	Effects: func(a *Action) Effects {
-		return Effects{Advances: time.Duration(byOf(a))}
-	},
+	Needs:   []Capability{OwnClock},
+	Effects: func(a *Action) []Effect { return []Effect{&Advance{time.Duration(byOf(a))}} },
 }
 
 // The clock that is skewed is the one that tells the time of day: what a program writes into objects and compares with
@@ -109,9 +108,8 @@ var skewClock = ActionKind{
 		return "put the wall clock of " + controllerName(a.Target) + " " + by.String() + " " + where +
 			" until the skew is ended"
 	},
-	Effects: func(a *Action) Effects {
-		return Effects{Skews: &Skew{By: a.Target, Ahead: time.Duration(byOf(a))}}
-	},
+	Needs:   []Capability{OwnClock},
+	Effects: func(a *Action) []Effect { return []Effect{&Skew{By: a.Target, Ahead: time.Duration(byOf(a))}} },
 }
 
 var endSkew = ActionKind{
@@ -119,5 +117,6 @@ var endSkew = ActionKind{
 	Summary: "Let the controller's wall clock be right again.",
 	Doc:     "lets the controller's wall clock be right again",
 	Explain: func(a *Action) string { return "let the wall clock of " + controllerName(a.Target) + " be right again" },
-	Effects: func(a *Action) Effects { return Effects{EndsSkew: a.Target} },
+	Needs:   []Capability{OwnClock},
+	Effects: func(a *Action) []Effect { return []Effect{&Unskew{a.Target}} },
 }

@@ -62,7 +62,8 @@ var upgrade = ActionKind{
 		return "kill all controllers and install " + u.Name()
 	},
 	Object:  func(a *Action) string { return upgradesOf(a).To },
-	Effects: func(a *Action) Effects { return Effects{Upgrades: upgradesOf(a)} },
+	Needs:   []Capability{InstallBuilds},
+	Effects: func(a *Action) []Effect { return []Effect{upgradesOf(a)} },
 }
 
 // checkBuildName checks the name of a build; empty is the suite itself.
@@ -77,7 +78,7 @@ func checkBuildName(at *yamlfile.Place, s *Suite, name string) {
 
 // Upgrades reports whether an action of the plan, or one of its own steps, installs another build.
 func (p *Plan) Upgrades() bool {
-	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Effects().Upgrades != nil }) ||
+	return AnyHas[*Upgrading](p.Actions) ||
 		slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Upgrade != nil })
 }
 
@@ -85,7 +86,7 @@ func (p *Plan) Upgrades() bool {
 func (p *Plan) LastBuild() string {
 	last := p.Build
 	for i := range p.Actions {
-		if u := p.Actions[i].Effects().Upgrades; u != nil {
+		if u := EffectOf[*Upgrading](&p.Actions[i]); u != nil {
 			last = u.To
 		}
 	}
@@ -102,7 +103,7 @@ func (p *Plan) Builds(steps []Step) []string {
 		}
 	}
 	for i := range p.Actions {
-		if u := p.Actions[i].Effects().Upgrades; u != nil {
+		if u := EffectOf[*Upgrading](&p.Actions[i]); u != nil {
 			add(u.To)
 		}
 	}

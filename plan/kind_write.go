@@ -27,11 +27,6 @@ type Writing struct {
 	Patch        any            `yaml:"patch"`       // mapping or json list
 }
 
-// Writes by another client do not affect any process.
-
-// writes are the effects of a write by another client: it leaves all processes as they are.
-func writes(*Action) Effects { return Effects{Writes: true} }
-
 var applyObject = ActionKind{
 	Type:    ApplyObject,
 	Summary: "Apply an object as another client.",
@@ -63,7 +58,7 @@ var applyObject = ActionKind{
 		meta, _ := a.Manifest["metadata"].(map[string]any)
 		return fmt.Sprintf("as another client, apply %v %v", a.Manifest["kind"], meta["name"])
 	},
-	Effects: func(a *Action) Effects { return Effects{Writes: true, Applies: a.Manifest} },
+	Effects: func(a *Action) []Effect { return []Effect{&Write{Applies: a.Manifest}} },
 	Object: func(a *Action) string {
 		if a.Manifest == nil {
 			return a.ManifestFile
@@ -94,7 +89,7 @@ var patchObject = ActionKind{
 		}
 		return fmt.Sprintf("as another client, patch %s%s with %s", what, a.ResourceKey, compact(a.Patch))
 	},
-	Effects: writes,
+	Effects: func(*Action) []Effect { return []Effect{&Write{}} },
 	Object:  (*Action).Written,
 }
 
@@ -105,7 +100,7 @@ var deleteObject = ActionKind{
 	Fields:  []string{"cluster", "resourceKey"},
 	Check:   checkWrite,
 	Explain: func(a *Action) string { return "as another client, delete " + a.ResourceKey.String() },
-	Effects: func(a *Action) Effects { return Effects{Writes: true, Deletes: a.ResourceKey} },
+	Effects: func(a *Action) []Effect { return []Effect{&Write{Deletes: a.ResourceKey}} },
 	Object:  (*Action).Written,
 }
 

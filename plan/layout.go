@@ -43,6 +43,9 @@ var layout = &yamlfile.Format{
 		keyType: {Read: readKey, Write: func(v reflect.Value) (*yaml.Node, error) {
 			return yamlfile.TextNode(v.Interface().(ResourceKey).String()), nil
 		}},
+		scopeType: {Read: readScope, Write: func(v reflect.Value) (*yaml.Node, error) {
+			return yamlfile.TextNode(v.Interface().(Scope).String()), nil
+		}},
 		offsetType: {
 			Read: func(f *yamlfile.File, n *yaml.Node, v reflect.Value, what string) {
 				v.Set(reflect.ValueOf(readOffset(f, n, what)))
@@ -97,6 +100,7 @@ func init() {
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	keyType      = reflect.TypeFor[ResourceKey]()
+	scopeType    = reflect.TypeFor[Scope]()
 	offsetType   = reflect.TypeFor[Offset]()
 )
 
@@ -140,6 +144,15 @@ func readKey(f *yamlfile.File, n *yaml.Node, v reflect.Value, what string) {
 		return
 	}
 	v.Set(reflect.ValueOf(k))
+}
+
+func readScope(f *yamlfile.File, n *yaml.Node, v reflect.Value, what string) {
+	s, err := ParseScope(f.Scalar(n, what))
+	if err != nil {
+		f.Errorf(n, "%s %v", what, err)
+		return
+	}
+	v.Set(reflect.ValueOf(s))
 }
 
 // readDeployment reads namespace/name, or a resource key such as deployment/namespace/name.

@@ -36,8 +36,8 @@ func (p *Plan) Within(s *Suite) (merged *Suite, workload string) {
 func (p *Plan) Listing() map[string]int {
 	var all map[string]int
 	for i := range p.Actions {
-		if name := p.Actions[i].Effects().Lists; name != "" && all[name] == 0 {
-			set(&all, name, i+1)
+		if lists := EffectOf[*NoStreaming](&p.Actions[i]); lists != nil && all[lists.Controller] == 0 {
+			set(&all, lists.Controller, i+1)
 		}
 	}
 	return all

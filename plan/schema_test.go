@@ -194,7 +194,7 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *yamlfi
 		reflect.Slice: "array",
 		reflect.Map:   "object", reflect.Struct: "object", reflect.Interface: "object",
 	}[typ.Kind()]
-	if typ == keyType {
+	if typ == keyType || typ == scopeType {
 		json = "string"
 	}
 	m := c.alternative(node, json)
@@ -226,7 +226,8 @@ func (c *schemaChecker) check(path string, node any, typ reflect.Type, f *yamlfi
 		c.same("default of "+path, f.Default, fmt.Sprint(fallback))
 	}
 	switch {
-	case f.As != "" && f.As != "command" || typ == keyType || typ == durationType || typ == offsetType:
+	case f.As != "" && f.As != "command" || typ == keyType || typ == scopeType || typ == durationType ||
+		typ == offsetType:
 	case typ.Kind() == reflect.Struct:
 		sh := layout.ShapeOf(typ)
 		properties, _ := m["properties"].(map[string]any)

@@ -169,21 +169,17 @@ func (w *witness) gone(e record.Event) {
 	}
 }
 
-// lasting notes which pauses, failures of calls, freezes, skews and disturbances of connections begin and end with the
-// current event.
+// lasting notes which pauses, failures of calls and other lasting effects begin and end with the current event.
 func (w *witness) lasting() {
 	now := map[int]string{}
 	for _, p := range w.machine.pauses {
-		now[p.action] = p.by
+		now[p.action] = p.what.By
 	}
 	for _, f := range w.machine.failing {
-		now[f.action] = f.by
+		now[f.action] = f.failure.By
 	}
-	for _, f := range w.machine.frozen {
-		now[f.action] = f.by
-	}
-	for _, s := range slices.Concat(w.machine.skewed, w.machine.disturbed) {
-		now[s.action] = s.by
+	for action, e := range w.machine.lasting {
+		now[action] = e.Of()
 	}
 	for action, i := range w.lasts {
 		if _, lasts := now[action]; !lasts {

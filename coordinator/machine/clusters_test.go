@@ -26,7 +26,8 @@ func TestObservationsOfSeveralClusters(t *testing.T) {
 		Observe: plan.ObservationPoint{Timing: plan.AfterControllerWrite, ObserveBy: "copier", Cluster: "west"},
 	}}}
 	pause := plan.Action{Type: plan.PauseController, Target: "copier", Cluster: "west", Async: true,
-		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: "configmap/default/a"}, Trigger: written}
+		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: plan.MustScope("configmap/default/a")},
+		Trigger: written}
 	m, err := New(&plan.Plan{Actions: []plan.Action{pause}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ func TestObservationsOfSeveralClusters(t *testing.T) {
 // its own cluster.
 func TestStalenessOfAnotherCluster(t *testing.T) {
 	pauseAPI := plan.Action{Type: plan.PauseAPIServer, Target: "west/apiserver-1", Cluster: "west",
-		Pausing: plan.Pausing{PauseScope: "pod/default/a"}, Trigger: trigger(t, "now", "now@none")}
+		Pausing: plan.Pausing{PauseScope: plan.MustScope("pod/default/a")}, Trigger: trigger(t, "now", "now@none")}
 	copier := record.Controller{Name: "copier", Hooks: true, Cluster: "east", APIServer: "east/apiserver-1",
 		Remotes: []string{"west/apiserver-1"}}
 	in := func(cluster string) func(*record.Observation) {

@@ -2,6 +2,8 @@ package machine
 
 import (
 	"slices"
+
+	"github.com/trommel-dev/trommel/plan"
 )
 
 // Holding reports whether anything is held or paused.
@@ -14,9 +16,9 @@ func (m *Machine) Held() int { return len(m.held) }
 func (m *Machine) AllDown() []string {
 	var all []string
 	for i := range m.plan.Actions {
-		stopped := m.plan.Actions[i].Effects().Stops
-		if stopped != "" && !slices.Contains(all, stopped) && m.Down(stopped) {
-			all = append(all, stopped)
+		stop := plan.EffectOf[*plan.Stop](&m.plan.Actions[i])
+		if stop != nil && !slices.Contains(all, stop.Process) && m.Down(stop.Process) {
+			all = append(all, stop.Process)
 		}
 	}
 	return all
@@ -29,10 +31,10 @@ func (m *Machine) Down(identity string) bool {
 		if !m.finished[i] || m.ended {
 			continue
 		}
-		switch e := m.plan.Actions[i].Effects(); {
-		case e.StartsIt(identity):
+		switch a := &m.plan.Actions[i]; {
+		case a.Starts(identity):
 			down = false
-		case e.StopsIt(identity):
+		case a.Stops(identity):
 			down = true
 		}
 	}

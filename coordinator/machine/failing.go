@@ -11,9 +11,9 @@ import (
 
 // failing makes writes, or annotated calls, fail from the moment at which they would be released.
 type failing struct {
-	pause // its point and scope
-	what  *plan.CallFailure
-	left  int // how many calls; 0: no limit
+	pause   // its point and scope
+	failure *plan.CallFailure
+	left    int // how many calls; 0: no limit
 }
 
 func failingOf(i int, f *plan.CallFailure) failing {
@@ -22,7 +22,7 @@ func failingOf(i int, f *plan.CallFailure) failing {
 		at = plan.BeforeAnnotatedCall
 	}
 	held := pauseOf(i, &plan.Pause{By: f.By, At: at, Scope: f.Scope, Cluster: f.Cluster})
-	return failing{pause: held, what: f, left: f.Times}
+	return failing{pause: held, failure: f, left: f.Times}
 }
 
 // fail returns how a call that is released must fail; nil: it must not. A call that is repeated by its client is
@@ -30,12 +30,12 @@ func failingOf(i int, f *plan.CallFailure) failing {
 func (m *Machine) fail(o *record.Observation) *plan.CallFailure {
 	for i := range m.failing {
 		f := &m.failing[i]
-		if !f.takes(o) || f.what.Call != o.CallName ||
-			len(f.what.Operations) > 0 && !slices.Contains(f.what.Operations, plan.Operation(o.Op)) {
+		if !f.takes(o) || f.failure.Call != o.CallName ||
+			len(f.failure.Operations) > 0 && !slices.Contains(f.failure.Operations, plan.Operation(o.Op)) {
 			continue
 		}
 		m.failed[f.action]++
-		what := f.what
+		what := f.failure
 		if f.left--; f.left == 0 {
 			m.failing = slices.Delete(m.failing, i, i+1)
 		}
@@ -45,30 +45,26 @@ func (m *Machine) fail(o *record.Observation) *plan.CallFailure {
 }
 
 // restore ends the failures of the controller, those of exactly that scope if one is given.
-func (m *Machine) restore(i int, what *plan.CallFailure) []Effect {
+func (m *Machine) restore(i int, what *plan.Restore) []Effect {
 	n := len(m.failing)
-	m.failing = slices.DeleteFunc(m.failing, func(f failing) bool { return restores(what, f.what, f.pause) })
+	m.failing = slices.DeleteFunc(m.failing, func(f failing) bool { return what.Ends(f.failure) })
 	if len(m.failing) == n {
 		return []Effect{Note{Action: i, Text: "ended nothing: no call was made to fail any longer"}}
 	}
 	return nil
 }
 
-// restores reports whether the action ends a failure of calls.
-func restores(what, failing *plan.CallFailure, f pause) bool {
-	return what.Call == failing.Call && resumes(&plan.Pause{By: what.By, Scope: what.Scope, Cluster: what.Cluster}, f)
-}
-
 // denied describes the calls that fail until they are restored, in one clause for each action.
 func (m *Machine) denied() []string {
 	var clauses []string
 	for _, f := range m.failing {
-		if f.what.Times == 0 {
+		if f.failure.Times == 0 {
+			end := m.endOf(func(i int) bool {
+				what := plan.EffectOf[*plan.Restore](&m.plan.Actions[i])
+				return what != nil && what.Ends(f.failure)
+			}, onlyTheEnd)
 			clauses = append(clauses, fmt.Sprintf("the plan has made %d calls of %s fail by %s, %s", m.failed[f.action],
-				f.by, m.Name(f.action), m.endOf(f.pause, func(i int, p pause) bool {
-					what := m.plan.Actions[i].Effects().Restores
-					return what != nil && restores(what, f.what, p)
-				})))
+				f.failure.By, m.Name(f.action), end))
 		}
 	}
 	return clauses
@@ -78,7 +74,7 @@ func (m *Machine) denied() []string {
 func (m *Machine) NoneFailed() []string {
 	var none []string
 	for i := range m.next {
-		if f := m.plan.Actions[i].Effects().Fails; f != nil && m.failed[i] == 0 {
+		if f := plan.EffectOf[*plan.CallFailure](&m.plan.Actions[i]); f != nil && m.failed[i] == 0 {
 			none = append(none, fmt.Sprintf("%s failed no call: %s made none in its scope", m.Name(i), f.By))
 		}
 	}
@@ -88,8 +84,8 @@ func (m *Machine) NoneFailed() []string {
 // failureRules returns the rules for the calls that an action makes to fail, before and after they happen.
 func failureRules(f *plan.CallFailure, resolve func(plan.ResourceKey) wire.Rule) []wire.Rule {
 	rules := []wire.Rule{{AnyGroup: true}}
-	if scope := failingOf(0, f).scope; scope != nil {
-		rule := resolve(*scope)
+	if !f.Scope.Everything() {
+		rule := resolve(f.Scope.Key)
 		rules = []wire.Rule{rule, collections(rule)} // a deletion of a collection names no object
 	}
 	point := wire.ControllerWrite

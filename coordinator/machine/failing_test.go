@@ -30,7 +30,7 @@ func asked(e record.Event) record.Event {
 func TestFailingCalls(t *testing.T) {
 	fail := func(scope string, change func(*plan.Action)) plan.Action {
 		a := plan.Action{Type: plan.FailCall, Target: "db",
-			Failing: plan.Failing{CallScope: scope, Answer: plan.Refused},
+			Failing: plan.Failing{CallScope: plan.MustScope(scope), Answer: plan.Refused},
 			Trigger: trigger(t, "now", "now@none")}
 		if change != nil {
 			change(&a)
@@ -40,7 +40,7 @@ func TestFailingCalls(t *testing.T) {
 	until := func(a *plan.Action) { a.UntilRestored = true }
 	restore := func(scope string) plan.Action {
 		return plan.Action{Type: plan.RestoreCalls, Target: "db",
-			Failing: plan.Failing{CallScope: scope}, Trigger: trigger(t, "a", "a")}
+			Failing: plan.Failing{CallScope: plan.MustScope(scope)}, Trigger: trigger(t, "a", "a")}
 	}
 	create := func(name string) record.Event { return writing(wire.Create, name, wire.Before, 1) }
 	in := func(cluster string, e record.Event) record.Event { e.Observation.Cluster = cluster; return e }
@@ -206,7 +206,7 @@ func TestStuckNamesCallsThatFail(t *testing.T) {
 		{Type: plan.FailCall, Target: "db", Failing: plan.Failing{Answer: plan.Refused, Times: 2},
 			Trigger: trigger(t, "now", "now@none")},
 		restart(trigger(t, "b", "b")),
-		{Type: plan.RestoreCalls, Target: "db", Failing: plan.Failing{CallScope: "pod/default/x"},
+		{Type: plan.RestoreCalls, Target: "db", Failing: plan.Failing{CallScope: plan.MustScope("pod/default/x")},
 			Trigger: trigger(t, "b", "b")},
 		{Type: plan.RestoreCalls, Target: "db", Trigger: trigger(t, "a", "a")},
 	}}
@@ -240,12 +240,12 @@ func TestRulesOfFailingCalls(t *testing.T) {
 		want []wire.Rule // for both phases
 	}{
 		{"all writes", plan.Failing{}, []wire.Rule{{Point: wire.ControllerWrite, AnyGroup: true}}},
-		{"writes of objects", plan.Failing{CallScope: "pod/default/a"}, []wire.Rule{
+		{"writes of objects", plan.Failing{CallScope: plan.MustScope("pod/default/a")}, []wire.Rule{
 			{Point: wire.ControllerWrite, Kind: "pod", Namespace: "default", Name: "a"},
 			{Point: wire.ControllerWrite, Kind: "pod", Items: true, ItemNamespace: "default", ItemName: "a",
 				Operations: []wire.Operation{wire.List, wire.DeleteCollection}},
 		}},
-		{"calls of a function", plan.Failing{Call: "backup", CallScope: "database/default/db"},
+		{"calls of a function", plan.Failing{Call: "backup", CallScope: plan.MustScope("database/default/db")},
 			[]wire.Rule{{Point: wire.AnnotatedCall, AnyGroup: true}}},
 	} {
 		m, err := New(&plan.Plan{Actions: []plan.Action{{Type: plan.FailCall, Target: "db", Failing: tt.what,

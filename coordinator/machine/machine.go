@@ -33,12 +33,9 @@ type Machine struct {
 	pending  []int           // actions whose pauses wait for running reads to end
 	finished []bool          // by action: completed
 	failed   []int           // by action: how many calls it has made to fail
-	frozen   []pause         // frozen processes: the action and the controller
-	skewed   []pause         // controllers whose clock is wrong, and the action
-	// disturbed are connections to other clusters.
-	disturbed []pause
-	ended     bool
-	wants     int // changes whenever what the plan waits for does
+	lasting  lasting
+	ended    bool
+	wants    int // changes whenever what the plan waits for does
 
 	controllers []record.Controller
 	stale       *staleness
@@ -61,12 +58,9 @@ type call struct{ session, id uint64 }
 // pause is a point at which observations are held until a resume.
 type pause struct {
 	action int // the action that began it
-	by     string
+	what   *plan.Pause
 	point  wire.Point
 	phase  wire.Phase
-	scope  *plan.ResourceKey // nil: everything
-	// cluster is that of the objects; empty: any.
-	cluster string
 }
 
 type heldObservation struct {
@@ -126,6 +120,7 @@ func New(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
 	m := &Machine{
 		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
 		failed:      make([]int, len(p.Actions)),
+		lasting:     lasting{},
 		controllers: controllers, stale: newStaleness(p, controllers), reconciles: map[call]*reconcile{},
 		since: make([]time.Time, len(p.Actions)),
 	}
@@ -243,7 +238,7 @@ func (m *Machine) judge(e record.Event) []Effect {
 	case e.Abandoned != nil:
 		return m.letGo(*e.Abandoned)
 	case e.Lapsed != nil:
-		m.unfrozen(e)
+		delete(m.lasting, *e.Lapsed)
 	case e.End:
 		return m.end()
 	}
@@ -470,7 +465,7 @@ func (m *Machine) readsEnded() []Effect {
 	var effects []Effect
 	var kept []int
 	for _, i := range m.pending {
-		p := m.plan.Actions[i].Effects().Pauses
+		p := plan.EffectOf[*plan.Pause](&m.plan.Actions[i])
 		if m.isReading(p.By) {
 			kept = append(kept, i)
 			continue
@@ -497,36 +492,31 @@ func (m *Machine) began(i int) []Effect {
 		m.blocked = -1
 		effects = m.enable(0)
 	}
-	e := a.Effects()
-	if p := e.Pauses; p != nil {
-		if p.AvoidOngoingRead && m.isReading(p.By) {
-			m.pending = append(m.pending, i)
-			return effects
+	for _, e := range a.Effects() {
+		switch e := e.(type) {
+		case *plan.Pause:
+			if e.AvoidOngoingRead && m.isReading(e.By) {
+				m.pending = append(m.pending, i)
+				continue
+			}
+			effects = append(effects, m.pause(i, e)...)
+		case *plan.Resume:
+			if !e.OneByOne {
+				effects = append(effects, m.resume(i, e)...)
+			}
+		case *plan.CallFailure:
+			m.failing = append(m.failing, failingOf(i, e))
+		case *plan.Restore:
+			effects = append(effects, m.restore(i, e)...)
 		}
-		effects = append(effects, m.pause(i, p)...)
-	}
-	if e.Resumes != nil && !e.OneByOne {
-		effects = append(effects, m.resume(i, e.Resumes)...)
-	}
-	m.freezing(i, e)
-	m.skewing(i, e)
-	m.connecting(i, e)
-	if e.Fails != nil {
-		m.failing = append(m.failing, failingOf(i, e.Fails))
-	}
-	if e.Restores != nil {
-		effects = append(effects, m.restore(i, e.Restores)...)
+		m.lasting.began(i, e)
 	}
 	return effects
 }
 
 func pauseOf(i int, p *plan.Pause) pause {
-	made := pause{action: i, by: p.By, cluster: p.Cluster}
+	made := pause{action: i, what: p}
 	made.point, made.phase = wirePoint(p.At)
-	if p.Scope != "" && p.Scope != "*" {
-		key, _ := plan.ParseResourceKey(p.Scope) // validated with the plan
-		made.scope = &key
-	}
 	return made
 }
 
@@ -536,10 +526,10 @@ func (m *Machine) pause(i int, p *plan.Pause) []Effect {
 }
 
 // resume ends the pauses that match what the action names.
-func (m *Machine) resume(i int, what *plan.Pause) []Effect {
+func (m *Machine) resume(i int, what *plan.Resume) []Effect {
 	var kept []pause
 	for _, p := range m.pauses {
-		if !resumes(what, p) {
+		if !what.Ends(p.what) {
 			kept = append(kept, p)
 		}
 	}
@@ -562,11 +552,11 @@ func (m *Machine) goOn(r *record.Resumed) []Effect {
 	if m.ended {
 		return nil
 	}
-	what := m.plan.Actions[r.Action].Effects().Resumes
+	what := plan.EffectOf[*plan.Resume](&m.plan.Actions[r.Action])
 	at := slices.IndexFunc(m.held, func(h heldObservation) bool {
 		by := func(ending bool) bool {
 			return slices.ContainsFunc(m.pauses, func(p pause) bool {
-				return p.takes(h.origin) && resumes(what, p) == ending
+				return p.takes(h.origin) && what.Ends(p.what) == ending
 			})
 		}
 		return h.action < 0 && by(true) && !by(false)
@@ -581,24 +571,8 @@ func (m *Machine) goOn(r *record.Resumed) []Effect {
 
 // Resuming reports whether a pause is in force that the i-th action ends.
 func (m *Machine) Resuming(i int) bool {
-	what := m.plan.Actions[i].Effects().Resumes
-	return what != nil && slices.ContainsFunc(m.pauses, func(p pause) bool { return resumes(what, p) })
-}
-
-// resumes reports whether a resume ends a pause. The resume's point and scope, if given, must equal the pause's; scope
-// "*" means pauses of everything.
-func resumes(what *plan.Pause, p pause) bool {
-	want := pauseOf(0, what)
-	switch {
-	case p.by != want.by, what.At != "" && (p.point != want.point || p.phase != want.phase),
-		what.Cluster != "" && what.Cluster != p.cluster:
-		return false
-	case what.Scope == "":
-		return true
-	case want.scope == nil || p.scope == nil:
-		return want.scope == nil && p.scope == nil
-	}
-	return *want.scope == *p.scope
+	what := plan.EffectOf[*plan.Resume](&m.plan.Actions[i])
+	return what != nil && slices.ContainsFunc(m.pauses, func(p pause) bool { return what.Ends(p.what) })
 }
 
 // repause releases held observations that no remaining pause or action holds.
@@ -630,23 +604,30 @@ func (m *Machine) pausedBy(o *record.Observation) int {
 
 // takes reports whether an observation is at the pause's point and in its scope.
 func (p *pause) takes(o *record.Observation) bool {
-	return p.by == o.By && p.point == o.Point && p.phase == o.Phase && p.in(o) &&
-		(p.scope == nil && !isElection(o) || p.scope != nil && p.covers(o))
+	if p.what.By != o.By || p.point != o.Point || p.phase != o.Phase || !p.in(o) {
+		return false
+	}
+	if p.what.Scope.Everything() {
+		return !isElection(o)
+	}
+	return p.covers(o)
 }
 
 // in reports whether an observation may be about an object in the pause's cluster. What is not about an object is in
 // all.
 func (p *pause) in(o *record.Observation) bool {
-	return p.cluster == "" || o.Cluster == p.cluster || o.Cluster == record.UnknownCluster || byRequest(o.Point)
+	return p.what.Cluster == "" || o.Cluster == p.what.Cluster || o.Cluster == record.UnknownCluster ||
+		byRequest(o.Point)
 }
 
 // covers reports whether an observation at the pause's point is in its scope. A reconcile and an annotated call are
 // matched by the reconciled request, which has no type.
 func (p *pause) covers(o *record.Observation) bool {
+	key := p.what.Scope.Key
 	if byRequest(p.point) {
-		return requestMatches(*p.scope, o)
+		return requestMatches(key, o)
 	}
-	return p.scope.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) || scopeCovers(p.scope, o)
+	return key.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) || scopeCovers(key, o)
 }
 
 // byRequest reports whether observations at a point are identified by a reconcile's request instead of an object.
@@ -660,11 +641,10 @@ func isElection(o *record.Observation) bool {
 }
 
 // scopeCovers reports whether a list or a collection, which names no object, can contain one that is in the scope.
-func scopeCovers(scope *plan.ResourceKey, o *record.Observation) bool {
+func scopeCovers(key plan.ResourceKey, o *record.Observation) bool {
 	if !isCollection(o) {
 		return false
 	}
-	key := *scope
 	key.Name = "*"
 	if o.Namespace == "" {
 		key.Namespace = "*"
@@ -726,7 +706,7 @@ func (m *Machine) letGo(seq int) []Effect {
 func (m *Machine) end() []Effect {
 	m.ended = true
 	m.wants++
-	m.pauses, m.pending, m.failing, m.frozen, m.skewed, m.disturbed = nil, nil, nil, nil, nil, nil
+	m.pauses, m.pending, m.failing, m.lasting = nil, nil, nil, lasting{}
 	var effects []Effect
 	for _, h := range m.held {
 		effects = append(effects, Release{Seq: h.seq})
@@ -770,29 +750,30 @@ func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]w
 				}
 			}
 		}
-		if p := m.plan.Actions[i].Effects().Pauses; p != nil && p.AvoidOngoingRead {
+		if p := plan.EffectOf[*plan.Pause](&m.plan.Actions[i]); p != nil && p.AvoidOngoingRead {
 			for _, phase := range []wire.Phase{wire.Before, wire.After} {
 				add(p.By, wire.Rule{Point: wire.ControllerRead, Phase: phase, AnyGroup: true})
 			}
 		}
 	}
 	for _, p := range m.pauses {
+		by, scope := p.what.By, p.what.Scope
 		rule := wire.Rule{AnyGroup: true}
 		switch {
-		case p.scope == nil:
+		case scope.Everything():
 		case byRequest(p.point):
-			rule.Namespace, rule.Name = p.scope.Namespace, p.scope.Name
+			rule.Namespace, rule.Name = scope.Key.Namespace, scope.Key.Name
 		default:
-			rule = resolve(*p.scope)
+			rule = resolve(scope.Key)
 			if p.point == wire.ControllerRead || p.point == wire.ControllerWrite {
 				// Lists and collections name no object.
 				all := collections(rule)
 				all.Point, all.Phase = p.point, p.phase
-				add(p.by, all)
+				add(by, all)
 			}
 		}
 		rule.Point, rule.Phase = p.point, p.phase
-		add(p.by, rule)
+		add(by, rule)
 	}
 	return rules
 }
@@ -816,11 +797,10 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 		return rules
 	}
 	for i := range m.plan.Actions {
-		e := m.plan.Actions[i].Effects()
-		if e.Fails != nil {
-			rules[e.Fails.By] = append(rules[e.Fails.By], failureRules(e.Fails, resolve)...)
+		if f := plan.EffectOf[*plan.CallFailure](&m.plan.Actions[i]); f != nil {
+			rules[f.By] = append(rules[f.By], failureRules(f, resolve)...)
 		}
-		what := e.Pauses
+		what := plan.EffectOf[*plan.Pause](&m.plan.Actions[i])
 		if what == nil {
 			continue
 		}
@@ -842,9 +822,8 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 			continue
 		}
 		rule := wire.Rule{AnyGroup: true}
-		scope := pauseOf(i, what).scope
-		if scope != nil {
-			rule = resolve(*scope)
+		if !what.Scope.Everything() {
+			rule = resolve(what.Scope.Key)
 		}
 		rule.Phase = wire.After
 		for _, c := range m.controllers {
@@ -860,7 +839,7 @@ func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string
 			read := rule
 			read.Point = wire.ControllerRead
 			rules[c.Name] = append(rules[c.Name], read)
-			if scope != nil {
+			if !what.Scope.Everything() {
 				rules[c.Name] = append(rules[c.Name], collections(read))
 			}
 		}

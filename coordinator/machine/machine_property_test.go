@@ -61,10 +61,10 @@ func randomPlan(t *testing.T, random *rand.Rand) *plan.Plan {
 			a = resumeReads(tr)
 		case 4:
 			a = plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-1",
-				Pausing: plan.Pausing{PauseScope: scope}, Trigger: tr}
+				Pausing: plan.Pausing{PauseScope: plan.MustScope(scope)}, Trigger: tr}
 		case 5:
 			a = plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-1",
-				Pausing: plan.Pausing{PauseScope: scope, OneByOne: random.IntN(2) == 0}, Trigger: tr}
+				Pausing: plan.Pausing{PauseScope: plan.MustScope(scope), OneByOne: random.IntN(2) == 0}, Trigger: tr}
 		case 6:
 			a = plan.Action{Type: plan.ReconnectController, Target: "db",
 				Reconnecting: plan.Reconnecting{ReconnectAPIServer: "apiserver-2"},
@@ -211,10 +211,10 @@ func (w *world) one() {
 		}
 	case 1, 2, 3:
 		if i, ok := pick(w, &w.fired); ok {
-			switch e := w.plan.Actions[i].Effects(); {
-			case e.Switches():
+			switch a := &w.plan.Actions[i]; {
+			case a.Switches():
 				w.waiting = append(w.waiting, i)
-			case e.OneByOne:
+			case a.OneByOne:
 				w.resuming = append(w.resuming, i)
 			default:
 				w.begun = append(w.begun, i)

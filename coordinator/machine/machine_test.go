@@ -28,7 +28,8 @@ var (
 
 func pauseReads(tr plan.Trigger, scope string, avoid bool) plan.Action {
 	return plan.Action{Type: plan.PauseController, Target: "db",
-		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerRead, PauseScope: scope, AvoidOngoingRead: avoid},
+		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerRead, PauseScope: plan.MustScope(scope),
+			AvoidOngoingRead: avoid},
 		Trigger: tr}
 }
 
@@ -55,7 +56,7 @@ func read(name string, phase wire.Phase, call uint64) record.Event {
 
 func pauseWrites(tr plan.Trigger, scope string) plan.Action {
 	return plan.Action{Type: plan.PauseController, Target: "db",
-		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: scope},
+		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: plan.MustScope(scope)},
 		Trigger: tr}
 }
 
@@ -63,7 +64,7 @@ func goOn(action int, all bool) record.Event {
 	return record.Event{Resumed: &record.Resumed{Action: action, All: all}}
 }
 
-func scoped(a plan.Action, scope string) plan.Action { a.PauseScope = scope; return a }
+func scoped(a plan.Action, scope string) plan.Action { a.PauseScope = plan.MustScope(scope); return a }
 
 func at(timing plan.Timing, a plan.Action) plan.Action { a.PauseAt = timing; return a }
 
@@ -79,7 +80,7 @@ func waiting(a plan.Action) plan.Action { a.WaitBefore = time.Second; return a }
 
 func pauseReconciles(tr plan.Trigger, scope string) plan.Action {
 	return plan.Action{Type: plan.PauseController, Target: "db",
-		Pausing: plan.Pausing{PauseAt: plan.BeforeReconcile, PauseScope: scope},
+		Pausing: plan.Pausing{PauseAt: plan.BeforeReconcile, PauseScope: plan.MustScope(scope)},
 		Trigger: tr}
 }
 
@@ -469,7 +470,7 @@ func TestMachine(t *testing.T) {
 		{
 			name: "a pause holds the observation that fired it, if it is in its scope",
 			actions: []plan.Action{{Type: plan.PauseAPIServer, Target: "apiserver-1",
-				Pausing: plan.Pausing{PauseScope: "pod/default/a"},
+				Pausing: plan.Pausing{PauseScope: plan.MustScope("pod/default/a")},
 				Trigger: trigger(t, "a", "a")}},
 			events: []record.Event{
 				created("a"), began(0), completed(0), before(created("a")), before(created("b")),
@@ -1085,7 +1086,7 @@ func TestRules(t *testing.T) {
 	}
 	pause := func(at plan.Timing, scope string) plan.Action {
 		return plan.Action{Type: plan.PauseController, Target: "web", Trigger: trigger(t, "soon", "soon@timeout"),
-			Pausing: plan.Pausing{PauseAt: at, PauseScope: scope}}
+			Pausing: plan.Pausing{PauseAt: at, PauseScope: plan.MustScope(scope)}}
 	}
 	const collections = " of [list deleteCollection] with pod default/a"
 	for _, tt := range []struct {

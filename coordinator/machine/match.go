@@ -62,7 +62,7 @@ func (w *watch) judgeObject(l *look) (bool, miss) {
 		return false, w.elsewhere(o)
 	}
 	if isCollection(o) {
-		if !scopeCovers(&key, o) {
+		if !scopeCovers(key, o) {
 			return false, w.elsewhere(o)
 		}
 	} else if !key.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) {

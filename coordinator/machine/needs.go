@@ -30,24 +30,34 @@ func Needs(p *plan.Plan, identity string) []Need {
 					Where: fmt.Sprintf("action %d, trigger %q", i+1, d.Name)})
 			}
 		}
-		e := a.Effects()
-		if e.Fails != nil && e.Fails.By == identity {
+		if f := plan.EffectOf[*plan.CallFailure](a); f != nil && f.By == identity {
 			need := Need{Point: wire.ControllerWrite, Where: fmt.Sprintf("action %d", i+1)}
-			if call := e.Fails.Call; call != "" {
-				need.Point, need.Call, need.Fails = wire.AnnotatedCall, call, true
+			if f.Call != "" {
+				need.Point, need.Call, need.Fails = wire.AnnotatedCall, f.Call, true
 			}
 			needs = append(needs, need)
 		}
-		for _, p := range []*plan.Pause{e.Pauses, e.Resumes} {
-			if p == nil || p.By != identity {
-				continue
-			}
-			if point, _ := wirePoint(p.At); point != "" {
-				needs = append(needs, Need{Point: point, Where: fmt.Sprintf("action %d, pauseAt", i+1)})
-			}
+		if point := pausePoint(a, identity); point != "" {
+			needs = append(needs, Need{Point: point, Where: fmt.Sprintf("action %d, pauseAt", i+1)})
 		}
 	}
 	return needs
+}
+
+// pausePoint returns the point at which the action pauses or resumes the process; empty: none.
+func pausePoint(a *plan.Action, identity string) wire.Point {
+	var by string
+	var at plan.Timing
+	if p := plan.EffectOf[*plan.Pause](a); p != nil {
+		by, at = p.By, p.At
+	} else if r := plan.EffectOf[*plan.Resume](a); r != nil {
+		by, at = r.By, r.At
+	}
+	if by != identity {
+		return ""
+	}
+	point, _ := wirePoint(at)
+	return point
 }
 
 // In reports whether the point is compiled into the binary that the manifest describes.

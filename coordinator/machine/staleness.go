@@ -93,18 +93,18 @@ func (s *staleness) step(e record.Event, held []heldObservation) *record.StaleRe
 // began tracks the move of a controller to another API server. A session whose connections are cut moves too; that of a
 // killed process does not.
 func (s *staleness) began(a *plan.Action) {
-	e := a.Effects()
 	for name, shown := range s.shown {
-		if shown != nil && e.StartsIt(name) {
+		if shown != nil && a.Starts(name) {
 			shown.came = plan.ReconnectRestart
 		}
 	}
-	if e.Moves == nil || s.shown[e.Moves.Controller] == nil {
+	move := plan.EffectOf[*plan.Move](a)
+	if move == nil || s.shown[move.Controller] == nil {
 		return
 	}
-	s.routes[e.Moves.Controller] = plan.Moved(s.routes[e.Moves.Controller], e.Moves.APIServer)
-	if e.Moves.By == plan.ReconnectCut {
-		s.shown[e.Moves.Controller].came = plan.ReconnectCut
+	s.routes[move.Controller] = plan.Moved(s.routes[move.Controller], move.APIServer)
+	if move.By == plan.ReconnectCut {
+		s.shown[move.Controller].came = plan.ReconnectCut
 		clear(s.sessions) // looked up again by the new route; other routes have not changed
 	}
 }
@@ -229,7 +229,7 @@ func (s *staleness) none() []string {
 	if len(s.heldBack) == 0 {
 		var pauses []string
 		for i, a := range s.plan.Actions {
-			if p := a.Effects().Pauses; p != nil && p.OfAPIServer() {
+			if p := plan.EffectOf[*plan.Pause](&a); p != nil && p.OfAPIServer() {
 				pauses = append(pauses,
 					fmt.Sprintf("%s was paused (action %d) and held nothing back: no event %sreached it "+
 						"until it was resumed", p.By, i+1, ofScope(p.Scope)))
@@ -250,11 +250,11 @@ func (s *staleness) none() []string {
 	return why
 }
 
-func ofScope(scope string) string {
-	if scope == "" || scope == "*" {
+func ofScope(scope plan.Scope) string {
+	if scope.Everything() {
 		return ""
 	}
-	return "of " + scope + " "
+	return "of " + scope.String() + " "
 }
 
 // unshown says why a controller was not shown stale state although something was held back.

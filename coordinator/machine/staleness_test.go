@@ -32,7 +32,7 @@ func observed(by string, session uint64, point wire.Point, phase wire.Phase, op 
 
 func TestStaleness(t *testing.T) {
 	pauseAPI := plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-2",
-		Pausing: plan.Pausing{PauseScope: "pod/default/a"},
+		Pausing: plan.Pausing{PauseScope: plan.MustScope("pod/default/a")},
 		Trigger: trigger(t, "now", "now@none")}
 	reconnect := func(by plan.Reconnect) plan.Action {
 		return plan.Action{Type: plan.ReconnectController, Target: "db",
@@ -40,7 +40,7 @@ func TestStaleness(t *testing.T) {
 			Trigger:      trigger(t, "now", "now@none")}
 	}
 	resume := plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-2",
-		Pausing: plan.Pausing{PauseScope: "pod/default/a"},
+		Pausing: plan.Pausing{PauseScope: plan.MustScope("pod/default/a")},
 		Trigger: trigger(t, "now", "now@none")}
 
 	paused := []record.Event{began(0), completed(0)}
@@ -332,7 +332,8 @@ func TestSideRules(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, err := New(&plan.Plan{Actions: []plan.Action{
-				{Type: plan.PauseAPIServer, Target: "apiserver-2", Pausing: plan.Pausing{PauseScope: test.scope},
+				{Type: plan.PauseAPIServer, Target: "apiserver-2",
+					Pausing: plan.Pausing{PauseScope: plan.MustScope(test.scope)},
 					Trigger: trigger(t, "a", "a")},
 			}}, []record.Controller{{Name: "db", Hooks: true}, {Name: "binary"}})
 			if err != nil {

@@ -52,7 +52,7 @@ func (m *Machine) trackReconcile(e record.Event) {
 // are frozen. It is empty if nothing is held, paused or frozen and no calls fail. If now is zero, it leaves out
 // durations. Live reports whether an identity is connected.
 func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
-	last := slices.Concat(m.denied(), m.onIce(now), m.wrongClocks(now), m.disturbances(now))
+	last := append(m.denied(), m.clauses(now)...)
 	if m.ended || !m.Holding() && len(last) == 0 {
 		return ""
 	}
@@ -60,7 +60,7 @@ func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
 	if len(clauses) == 0 {
 		for _, p := range m.pauses {
 			clauses = append(clauses, fmt.Sprintf("%s has nothing to hold yet, %s", m.Name(p.action),
-				m.endOf(p, m.ends)))
+				m.endOfPause(p)))
 		}
 	}
 	for _, by := range m.expected() {
@@ -72,12 +72,12 @@ func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
 	return strings.Join(clauses, "; ")
 }
 
-// lasting formats the time since, or returns "" if either time is zero.
-func lasting(format string, now, since time.Time) string {
-	if now.IsZero() || since.IsZero() {
+// since formats the time that has passed, or returns "" if either time is zero.
+func since(format string, now, then time.Time) string {
+	if now.IsZero() || then.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf(format, now.Sub(since).Round(time.Second))
+	return fmt.Sprintf(format, now.Sub(then).Round(time.Second))
 }
 
 // Name returns an action's name for messages.
@@ -110,7 +110,7 @@ func (m *Machine) holds(now time.Time) []string {
 		if more > 0 {
 			what += fmt.Sprintf(" (and %d more)", more)
 		}
-		what += " has been held" + lasting(" for %s", now, h.since)
+		what += " has been held" + since(" for %s", now, h.since)
 		if h.action >= 0 {
 			clauses = append(clauses, fmt.Sprintf("%s until %s is complete, which is running", what,
 				m.Name(h.action)))
@@ -119,7 +119,7 @@ func (m *Machine) holds(now time.Time) []string {
 		what += " by " + m.Name(h.pause)
 		for _, p := range m.pauses {
 			if p.action == h.pause {
-				what += ", " + m.endOf(p, m.ends)
+				what += ", " + m.endOfPause(p)
 			}
 		}
 		clauses = append(clauses, what)
@@ -127,10 +127,25 @@ func (m *Machine) holds(now time.Time) []string {
 	return clauses
 }
 
-// endOf describes what ends a pause, or a failure of calls.
-func (m *Machine) endOf(p pause, ends func(i int, p pause) bool) string {
+// What ends an effect for which the plan has no action.
+const (
+	onlyTheEnd      = "which only the end of the plan ends"
+	onlyTheDeadline = "which only the hold's deadline or the end of the plan ends"
+)
+
+// endOfPause describes what ends a pause: an action that resumes it or kills the process.
+func (m *Machine) endOfPause(p pause) string {
+	return m.endOf(func(i int) bool {
+		a := &m.plan.Actions[i]
+		resume := plan.EffectOf[*plan.Resume](a)
+		return resume != nil && resume.Ends(p.what) || a.Stops(p.what.By) && i > p.action
+	}, onlyTheDeadline)
+}
+
+// endOf describes which action ends an effect, and when. If there is none, it returns otherwise.
+func (m *Machine) endOf(ends func(action int) bool, otherwise string) string {
 	for i := range m.plan.Actions {
-		if i < m.next && m.finished[i] || !ends(i, p) {
+		if i < m.next && m.finished[i] || !ends(i) {
 			continue
 		}
 		switch {
@@ -143,17 +158,7 @@ func (m *Machine) endOf(p pause, ends func(i int, p pause) bool) string {
 		}
 		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.Name(i), m.Name(m.next), m.awaited())
 	}
-	if e := m.plan.Actions[p.action].Effects(); e.Fails != nil || e.Freezes != "" || e.Skews != nil ||
-		e.Disconnects != nil {
-		return "which only the end of the plan ends"
-	}
-	return "which only the hold's deadline or the end of the plan ends"
-}
-
-// ends reports whether an action ends a pause: it resumes it or kills the process.
-func (m *Machine) ends(i int, p pause) bool {
-	e := m.plan.Actions[i].Effects()
-	return e.Resumes != nil && resumes(e.Resumes, p) || e.StopsIt(p.by) && i > p.action
+	return otherwise
 }
 
 // awaited describes what the awaited trigger waits for now.
@@ -200,9 +205,9 @@ func (m *Machine) doing(by string, now time.Time, live func(string) bool) []stri
 		if m.isHeld(c.session, r.id) {
 			continue
 		}
-		s := fmt.Sprintf("%s's reconcile of %s%s", by, r.request, lasting(", begun %s ago,", now, r.since))
+		s := fmt.Sprintf("%s's reconcile of %s%s", by, r.request, since(", begun %s ago,", now, r.since))
 		if r.last != nil {
-			s += fmt.Sprintf(" since its %s", callName(r.last)) + lasting(", %s ago,", now, r.lastTime)
+			s += fmt.Sprintf(" since its %s", callName(r.last)) + since(", %s ago,", now, r.lastTime)
 		}
 		s += " neither reads nor writes"
 		if delivery && m.readsOwnWrites(by) {

@@ -153,7 +153,7 @@ func TestStuck(t *testing.T) {
 			name: "an API server waits for an event that it does not receive",
 			actions: []plan.Action{
 				{Type: plan.PauseAPIServer, Target: "apiserver-1",
-					Pausing: plan.Pausing{PauseScope: "pod/default/a"}, Trigger: now()},
+					Pausing: plan.Pausing{PauseScope: plan.MustScope("pod/default/a")}, Trigger: now()},
 				{Type: plan.ResumeAPIServer, Target: "apiserver-1", Trigger: trigger(t, "b", "b")},
 			},
 			events: append(append([]record.Event{}, started...),

@@ -209,7 +209,7 @@ func TestWhatComesIfTheFrozenProcessIsKilledToo(t *testing.T) {
 				default:
 					return nil
 				}
-				kills = append(kills, p.Actions[1].Effects().Kills)
+				kills = append(kills, plan.EffectOf[*plan.Thaw](&p.Actions[1]).Kill)
 				return nil
 			}}
 			c := config(t, f, "w")

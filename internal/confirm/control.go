@@ -36,7 +36,7 @@ func Killed(of *plan.Plan) *Control {
 	p.Actions = slices.Clone(p.Actions)
 	thaws := false
 	for i := range p.Actions {
-		if e := p.Actions[i].Effects(); e.Thaws != "" && !e.Kills {
+		if thaw := plan.EffectOf[*plan.Thaw](&p.Actions[i]); thaw != nil && !thaw.Kill {
 			p.Actions[i].Kill, thaws = true, true
 		}
 	}
@@ -57,11 +57,11 @@ func Answered(of *plan.Plan) *Control {
 	p := *of
 	p.TestName += "-answered"
 	p.Actions = slices.DeleteFunc(slices.Clone(of.Actions), func(a plan.Action) bool {
-		fails := a.Effects().Fails
+		fails := plan.EffectOf[*plan.CallFailure](&a)
 		return fails != nil && fails.Answer == plan.Lost
 	})
 	if len(p.Actions) == len(of.Actions) ||
-		!slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes }) {
+		!plan.AnyHas[*plan.Write](p.Actions) {
 		return nil
 	}
 	return &Control{
@@ -78,20 +78,20 @@ func Restarted(of *plan.Plan, suite *plan.Suite) (*Control, error) {
 	p := *of
 	p.TestName += "-restarted"
 	p.Actions = nil
-	moves := slices.ContainsFunc(of.Actions, func(a plan.Action) bool { return a.Effects().Moves != nil })
+	moves := plan.AnyHas[*plan.Move](of.Actions)
 	var waits []plan.Trigger // of actions that were left out since the last one that was not
 	done := false
 	for _, a := range of.Actions {
-		e := a.Effects()
+		move, pause := plan.EffectOf[*plan.Move](&a), plan.EffectOf[*plan.Pause](&a)
 		controller := ""
 		switch {
-		case e.Freezes != "":
+		case plan.Has[*plan.Freeze](&a):
 			return nil, nil
-		case e.Moves != nil:
-			controller = e.Moves.Controller
-		case e.Pauses != nil && !e.Pauses.OfAPIServer() && !moves && !done:
-			controller = e.Pauses.By
-		case e.Pauses != nil, e.Resumes != nil:
+		case move != nil:
+			controller = move.Controller
+		case pause != nil && !pause.OfAPIServer() && !moves && !done:
+			controller = pause.By
+		case pause != nil, plan.Has[*plan.Resume](&a):
 			waits = append(waits, a.Trigger)
 			continue
 		}

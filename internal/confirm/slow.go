@@ -48,7 +48,7 @@ func Paces(
 	finished := ref.AnyFinished()
 	if slices.ContainsFunc(steps, func(s plan.Step) bool { return s.Sleep > 0 }) ||
 		slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
-			pause := a.Effects().Pauses
+			pause := plan.EffectOf[*plan.Pause](&a)
 			return pause != nil && (finished || !pause.OfAPIServer())
 		}) {
 		return []Pace{SlowPace, SlowerPace}, nil

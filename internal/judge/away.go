@@ -35,16 +35,17 @@ func ServerAway(
 		if a.Began.IsZero() {
 			continue // the plan ended before it began
 		}
-		e := p.Actions[a.Index].Effects()
+		does := &p.Actions[a.Index]
+		move := plan.EffectOf[*plan.Move](does)
 		for _, s := range servers {
-			if e.Moves != nil && e.Moves.Controller == controller && plan.SameCluster(e.Moves.APIServer, s.name) &&
+			if move != nil && move.Controller == controller && plan.SameCluster(move.APIServer, s.name) &&
 				!a.Began.After(at) {
-				*s = server{name: e.Moves.APIServer}
+				*s = server{name: move.APIServer}
 			}
-			if e.Stops == s.name && !a.Began.After(at) {
+			if does.Stops(s.name) && !a.Began.After(at) {
 				s.killed, s.back = a.Began, time.Time{}
 			}
-			if e.Starts == s.name && !s.killed.IsZero() && s.back.IsZero() {
+			if does.Starts(s.name) && !s.killed.IsZero() && s.back.IsZero() {
 				s.back = a.Done
 			}
 		}
@@ -61,19 +62,18 @@ func ServerAway(
 // fail: then the plan is meant to make it lose its leadership.
 func pausesLocks(p *plan.Plan, c record.Controller) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
-		var by, key string
-		switch e := a.Effects(); {
-		case e.Pauses != nil:
-			by, key = e.Pauses.By, e.Pauses.Scope
-		case e.Fails != nil:
-			by, key = e.Fails.By, e.Fails.Scope
+		var by string
+		var scope plan.ResourceKey
+		for _, e := range a.Effects() {
+			switch e := e.(type) {
+			case *plan.Pause:
+				by, scope = e.By, e.Scope.Key
+			case *plan.CallFailure:
+				by, scope = e.By, e.Scope.Key
+			}
 		}
-		if by != c.Name {
-			return false
-		}
-		scope, err := plan.ParseResourceKey(key)
-		if err != nil {
-			return false // a pause of everything, which excludes leader election
+		if by != c.Name || scope.IsZero() {
+			return false // a pause of everything excludes leader election
 		}
 		return scope.Type == "lease" || slices.ContainsFunc(c.Locks, func(lock string) bool {
 			l, err := plan.ParseResourceKey(lock)
@@ -89,11 +89,15 @@ func frozen(
 	p *plan.Plan, actions []record.Action, grace time.Duration, controller string, at time.Time,
 ) (ever, lately bool) {
 	for _, a := range actions {
-		if p.Actions[a.Index].Effects().Freezes != controller || a.Began.IsZero() || a.Began.After(at) {
+		freeze := plan.EffectOf[*plan.Freeze](&p.Actions[a.Index])
+		if freeze == nil || freeze.Controller != controller || a.Began.IsZero() || a.Began.After(at) {
 			continue
 		}
 		ever = true
-		end := endBefore(p, actions, a, at, func(e plan.Effects) bool { return e.Thaws == controller })
+		end := endBefore(p, actions, a, at, func(a *plan.Action) bool {
+			thaw := plan.EffectOf[*plan.Thaw](a)
+			return thaw != nil && thaw.Controller == controller
+		})
 		lately = lately || !at.After(end.Add(grace))
 	}
 	return ever, lately
@@ -105,15 +109,15 @@ func callsFailed(
 	p *plan.Plan, actions []record.Action, grace time.Duration, controller string, at time.Time,
 ) bool {
 	for _, a := range actions {
-		fails := p.Actions[a.Index].Effects().Fails
+		fails := plan.EffectOf[*plan.CallFailure](&p.Actions[a.Index])
 		if fails == nil || fails.By != controller || a.Began.IsZero() || a.Began.After(at) {
 			continue
 		}
 		end := a.Done
 		if fails.Times == 0 {
-			end = endBefore(p, actions, a, at, func(e plan.Effects) bool {
-				r := e.Restores
-				return r != nil && r.By == controller && (r.Scope == "" || r.Scope == fails.Scope)
+			end = endBefore(p, actions, a, at, func(a *plan.Action) bool {
+				r := plan.EffectOf[*plan.Restore](a)
+				return r != nil && r.By == controller && (r.Scope.IsZero() || r.Scope == fails.Scope)
 			})
 		}
 		if !at.After(end.Add(grace)) {
@@ -129,11 +133,14 @@ func disconnected(
 	p *plan.Plan, actions []record.Action, grace time.Duration, controller string, at time.Time,
 ) (cluster string) {
 	for _, a := range actions {
-		d := p.Actions[a.Index].Effects().Disconnects
+		d := plan.EffectOf[*plan.Disconnection](&p.Actions[a.Index])
 		if d == nil || d.By != controller || a.Began.IsZero() || a.Began.After(at) {
 			continue
 		}
-		end := endBefore(p, actions, a, at, func(e plan.Effects) bool { return d.SameAs(e.Connects) })
+		end := endBefore(p, actions, a, at, func(a *plan.Action) bool {
+			c := plan.EffectOf[*plan.Connection](a)
+			return c != nil && d.EndedBy(c)
+		})
 		if !at.After(end.Add(grace)) {
 			return d.Cluster
 		}
@@ -144,11 +151,11 @@ func disconnected(
 // endBefore returns when what an action began was first ended by another one, if that was before the time; otherwise
 // the time.
 func endBefore(
-	p *plan.Plan, actions []record.Action, began record.Action, at time.Time, ends func(plan.Effects) bool,
+	p *plan.Plan, actions []record.Action, began record.Action, at time.Time, ends func(*plan.Action) bool,
 ) time.Time {
 	for _, b := range actions {
 		ended := !b.Done.IsZero() && b.Done.Before(at)
-		if ended && ends(p.Actions[b.Index].Effects()) && !b.Began.Before(began.Began) {
+		if ended && ends(&p.Actions[b.Index]) && !b.Began.Before(began.Began) {
 			at = b.Done
 		}
 	}

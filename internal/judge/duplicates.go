@@ -24,7 +24,8 @@ func (duplicates) Is() Traits { return is("duplicates", eachCluster, whatHappene
 func (duplicates) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	// A plan that writes may change how many are wanted, or take objects away from their owner.
 	if e.Plan != nil && slices.ContainsFunc(e.Plan.Actions, func(a plan.Action) bool {
-		return a.Effects().Writes && a.Effects().Deletes.IsZero() && !conflicts(&a)
+		write := plan.EffectOf[*plan.Write](&a)
+		return write != nil && write.Deletes.IsZero() && !conflicts(&a)
 	}) {
 		return nil, nil
 	}

@@ -180,7 +180,10 @@ func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, er
 func ownDeletions(e Evidence) map[int]bool {
 	own := map[int]bool{}
 	for _, a := range e.Actions {
-		key := e.Plan.Actions[a.Index].Effects().Deletes
+		var key plan.ResourceKey
+		if write := plan.EffectOf[*plan.Write](&e.Plan.Actions[a.Index]); write != nil {
+			key = write.Deletes
+		}
 		if key.HasWildcard() { // the record has the object that fired the action
 			key, _ = plan.ParseResourceKey(a.Target)
 		}

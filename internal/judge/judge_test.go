@@ -117,7 +117,8 @@ func TestExitsAreJudgedFromTheRecord(t *testing.T) {
 	kill := plan.Action{Type: plan.KillAPIServer, Target: "apiserver-1"}
 	pause := plan.Action{
 		Type: plan.PauseController, Target: "a",
-		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite, PauseScope: "configmap/default/lock"},
+		Pausing: plan.Pausing{PauseAt: plan.BeforeControllerWrite,
+			PauseScope: plan.MustScope("configmap/default/lock")},
 	}
 	refuse := plan.Action{Type: plan.FailCall, Target: "b",
 		Failing: plan.Failing{Answer: plan.Refused, UntilRestored: true}}

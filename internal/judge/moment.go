@@ -119,7 +119,9 @@ func (e Evidence) writes() bool {
 
 // writes reports whether a plan writes more than the annotation of conflicts.
 func writes(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes && !conflicts(&a) })
+	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
+		return plan.Has[*plan.Write](&a) && !conflicts(&a)
+	})
 }
 
 // conflicts reports whether all that an action does is to change an object's version by an annotation that means
@@ -132,7 +134,7 @@ func conflicts(a *plan.Action) bool {
 		}
 		return m[key]
 	}
-	return a.Effects().Writes && a.Subresource == "" &&
+	return plan.Has[*plan.Write](a) && a.Subresource == "" &&
 		only(only(only(a.Patch, "metadata"), "annotations"), baseline.ConflictAnnotation) != nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -55,7 +56,7 @@ func (e Evidence) upgradesAtRest() (all []upgraded) {
 		if a.Index >= len(e.Plan.Actions) || a.Error != "" || a.Began.IsZero() || a.Began.Before(e.Meta.WorkloadEnd) {
 			continue
 		}
-		if u := e.Plan.Actions[a.Index].Effects().Upgrades; u != nil {
+		if u := plan.EffectOf[*plan.Upgrading](&e.Plan.Actions[a.Index]); u != nil {
 			all = append(all, upgraded{"to " + u.Name(), a.Began, e.Meta.Observed})
 		}
 	}

@@ -34,7 +34,7 @@ var infrastructure = []string{"node", "customresourcedefinition", "storageclass"
 // nothing, unless a controller copies it to what other objects are made from.
 func touched(p *plan.Plan, objects map[facts.Key]*facts.Object) *touch {
 	t := &touch{writes: writes(p), objects: objects}
-	t.any = slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Effects().Writes })
+	t.any = plan.AnyHas[*plan.Write](p.Actions)
 	if !t.writes {
 		// Where the annotation has been copied to, and what that has led to, is not known.
 		t.writes = copied(p, objects)
@@ -43,7 +43,7 @@ func touched(p *plan.Plan, objects map[facts.Key]*facts.Object) *touch {
 	}
 	for i := range p.Actions {
 		a := &p.Actions[i]
-		if !a.Effects().Writes {
+		if !plan.Has[*plan.Write](a) {
 			continue
 		}
 		key := a.ResourceKey

@@ -119,10 +119,10 @@ func Withdraw(r *record.Run, why string) {
 func Untested(findings []record.Finding, p *plan.Plan, c Course) []record.Finding {
 	failing := 0
 	for i := range min(c.Fired, len(p.Actions)) {
-		switch e := p.Actions[i].Effects(); {
-		case e.Fails != nil:
+		switch a := &p.Actions[i]; {
+		case plan.Has[*plan.CallFailure](a):
 			failing++
-		case e.Restores == nil:
+		case !plan.Has[*plan.Restore](a):
 			return findings
 		}
 	}

@@ -81,7 +81,7 @@ func (s *served) checkClock(p *plan.Plan, steps []plan.Step) error {
 			"machine's", p.File, what, s.cluster)}
 	}
 	for i, a := range p.Actions {
-		if a.Effects().Clocked() {
+		if a.Needs(plan.OwnClock) {
 			return refuse(fmt.Sprintf("action %d: %s", i+1, a.Type))
 		}
 	}

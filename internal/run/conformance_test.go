@@ -841,7 +841,7 @@ func (r *conformance) heldBy(
 	t.Helper()
 	now := plan.Trigger{Definitions: []plan.Definition{{Name: "now", Condition: plan.Condition{Type: plan.OnNone}}}}
 	acts := []plan.Action{{Type: plan.PauseController, Target: "verbs",
-		Pausing: plan.Pausing{PauseAt: at, PauseScope: scope}, Trigger: now}}
+		Pausing: plan.Pausing{PauseAt: at, PauseScope: plan.MustScope(scope)}, Trigger: now}}
 	if len(until) > 0 {
 		acts = append(acts, deleting(until...))
 	}
@@ -931,12 +931,14 @@ func (r *conformance) failCalled(t *testing.T) {
 		{
 			name: "of one object", want: [3]string{lost},
 			actions: []plan.Action{action(plan.FailCall,
-				plan.Failing{Call: "called", CallScope: "configmap/default/one", Answer: plan.Lost}, there)},
+				plan.Failing{Call: "called", CallScope: plan.MustScope("configmap/default/one"),
+					Answer: plan.Lost}, there)},
 		},
 		{
 			name: "of another object",
 			actions: []plan.Action{action(plan.FailCall,
-				plan.Failing{Call: "called", CallScope: "configmap/default/two", Answer: plan.Lost}, there)},
+				plan.Failing{Call: "called", CallScope: plan.MustScope("configmap/default/two"),
+					Answer: plan.Lost}, there)},
 		},
 		{
 			name: "twice", want: [3]string{refused, refused},

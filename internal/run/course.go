@@ -119,12 +119,20 @@ func (c *course) renewing(ctx context.Context, key plan.ResourceKey) bool {
 		return false
 	}
 	deleted := slices.IndexFunc(c.actions[:status.Fired], func(a plan.Action) bool {
-		k := a.Effects().Deletes
+		write := plan.EffectOf[*plan.Write](&a)
+		if write == nil {
+			return false
+		}
+		k := write.Deletes
 		k.Group = key.Group // either may leave it out
 		return k == key
 	})
 	return deleted >= 0 && slices.ContainsFunc(c.actions[max(deleted+1, status.Completed):], func(a plan.Action) bool {
-		meta, _ := a.Effects().Applies["metadata"].(map[string]any)
+		write := plan.EffectOf[*plan.Write](&a)
+		if write == nil {
+			return false
+		}
+		meta, _ := write.Applies["metadata"].(map[string]any)
 		return meta["name"] == key.Name
 	})
 }

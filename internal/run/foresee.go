@@ -91,7 +91,7 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 	within, name := p.Within(suite)
 	f.workload(within.Workloads[name])
 	for i := range p.Actions {
-		if p.Actions[i].Effects().Writes {
+		if plan.Has[*plan.Write](&p.Actions[i]) {
 			text, _, _ := strings.Cut(plan.ExplainAction(p, i), "\n")
 			f.add("plan", text)
 		}

@@ -43,12 +43,7 @@ func keysOf(p *plan.Plan) []plan.ResourceKey {
 			add(d.Condition.ResourceKey)
 		}
 		add(a.ResourceKey)
-		for _, scope := range []string{a.PauseScope, a.CallScope} {
-			if scope != "" && scope != "*" {
-				key, _ := plan.ParseResourceKey(scope) // validated with the plan
-				add(key)
-			}
-		}
+		add(a.Scope().Key)
 	}
 	return keys
 }
@@ -74,7 +69,7 @@ func watchedKeys(p *plan.Plan, suite *plan.Suite) []plan.ResourceKey {
 func steadyAPIServer(p *plan.Plan, apiServers []string) string {
 	disturbed := map[string]bool{}
 	for _, a := range p.Actions {
-		disturbed[a.Effects().Disturbs()] = true
+		disturbed[a.Disturbs()] = true
 	}
 	for _, name := range apiServers {
 		if !disturbed[name] {

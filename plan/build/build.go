@@ -399,12 +399,13 @@ func (a *Action) When(t Trigger) *Action { a.trigger = t; return a }
 
 // Scope limits a pause, or a failure of calls, to the objects of a resource key. Default: everything.
 func (a *Action) Scope(key string) *Action {
-	if e := a.action.Effects(); e.Fails != nil || e.Restores != nil {
-		a.action.CallScope = key
+	scope, err := plan.ParseScope(key)
+	if plan.Has[*plan.CallFailure](&a.action) || plan.Has[*plan.Restore](&a.action) {
+		a.action.CallScope = scope
 	} else {
-		a.action.PauseScope = key
+		a.action.PauseScope = scope
 	}
-	return a
+	return a.fail(err)
 }
 
 // InCluster names the cluster of an API server, of what is written, of nodes, or of a pause's scope, in a suite with

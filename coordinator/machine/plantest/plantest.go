@@ -55,14 +55,14 @@ func Async(a plan.Action) plan.Action { a.Async = true; return a }
 
 // PauseServer pauses the API server.
 func PauseServer(tr plan.Trigger, scope string) plan.Action {
-	return plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-1", Pausing: plan.Pausing{PauseScope: scope},
-		Trigger: tr}
+	return plan.Action{Type: plan.PauseAPIServer, Target: "apiserver-1",
+		Pausing: plan.Pausing{PauseScope: plan.MustScope(scope)}, Trigger: tr}
 }
 
 // ResumeOneByOne ends pauses of apiserver-1, an event at a time.
 func ResumeOneByOne(tr plan.Trigger, scope string) plan.Action {
 	return plan.Action{Type: plan.ResumeAPIServer, Target: "apiserver-1",
-		Pausing: plan.Pausing{PauseScope: scope, OneByOne: true}, Trigger: tr}
+		Pausing: plan.Pausing{PauseScope: plan.MustScope(scope), OneByOne: true}, Trigger: tr}
 }
 
 // Graph parses an expression.

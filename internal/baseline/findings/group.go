@@ -173,12 +173,13 @@ const (
 // same transition of the same object, however often it has come before. Empty: there is none.
 func StruckBy(actions []plan.Action) string {
 	for i := range actions {
-		e, definitions := actions[i].Effects(), actions[i].Trigger.Definitions
+		fails, definitions := plan.EffectOf[*plan.CallFailure](&actions[i]), actions[i].Trigger.Definitions
 		var text string
 		switch {
-		case e.Fails != nil:
-			text = strings.TrimSpace(e.Fails.By + " " + e.Fails.Call)
-		case e.Writes && len(definitions) == 1 && definitions[0].Observe.Timing == plan.BeforeControllerWrite:
+		case fails != nil:
+			text = strings.TrimSpace(fails.By + " " + fails.Call)
+		case plan.Has[*plan.Write](&actions[i]) && len(definitions) == 1 &&
+			definitions[0].Observe.Timing == plan.BeforeControllerWrite:
 			text = "conflict with " + definitions[0].Observe.ObserveBy
 		default:
 			continue
@@ -201,13 +202,16 @@ func StruckBy(actions []plan.Action) string {
 func CauseOf(actions []plan.Action) string {
 	cause := Undisturbed
 	for i := range actions {
-		switch e := actions[i].Effects(); {
-		case e.Pauses != nil && e.Pauses.At != plan.AfterControllerWrite, e.Moves != nil, e.Freezes != "":
+		a := &actions[i]
+		pause, upgrade := plan.EffectOf[*plan.Pause](a), plan.EffectOf[*plan.Upgrading](a)
+		switch {
+		case pause != nil && pause.At != plan.AfterControllerWrite, plan.Has[*plan.Move](a),
+			plan.Has[*plan.Freeze](a):
 			return Stale
-		case e.Writes:
+		case plan.Has[*plan.Write](a):
 			cause = Disturbed
-		case e.Upgrades != nil && cause != Disturbed:
-			if cause = Upgraded; e.Upgrades.To != "" {
+		case upgrade != nil && cause != Disturbed:
+			if cause = Upgraded; upgrade.To != "" {
 				cause = RolledBack
 			}
 		case cause == Undisturbed:

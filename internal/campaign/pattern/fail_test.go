@@ -27,15 +27,15 @@ func TestDeniedWrites(t *testing.T) {
 			t.Errorf("dropped: %s: %s", c.Why, c.Dropped)
 			continue
 		}
-		f := *c.Plan.Actions[0].Effects().Fails
-		if r := c.Plan.Actions[1].Effects().Restores; r.By != f.By || r.Scope != f.Scope {
+		f := *plan.EffectOf[*plan.CallFailure](&c.Plan.Actions[0])
+		if r := plan.EffectOf[*plan.Restore](&c.Plan.Actions[1]); r.By != f.By || r.Scope != f.Scope {
 			t.Errorf("%+v is ended by %+v", f, r)
 		}
 		got = append(got, f)
 	}
 	refused := func(scope string, status int) plan.CallFailure {
-		return plan.CallFailure{By: "op", Scope: scope, Operations: []plan.Operation{"create"}, Answer: plan.Refused,
-			Status: status}
+		return plan.CallFailure{By: "op", Scope: plan.MustScope(scope), Operations: []plan.Operation{"create"},
+			Answer: plan.Refused, Status: status}
 	}
 	const secrets, sets = "secret/*/*", "statefulset.apps/*/*"
 	want := []plan.CallFailure{
@@ -54,9 +54,9 @@ func TestLostAnswerOfOneWrite(t *testing.T) {
 	if len(all) != 1 || all[0].Plan == nil {
 		t.Fatalf("%+v", all)
 	}
-	want := &plan.CallFailure{By: "op", Scope: string(key), Operations: []plan.Operation{"delete"}, Answer: plan.Lost,
-		Times: 1}
-	if diff := cmp.Diff(want, all[0].Plan.Actions[0].Effects().Fails); diff != "" {
+	want := &plan.CallFailure{By: "op", Scope: plan.MustScope(string(key)), Operations: []plan.Operation{"delete"},
+		Answer: plan.Lost, Times: 1}
+	if diff := cmp.Diff(want, plan.EffectOf[*plan.CallFailure](&all[0].Plan.Actions[0])); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

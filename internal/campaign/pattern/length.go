@@ -26,10 +26,10 @@ func Extra(p *plan.Plan, virtual bool) time.Duration {
 	for i := range p.Actions {
 		a := &p.Actions[i]
 		waits += a.WaitBefore + a.WaitAfter
-		if e := a.Effects(); e.Starts != "" || e.Upgrades != nil {
+		if plan.Has[*plan.Start](a) || plan.Has[*plan.Upgrading](a) {
 			waits += restartTime
 			works += startTime
-		} else if e.Freezes != "" {
+		} else if plan.Has[*plan.Freeze](a) {
 			waits += takeoverTime
 		}
 		for _, t := range a.Trigger.Definitions {

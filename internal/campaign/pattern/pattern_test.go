@@ -92,8 +92,8 @@ func plans(all []Candidate) []string {
 			if a.Patch != nil {
 				what += fmt.Sprintf(" %s %v", a.ResourceKey, a.Patch)
 			}
-			if a.PauseScope != "" && strings.HasSuffix(a.PauseScope, "*") {
-				what += " " + a.PauseScope
+			if scope := a.PauseScope.String(); strings.HasSuffix(scope, "*") {
+				what += " " + scope
 			}
 			actions = append(actions, fmt.Sprintf("%s at %s", what, at))
 		}

@@ -21,9 +21,9 @@ func aboutOf(p *plan.Plan) []about {
 	var written, moments []about
 	for i := range p.Actions {
 		a := &p.Actions[i]
-		if effects := a.Effects(); effects.Writes && !a.ResourceKey.IsZero() {
+		if write := plan.EffectOf[*plan.Write](a); write != nil && !a.ResourceKey.IsZero() {
 			fields := patched(a.Patch)
-			if !effects.Deletes.IsZero() {
+			if !write.Deletes.IsZero() {
 				fields = [][]string{{"metadata", "deletionTimestamp"}} // what a client sets by that
 			}
 			written = append(written, about{a.ResourceKey, fields})
@@ -34,10 +34,8 @@ func aboutOf(p *plan.Plan) []about {
 				moments = append(moments, about{c.ResourceKey, fields})
 			}
 		}
-		for _, scope := range []string{a.PauseScope, a.CallScope} {
-			if key, err := plan.ParseResourceKey(scope); err == nil {
-				moments = append(moments, about{key, nil})
-			}
+		if scope := a.Scope(); !scope.Everything() {
+			moments = append(moments, about{scope.Key, nil})
 		}
 	}
 	if len(written) > 0 {

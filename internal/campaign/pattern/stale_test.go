@@ -7,6 +7,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -50,7 +51,11 @@ func TestStalePlansSwitchStreamingListsOff(t *testing.T) {
 					}
 					continue
 				}
-				if got := c.Plan.Actions[1].Effects().Lists; got != tt.want {
+				got := ""
+				if off := plan.EffectOf[*plan.NoStreaming](&c.Plan.Actions[1]); off != nil {
+					got = off.Controller
+				}
+				if got != tt.want {
 					t.Errorf("the streaming lists of %q are off, want %q", got, tt.want)
 				}
 			}

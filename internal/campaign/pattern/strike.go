@@ -31,10 +31,10 @@ const (
 // at what it writes.
 func struck(p *plan.Plan) (at, moment strike) {
 	var all []plan.Definition // of changes and annotated calls, in order
-	scope := ""
+	var scope plan.Scope
 	for i := range p.Actions {
 		a := &p.Actions[i]
-		scope = cmp.Or(scope, a.PauseScope, a.CallScope)
+		scope = cmp.Or(scope, a.Scope())
 		for _, d := range a.Trigger.Definitions {
 			if d.Condition.ResourceKey.Type != "" || d.Condition.Call != "" {
 				all = append(all, d)
@@ -50,9 +50,8 @@ func struck(p *plan.Plan) (at, moment strike) {
 			return s, moment
 		}
 	}
-	typ, _, _ := strings.Cut(scope, "/")
 	for i := range all {
-		if d := &all[i].Condition; scope == d.ResourceKey.String() || typ == typeOf(d.ResourceKey) {
+		if d := &all[i].Condition; !scope.All && typeOf(scope.Key) == typeOf(d.ResourceKey) {
 			return strikeAt(d), moment
 		}
 	}
@@ -123,11 +122,11 @@ func isContent(path []string) bool {
 func written(a *plan.Action) (s strike, ok bool) {
 	s.typ = typeOf(a.ResourceKey)
 	content := false
-	e := a.Effects()
+	write := plan.EffectOf[*plan.Write](a)
 	switch operations, _ := a.Patch.([]any); {
-	case e.Deletes.Type != "":
+	case write != nil && write.Deletes.Type != "":
 		s.what = removed
-	case e.Writes && len(operations) > 0:
+	case write != nil && len(operations) > 0:
 		s.what = changed
 		for _, o := range operations {
 			o, _ := o.(object)

@@ -55,8 +55,8 @@ func strikes(all []Candidate) []string {
 		var parts []string
 		for _, a := range c.Plan.Actions {
 			said := []string{string(a.Type)}
-			if by := a.Effects().Advances; by > 0 {
-				said = append(said, by.String())
+			if advance := plan.EffectOf[*plan.Advance](&a); advance != nil {
+				said = append(said, advance.By.String())
 			}
 			for _, d := range a.Trigger.Definitions {
 				if d.Condition.Type == plan.OnTimeout {

@@ -46,7 +46,7 @@ func TestUpgrades(t *testing.T) {
 				if c.Plan.Build != tt.from || c.Plan.LastBuild() != tt.to || c.Pattern != tt.pattern {
 					t.Errorf("%s: from %q to %q", c.Plan.TestName, c.Plan.Build, c.Plan.LastBuild())
 				}
-				u := c.Plan.Actions[0].Effects().Upgrades
+				u := plan.EffectOf[*plan.Upgrading](&c.Plan.Actions[0])
 				d := c.Plan.Actions[0].Trigger.Definitions
 				text := string(u.How) + " at " + d[0].Condition.ResourceKey.String()
 				if len(d) > 1 {

@@ -349,9 +349,11 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 			add(fmt.Sprintf("%s after %s", plan.FormatDuration(d), here),
 				func(p *plan.Plan) { p.Actions[i].WaitAfter = d })
 		}
-		for _, d := range shorter(a.Effects().Advances, false) {
-			add(fmt.Sprintf("%s by %s", here, plan.FormatDuration(d)),
-				func(p *plan.Plan) { p.Actions[i].Own = &plan.Clocking{By: plan.Offset(d)} })
+		if advance := plan.EffectOf[*plan.Advance](a); advance != nil {
+			for _, d := range shorter(advance.By, false) {
+				add(fmt.Sprintf("%s by %s", here, plan.FormatDuration(d)),
+					func(p *plan.Plan) { p.Actions[i].Own = &plan.Clocking{By: plan.Offset(d)} })
+			}
 		}
 		if a.Async {
 			add(here+" not async", func(p *plan.Plan) { p.Actions[i].Async = false })
@@ -362,7 +364,7 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 		if a.OneByOne {
 			add(here+" without oneByOne", func(p *plan.Plan) { p.Actions[i].OneByOne = false })
 		}
-		if a.Effects().Pauses != nil {
+		if plan.Has[*plan.Pause](a) {
 			for _, scope := range narrower(a.PauseScope, scopes) {
 				add(fmt.Sprintf("%s only for %s", here, scope), func(p *plan.Plan) { narrow(p, i, scope) })
 			}
@@ -405,19 +407,21 @@ func simplerAction(p *plan.Plan, i int, here string, add func(what string, chang
 			p.Actions[i] = a
 		}
 	}
-	e := p.Actions[i].Effects()
-	if e.Moves != nil {
-		add(here+" as a restart without moving it", restart(e.Moves.Controller))
-		if e.Moves.By != plan.ReconnectRestart {
+	stop := plan.EffectOf[*plan.Stop](&p.Actions[i])
+	if move := plan.EffectOf[*plan.Move](&p.Actions[i]); move != nil {
+		add(here+" as a restart without moving it", restart(move.Controller))
+		if move.By != plan.ReconnectRestart {
 			add(here+" by a restart", func(p *plan.Plan) { p.Actions[i].ReconnectBy = plan.ReconnectRestart })
 		}
 	}
-	if i+1 == len(p.Actions) || plan.IsAPIServer(e.Stops) || e.Stops == "" || e.Starts != "" {
+	if i+1 == len(p.Actions) || stop == nil || plan.IsAPIServer(stop.Process) || plan.Has[*plan.Start](&p.Actions[i]) {
 		return
 	}
-	if next := p.Actions[i+1].Effects(); next.Starts == e.Stops && next.Stops == "" {
+	next := &p.Actions[i+1]
+	if start := plan.EffectOf[*plan.Start](next); start != nil && start.Process == stop.Process &&
+		!plan.Has[*plan.Stop](next) {
 		add(fmt.Sprintf("%s and action %d as one restart", here, i+2), func(p *plan.Plan) {
-			restart(e.Stops)(p)
+			restart(stop.Process)(p)
 			p.Actions = slices.Delete(p.Actions, i+1, i+2)
 		})
 	}
@@ -448,37 +452,37 @@ func simplerDefinition(d *plan.Definition, here string, add func(what string, ch
 }
 
 // narrower lists narrower scopes for a pause: the types of the objects if it is of everything, else single objects.
-func narrower(scope string, known []plan.ResourceKey) []string {
-	var all []string
-	add := func(s string) {
+func narrower(scope plan.Scope, known []plan.ResourceKey) []plan.Scope {
+	var all []plan.Scope
+	add := func(k plan.ResourceKey) {
+		s := plan.Scope{Key: k}
 		if !slices.Contains(all, s) && s != scope {
 			all = append(all, s)
 		}
 	}
-	if scope == "" || scope == "*" {
+	if scope.Everything() {
 		for _, k := range known {
-			add(plan.ResourceKey{Type: k.Type, Group: k.Group, Namespace: k.Namespace, Name: "*"}.String())
+			add(plan.ResourceKey{Type: k.Type, Group: k.Group, Namespace: k.Namespace, Name: "*"})
 		}
 		return all
 	}
-	key, err := plan.ParseResourceKey(scope)
-	if err != nil || !key.HasWildcard() {
+	if !scope.Key.HasWildcard() {
 		return nil
 	}
 	for _, k := range known {
-		if key.Matches(k.Type, k.Group, true, k.Namespace, k.Name) {
-			add(k.String())
+		if scope.Key.Matches(k.Type, k.Group, true, k.Namespace, k.Name) {
+			add(k)
 		}
 	}
 	return all
 }
 
 // narrow changes the scope of a pause, and of the later resumes that name the same scope.
-func narrow(p *plan.Plan, i int, scope string) {
-	paused := p.Actions[i].Effects().Pauses
+func narrow(p *plan.Plan, i int, scope plan.Scope) {
+	paused := plan.EffectOf[*plan.Pause](&p.Actions[i])
 	for k := i + 1; k < len(p.Actions); k++ {
-		if r := p.Actions[k].Effects().Resumes; r != nil && r.By == paused.By && r.Scope == paused.Scope &&
-			r.Scope != "" &&
+		if r := plan.EffectOf[*plan.Resume](&p.Actions[k]); r != nil && r.By == paused.By && r.Scope == paused.Scope &&
+			!r.Scope.IsZero() &&
 			(r.At == "" || r.At == paused.At) {
 			p.Actions[k].PauseScope = scope
 		}

@@ -91,15 +91,15 @@ func (k *Known) Plan(suite *plan.Suite, p *plan.Plan) {
 
 // ofAction returns the objects that an action applies.
 func ofAction(a *plan.Action, file string) ([]*unstructured.Unstructured, error) {
-	applies := a.Effects().Applies
+	write := plan.EffectOf[*plan.Write](a)
 	switch {
 	case a.ManifestFile != "":
 		list, _, err := ReadServed(plan.Beside(file, a.ManifestFile))
 		return list, err
-	case applies == nil:
+	case write == nil || write.Applies == nil:
 		return nil, nil
 	}
-	u, err := objects.FromMap(applies)
+	u, err := objects.FromMap(write.Applies)
 	if err != nil {
 		return nil, err
 	}

@@ -316,11 +316,6 @@ func marked(object json.RawMessage) bool {
 // all of them, and with them come those of the cluster itself.
 func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 	var keys []plan.ResourceKey
-	scope := func(text string) {
-		if key, err := plan.ParseResourceKey(text); err == nil {
-			keys = append(keys, key)
-		}
-	}
 	p := b.plan
 	suite, err := plan.ParseSuite(b.run.Suite, "")
 	if p == nil || err != nil {
@@ -329,9 +324,12 @@ func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 	keys = slices.Concat(keys, suite.History, p.History)
 	for i := range p.Actions {
 		a := &p.Actions[i]
-		scope(a.PauseScope)
-		scope(a.CallScope)
-		scope(a.Object())
+		if scope := a.Scope(); !scope.Everything() {
+			keys = append(keys, scope.Key)
+		}
+		if key, err := plan.ParseResourceKey(a.Object()); err == nil {
+			keys = append(keys, key)
+		}
 		for _, d := range a.Trigger.Definitions {
 			if d.Condition.ResourceKey.Type != "" {
 				keys = append(keys, d.Condition.ResourceKey)
@@ -672,12 +670,10 @@ func (b *pageBuilder) holds() {
 		}
 		lane := b.lane(group, e.By)
 		if b.plan != nil && e.Action < len(b.plan.Actions) {
-			switch does := b.plan.Actions[e.Action].Effects(); {
-			case does.Fails != nil:
-				kind = "failing"
-			case does.Freezes != "":
+			switch a := &b.plan.Actions[e.Action]; {
+			case plan.Has[*plan.Freeze](a):
 				kind = "frozen"
-			case does.Skews != nil, does.Disconnects != nil:
+			case !plan.Has[*plan.Pause](a):
 				kind = "failing"
 			}
 		}
@@ -695,21 +691,22 @@ func (b *pageBuilder) disruptions() {
 	if b.plan == nil {
 		return
 	}
-	effects := func(a record.Action) plan.Effects {
+	in := func(a record.Action) *plan.Action {
 		if a.Index >= len(b.plan.Actions) {
-			return plan.Effects{}
+			return &plan.Action{}
 		}
-		return b.plan.Actions[a.Index].Effects()
+		return &b.plan.Actions[a.Index]
 	}
 	for i, a := range b.run.Actions {
-		name := effects(a).Begins
-		if name == "" || a.Error != "" {
+		begins := plan.EffectOf[*plan.Begin](in(a))
+		if begins == nil || begins.Disruption == "" || a.Error != "" {
 			continue
 		}
+		name := begins.Disruption
 		item := moments(b.lane(groupPlan, "disruptions"), "failing", "disruption "+name+" is in force")
 		item.End = none
 		for _, later := range b.run.Actions[i+1:] {
-			if effects(later).Ends == name {
+			if ends := plan.EffectOf[*plan.End](in(later)); ends != nil && ends.Disruption == name {
 				item.End = b.ms(later.Done)
 				break
 			}

@@ -237,7 +237,7 @@ func (b *pageBuilder) connections() func(controller string, at time.Time) []stri
 		if b.plan == nil || a.Index >= len(b.plan.Actions) {
 			continue
 		}
-		if m := b.plan.Actions[a.Index].Effects().Moves; m != nil {
+		if m := plan.EffectOf[*plan.Move](&b.plan.Actions[a.Index]); m != nil {
 			moves = append(moves, move{a.Done, m.Controller, m.APIServer})
 		}
 	}
