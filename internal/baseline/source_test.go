@@ -1,0 +1,41 @@
+package baseline
+
+import (
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// The file has the fields of all parts of a baseline beside each other, and none hides another. If they change, Format
+// must change.
+func TestFieldsOfTheFile(t *testing.T) {
+	ref := learn(t, story(t, `db: created secret/default/a {}`), story(t, `db: created secret/default/a {}`))
+	ref.Naming = Naming{Random: []Random{{}}}
+	ref.Variations = Variations{Alternatives: []Alternative{{How: "slow"}}, Tried: []string{"slow"}}
+	ref.Rested, ref.Relations = true, Relations{{}}
+	file := filepath.Join(t.TempDir(), "baseline.json")
+	if err := ref.Write(file); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"alternatives", "changes", "controllers", "courses", "masks", "objects", "others", "random", "relations",
+		"replicas", "rested", "runs", "source", "unordered", "workload",
+	}
+	if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, want) {
+		t.Errorf("fields %q, want %q", got, want)
+	}
+}
