@@ -1,6 +1,9 @@
-// Package explore looks for bugs without being told where: it learns what a suite's workloads do without faults, makes
-// plans that strike at each moment, runs them, and believes what comes again. It keeps what it has found after each
-// plan, so that a campaign that was interrupted or killed can be resumed.
+// Package campaign looks for bugs: it learns what a suite's workloads do without faults, makes plans that strike at
+// each moment, runs them, and confirms what comes again. It keeps what it has found after each plan, so that a campaign that
+// was interrupted or killed can be resumed.
+//
+// Package schedule decides what comes next. In this package, a queue hands out plans to workers as the schedule says, a
+// learner learns workloads, a confirmer confirms findings, and a lab carries out all runs.
 package campaign
 
 import (
@@ -8,7 +11,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
@@ -95,11 +97,10 @@ func newCampaign(config Config) *campaign {
 			Unlearned: []result.Unlearned{}, Dropped: map[string]int{}, Empty: []string{},
 			Suggested: []result.Suggestion{},
 		},
-		quietly: map[string][]record.Finding{}, widened: map[*Learned]*baseline.Baseline{}, extra: map[string]*extra{},
-		anew: map[string][]record.Finding{},
 	}
-	if c.Learn == 0 {
-		c.Learn, c.anyRuns = 3, true
+	anyRuns := c.Learn == 0
+	if anyRuns {
+		c.Learn = 3
 	}
 	if c.Repeat == 0 {
 		c.Repeat = 3
@@ -110,33 +111,33 @@ func newCampaign(config Config) *campaign {
 	v := voice{c.Progress}
 	c.queue = newQueue(v, c.clock, c.Settings, len(c.Runners), c.Dir)
 	c.queue.chosen = c.Plans != nil
-	c.lessons = &lessons{voice: v, clock: c.clock, schedule: schedule.Learning{
-		Budget: schedule.Budget{Limit: c.Budget, Runners: len(c.Runners)}, All: c.Plans != nil,
-	}}
 	c.lab = &lab{
 		voice: v, pool: newPool(c.Runners, v), dir: c.Dir, ran: c.queue.ran, numbers: map[string]int{},
+	}
+	c.learner = &learner{
+		Config: &c.Config, lab: c.lab, clock: c.clock, queue: c.queue, anyRuns: anyRuns,
+		lessons: &lessons{voice: v, clock: c.clock, schedule: schedule.Learning{
+			Budget: schedule.Budget{Limit: c.Budget, Runners: len(c.Runners)}, All: c.Plans != nil,
+		}},
+		newest: map[string]*newest{},
+	}
+	c.confirmer = &confirmer{
+		Config: &c.Config, lab: c.lab, queue: c.queue, quietly: map[string][]record.Finding{},
+		widened: map[*Learned]*baseline.Baseline{}, extra: map[string]*extra{}, anew: map[string][]record.Finding{},
+		still: map[string]*still{},
 	}
 	return c
 }
 
+// campaign puts the parts together. Each part guards its own state.
 type campaign struct {
 	Config
 	*lab
-	clock       *clock
-	queue       *queue
-	lessons     *lessons
-	result      *Result
-	anyRuns     bool // see Settings.Learn
-	executables hashes
-
-	mu sync.Mutex // guards what follows
-	// What runs without a plan's actions have found, by workload, and the baselines with how they ended.
-	quietly map[string][]record.Finding
-	widened map[*Learned]*baseline.Baseline
-	newest  map[string]*newest          // by workload
-	extra   map[string]*extra           // runs that add something to baselines, by workload and name
-	anew    map[string][]record.Finding // what the workloads end like if all is created at once; see madeAnew
-	still   map[string]*still           // the runs without actions, by the plan without its actions
+	clock     *clock
+	queue     *queue
+	learner   *learner
+	confirmer *confirmer
+	result    *Result
 }
 
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.
@@ -151,6 +152,9 @@ func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
 
 // finish completes the result. The error is what kept the campaign from going on.
 func (c *campaign) finish(err error) *Result {
+	c.learner.mu.Lock()
+	c.result.Outcomes = append(c.result.Outcomes, c.learner.found...)
+	c.learner.mu.Unlock()
 	c.queue.finish(c.result)
 	if err != nil && c.result.Stopped == "" {
 		c.result.Stopped = err.Error()
@@ -189,7 +193,7 @@ func workloadOf(p *plan.Plan) workload {
 }
 
 // workloads are those that are learned.
-func (c *campaign) workloads() []workload {
+func (c *Config) workloads() []workload {
 	var all []workload
 	if c.Plans != nil {
 		for _, p := range c.Plans {

@@ -21,13 +21,28 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// confirmer confirms what plans have found.
+type confirmer struct {
+	*Config
+	*lab
+	queue *queue
+
+	mu sync.Mutex // guards what follows
+	// What runs without a plan's actions have found, by workload, and the baselines with how they ended.
+	quietly map[string][]record.Finding
+	widened map[*Learned]*baseline.Baseline
+	extra   map[string]*extra           // runs that add something to baselines, by workload and name
+	anew    map[string][]record.Finding // what the workloads end like if all is created at once; see madeAnew
+	still   map[string]*still           // the runs without actions, by the plan without its actions
+}
+
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
 // believed. What does great harm is also believed if it comes now and then, and never without the actions in as many
 // runs. A finding that another plan has, too, is believed at once: most plans find one of a few bugs, and each
 // further run takes long, since it waits in vain for the end that it should have. So a plan is put off while another
 // one is being confirmed that has found the same, or if confirming has its share of the budget. The error is
 // errPutOff, that of ctx, or of a record that cannot be read.
-func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
+func (c *confirmer) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	o.Status, o.Reason, o.Came, o.Of, o.Pending = Unconfirmed, "", 1, 1, false
 	err := c.believe(ctx, t, o, first)
 	if errors.Is(err, errBudget) {
@@ -38,7 +53,7 @@ func (c *campaign) confirm(ctx context.Context, t *task, o *Outcome, first *reco
 }
 
 // believe is confirm of an outcome that says nothing yet. The error is also errBudget.
-func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
+func (c *confirmer) believe(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
 	slices.SortStableFunc(o.Findings, record.ByHarm)
 	if confirm.Idle(t.plan, first) {
 		o.Status, o.Reason = OfWorkload, first.NotHappened()
@@ -157,7 +172,7 @@ func (c *campaign) believe(ctx context.Context, t *task, o *Outcome, first *reco
 // repeat runs a plan again and sees what comes again. The outcome's findings are then those that came every time; if
 // something worse came now and then, rare, it comes first, and the outcome says how often it came. If nothing came
 // every time, the findings are those that came most often. A reason says why that is not known.
-func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, err error) {
+func (c *confirmer) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, err error) {
 	tally := confirm.NewTally(o.Findings, c.Repeat)
 	incomplete := ""
 	for tally.More() {
@@ -196,7 +211,7 @@ func (c *campaign) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, 
 }
 
 // learnedRuns is how many runs without faults the workload's baseline is made of. None of them has found anything.
-func (c *campaign) learnedRuns(t *task) int {
+func (c *confirmer) learnedRuns(t *task) int {
 	if t.learned.Baseline == nil {
 		return 0
 	}
@@ -204,13 +219,13 @@ func (c *campaign) learnedRuns(t *task) int {
 }
 
 // explainedBy reports whether runs without a plan's actions explain all its findings.
-func (c *campaign) explainedBy(t *task, o *Outcome) (bool, error) {
+func (c *confirmer) explainedBy(t *task, o *Outcome) (bool, error) {
 	planOnly, err := c.planOnly(t, o)
 	return len(planOnly) == 0, err
 }
 
 // explained takes away the findings that runs without a plan's actions explain, and reports whether these are all.
-func (c *campaign) explained(t *task, o *Outcome) (bool, error) {
+func (c *confirmer) explained(t *task, o *Outcome) (bool, error) {
 	planOnly, err := c.planOnly(t, o)
 	if err != nil {
 		return false, err
@@ -226,7 +241,7 @@ func (c *campaign) explained(t *task, o *Outcome) (bool, error) {
 
 // excuse says why what a plan has found does not count: which other run has ended like that. Empty: runs without the
 // plan's actions have found the same.
-func (c *campaign) excuse(t *task, o *Outcome) (string, error) {
+func (c *confirmer) excuse(t *task, o *Outcome) (string, error) {
 	ref := c.options(t).Baseline
 	if ref == nil {
 		return "", nil
@@ -248,7 +263,7 @@ func (c *campaign) excuse(t *task, o *Outcome) (string, error) {
 }
 
 // takenFor reports whether an outcome is a bug because a confirmed one has the same findings. It says so there.
-func (c *campaign) takenFor(o *Outcome) bool {
+func (c *confirmer) takenFor(o *Outcome) bool {
 	like := c.queue.like(o)
 	if like != "" {
 		o.Status, o.Like, o.Reason = Bug, like, "the same findings as those of "+like
@@ -258,7 +273,7 @@ func (c *campaign) takenFor(o *Outcome) bool {
 
 // again runs a plan to confirm what the task's has found. The error is errBudget if the run is not expected to end
 // within the budget.
-func (c *campaign) again(
+func (c *confirmer) again(
 	ctx context.Context, t *task, p *plan.Plan, o run.RunOptions,
 ) (*record.Run, *record.Meta, error) {
 	if !c.queue.holdsRuns(1, p.TestName, costOf(t, p)) {
@@ -276,7 +291,7 @@ func (c *campaign) again(
 
 // without runs the workload without a plan's actions, until that was done the given number of times. All plans that
 // have it share these runs.
-func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) error {
+func (c *confirmer) without(ctx context.Context, t *task, o *Outcome, times int) error {
 	if len(t.plan.Actions) == 0 {
 		return nil // what it finds is what it is for
 	}
@@ -286,9 +301,6 @@ func (c *campaign) without(ctx context.Context, t *task, o *Outcome, times int) 
 		return err
 	}
 	c.mu.Lock()
-	if c.still == nil {
-		c.still = map[string]*still{}
-	}
 	s := c.still[string(content)]
 	if s == nil {
 		s = &still{name: t.learned.id() + confirm.WithoutActionsSuffix}
@@ -341,7 +353,7 @@ type still struct {
 
 // quiet takes in a run with a plan's workload in which no action of a plan was carried out: what it has found is not a
 // plan's, and where it ended differently from the baseline, other runs may end like it.
-func (c *campaign) quiet(t *task, r *record.Run) {
+func (c *confirmer) quiet(t *task, r *record.Run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := t.learned.id()
@@ -355,7 +367,7 @@ func (c *campaign) quiet(t *task, r *record.Run) {
 }
 
 // widen adds what a run shows to the baseline that the next runs are compared with. c.mu is held.
-func (c *campaign) widen(t *task, r *record.Run, allow func(*baseline.Baseline, *record.Run) error) {
+func (c *confirmer) widen(t *task, r *record.Run, allow func(*baseline.Baseline, *record.Run) error) {
 	c.change(t, func(ref *baseline.Baseline) error {
 		if err := allow(ref, r); err != nil {
 			return fmt.Errorf("%s: %w", r.Dir, err)
@@ -365,7 +377,7 @@ func (c *campaign) widen(t *task, r *record.Run, allow func(*baseline.Baseline, 
 }
 
 // change changes the baseline that the next runs are compared with, and keeps what is new for others. c.mu is held.
-func (c *campaign) change(t *task, what func(*baseline.Baseline) error) {
+func (c *confirmer) change(t *task, what func(*baseline.Baseline) error) {
 	ref := c.widened[t.learned]
 	if ref == nil {
 		ref = t.learned.Baseline
@@ -391,7 +403,7 @@ func (c *campaign) change(t *task, what func(*baseline.Baseline) error) {
 }
 
 // options are those of the next run of a plan.
-func (c *campaign) options(t *task) run.RunOptions {
+func (c *confirmer) options(t *task) run.RunOptions {
 	o := t.learned.Options()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -403,7 +415,7 @@ func (c *campaign) options(t *task) run.RunOptions {
 
 // planOnly returns the findings of an outcome that no run without a plan's actions explains. A run explains a finding
 // if it ends like the plan's, or if it has a finding that the plan's joins.
-func (c *campaign) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
+func (c *confirmer) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 	var before, after []record.Finding // how its first run differs
 	var nearer []record.Finding        // what is wrong without any fault
 	if ref := t.learned.Baseline; ref != nil {

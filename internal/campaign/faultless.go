@@ -28,7 +28,7 @@ type Faultless struct {
 // count takes in a run in which no action of a plan was carried out. If a step of the workload fails in it, no further
 // plan with the workload is begun: what such a plan finds may come without its actions, too. Runs count that are like
 // those that the workload was learned from.
-func (c *campaign) count(t *task, r *record.Run) {
+func (c *confirmer) count(t *task, r *record.Run) {
 	ref := t.learned.Baseline
 	if ref == nil || t.without != nil || t.plan.Pace != ref.Pace || r.Meta.Verdict == record.Inconclusive {
 		return
@@ -65,7 +65,7 @@ func (f *Faultless) String() string {
 
 // join takes away, from what plans have found, what runs without a plan's actions have shown since. So it does not
 // matter which of them came first. A plan that was taken to have found the same as another one joins with it.
-func (c *campaign) join() error {
+func (c *confirmer) join() error {
 	var joined []*Outcome
 	tasks, outcomes := c.queue.all()
 	for i, t := range tasks {

@@ -20,7 +20,7 @@ type runner func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.R
 // controllers make of that is right in any case, whatever there was before. Done is a run of the workload. With slow
 // the controllers are slow. It returns nil if it cannot be told what the workload asks for, or if the run does not
 // pass. An error of once, which runs plans, is returned.
-func (c *campaign) freshly(
+func (c *Config) freshly(
 	ctx context.Context, once runner, w workload, all []plan.Step, rest plan.Pace, ref *baseline.Baseline,
 	done *record.Run, slow *confirm.Pace,
 ) (*record.Run, error) {
@@ -48,7 +48,7 @@ func (c *campaign) freshly(
 }
 
 // freshlyAgain is freshly for a task's workload, to confirm what the task's plan has found.
-func (c *campaign) freshlyAgain(
+func (c *confirmer) freshlyAgain(
 	ctx context.Context, t *task, done *record.Run, slow *confirm.Pace,
 ) (*record.Run, error) {
 	once := func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, *record.Meta, error) {

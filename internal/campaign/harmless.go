@@ -18,7 +18,7 @@ const harmless = "harmless"
 
 // tells reports whether a plan has found only that a status tells of what has happened. To know that, it runs the
 // workload with harmless faults first, once. Then it runs the plan again, whose outcome is that of this run.
-func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error) {
+func (c *confirmer) tells(ctx context.Context, t *task, o *Outcome) (bool, error) {
 	ref := c.options(t).Baseline
 	if ref == nil || slices.ContainsFunc(o.Findings, func(f record.Finding) bool {
 		return f.Judge != record.JudgeBaseline
@@ -40,7 +40,7 @@ func (c *campaign) tells(ctx context.Context, t *task, o *Outcome) (bool, error)
 
 // passesNow runs a plan again when more is known of what does not count, and reports whether it passes. The outcome is
 // that of this run then.
-func (c *campaign) passesNow(ctx context.Context, t *task, o *Outcome) (bool, error) {
+func (c *confirmer) passesNow(ctx context.Context, t *task, o *Outcome) (bool, error) {
 	r, meta, err := c.again(ctx, t, t.plan, c.options(t))
 	o.AddRun(meta)
 	if err != nil || meta.Verdict != record.Pass {
@@ -51,7 +51,7 @@ func (c *campaign) passesNow(ctx context.Context, t *task, o *Outcome) (bool, er
 }
 
 // runHarmless runs the workload with harmless faults. The error is errBudget.
-func (c *campaign) runHarmless(ctx context.Context, t *task) error {
+func (c *confirmer) runHarmless(ctx context.Context, t *task) error {
 	c.say("%s: what does a status keep? The workload is run with harmless faults", t.learned.Workload)
 	for _, candidate := range pattern.Harmless(c.Suite, t.plan.Steps, t.learned.Baseline) {
 		candidate.Plan.Build = t.plan.LastBuild()
@@ -86,7 +86,7 @@ type extra struct {
 
 // runOnce makes runs that add something to a workload's baseline, unless they were made before, by this campaign or an
 // earlier one. It waits for those that are going on. The error is errBudget if they do not end within the budget.
-func (c *campaign) runOnce(t *task, name string, run func() error) error {
+func (c *confirmer) runOnce(t *task, name string, run func() error) error {
 	c.mu.Lock()
 	id := t.learned.id() + "-" + name
 	x := c.extra[id]
@@ -103,7 +103,7 @@ func (c *campaign) runOnce(t *task, name string, run func() error) error {
 }
 
 // tried notes that runs need not be made again.
-func (c *campaign) tried(t *task, name string) {
+func (c *confirmer) tried(t *task, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.change(t, func(ref *baseline.Baseline) error {

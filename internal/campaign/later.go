@@ -47,9 +47,9 @@ type later struct {
 // laterOf lists the workloads in which time passes after the learned one. A controller that has work put off looks
 // again then. Time passes twice: so what a controller does that counts the time anew after a restart comes, too. The
 // clock must not jump while something is under way, so the workload must be one that waits for rest.
-func (c *campaign) laterOf(l *Learned) []later {
+func (lr *learner) laterOf(l *Learned) []later {
 	ref := l.Baseline
-	steps := c.Suite.Workloads[l.Workload].Steps
+	steps := lr.Suite.Workloads[l.Workload].Steps
 	if ref == nil || l.build != "" {
 		return nil
 	}
@@ -67,13 +67,13 @@ func (c *campaign) laterOf(l *Learned) []later {
 	}
 	next := (longest + longest/20).Truncate(time.Minute) + time.Minute
 	first := []time.Duration{max(severalTimes*next, aDay)}
-	if longest > c.Suite.Timeouts.Rest {
+	if longest > lr.Suite.Timeouts.Rest {
 		first = slices.Insert(first, 0, next) // otherwise that much has passed already
 	}
 	var all []later
 	for _, by := range first {
 		name := laterName(l.Workload, by)
-		if _, taken := c.Suite.Workloads[name]; taken || slices.Contains(ref.Uneventful, by) {
+		if _, taken := lr.Suite.Workloads[name]; taken || slices.Contains(ref.Uneventful, by) {
 			continue
 		}
 		all = append(all, later{workload{name: name, steps: slices.Concat(steps, []plan.Step{
@@ -104,29 +104,29 @@ func WorkloadOf(p *plan.Plan) string {
 
 // learnLater returns what is known of the workloads in which time passes after those that were learned. If the
 // controllers change nothing then, there are none. The error is that of ctx.
-func (c *campaign) learnLater(ctx context.Context, learned []Learned) ([]Learned, error) {
-	if c.Plans != nil || !slices.ContainsFunc(pattern.Patterns(), func(p pattern.Pattern) bool {
-		return p.Name == timePattern && p.In(c.Patterns)
+func (lr *learner) learnLater(ctx context.Context, learned []Learned) ([]Learned, error) {
+	if lr.Plans != nil || !slices.ContainsFunc(pattern.Patterns(), func(p pattern.Pattern) bool {
+		return p.Name == timePattern && p.In(lr.Patterns)
 	}) {
 		return nil, nil
 	}
 	found := make([][]Learned, len(learned))
 	var group errgroup.Group
-	group.SetLimit(max(1, len(c.Runners)))
+	group.SetLimit(max(1, len(lr.Runners)))
 	for i := range learned {
 		group.Go(func() error {
-			for _, w := range c.laterOf(&learned[i]) {
-				if c.Budget > 0 && c.clock.elapsed() > c.Budget/laterShare {
-					c.say("%s: too little of the budget is left to learn what comes when time has passed",
+			for _, w := range lr.laterOf(&learned[i]) {
+				if lr.Budget > 0 && lr.clock.elapsed() > lr.Budget/laterShare {
+					lr.say("%s: too little of the budget is left to learn what comes when time has passed",
 						learned[i].Workload)
 					return nil
 				}
-				l, err := c.learnOneLater(ctx, &learned[i], w)
+				l, err := lr.learnOneLater(ctx, &learned[i], w)
 				switch {
 				case ctx.Err() != nil:
 					return context.Cause(ctx)
 				case err != nil:
-					c.say("%s: no plans: %v", w.name, err)
+					lr.say("%s: no plans: %v", w.name, err)
 				case l != nil:
 					found[i] = append(found[i], *l)
 				}
@@ -140,26 +140,26 @@ func (c *campaign) learnLater(ctx context.Context, learned []Learned) ([]Learned
 
 // learnOneLater takes or learns the baseline of a workload in which time passes. It is nil if the controllers change
 // nothing then; the baseline of the workload before remembers that.
-func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) (*Learned, error) {
+func (lr *learner) learnOneLater(ctx context.Context, before *Learned, w later) (*Learned, error) {
 	l := &Learned{
-		Workload: w.name, File: BaselineFile(c.Baselines, w.name), Masks: MaskFile(c.Baselines, w.name),
-		Allowed: AllowedFile(c.Baselines, w.name), steps: w.steps,
+		Workload: w.name, File: BaselineFile(lr.Baselines, w.name), Masks: MaskFile(lr.Baselines, w.name),
+		Allowed: AllowedFile(lr.Baselines, w.name), steps: w.steps,
 	}
 	var err error
-	if l.source, err = c.source(w.workload); err != nil {
+	if l.source, err = lr.source(w.workload); err != nil {
 		return nil, err
 	}
-	if l.Baseline, _, err = c.load(l.File, l.source); err != nil {
+	if l.Baseline, _, err = lr.load(l.File, l.source); err != nil {
 		return nil, err
 	}
 	if l.Baseline == nil {
-		c.show(progress.Event{Type: progress.Status, Text: fmt.Sprintf(
+		lr.show(progress.Event{Type: progress.Status, Text: fmt.Sprintf(
 			"%s: what comes when %s have passed?", before.Workload, plan.FormatDuration(w.by))})
-		quiet, err := c.withoutFaults(w.workload)
+		quiet, err := lr.withoutFaults(w.workload)
 		if err != nil {
 			return nil, err
 		}
-		first, err := c.fine(ctx, quiet, run.RunOptions{Trace: true, FindTypes: true})
+		first, err := lr.fine(ctx, quiet, run.RunOptions{Trace: true, FindTypes: true})
 		if err != nil {
 			return nil, err
 		}
@@ -171,10 +171,10 @@ func (c *campaign) learnOneLater(ctx context.Context, before *Learned, w later) 
 			before.Baseline.Uneventful = append(before.Baseline.Uneventful, w.by)
 			return nil, before.Baseline.Write(before.File)
 		}
-		c.say("%s: the controllers change something when %s have passed: learning what", before.Workload,
+		lr.say("%s: the controllers change something when %s have passed: learning what", before.Workload,
 			plan.FormatDuration(w.by))
 		l.Anew = true
-		l.Baseline, err = c.compareRuns(ctx, w.workload, quiet, first, min(c.Learn, laterRuns), false)
+		l.Baseline, err = lr.compareRuns(ctx, w.workload, quiet, first, min(lr.Learn, laterRuns), false)
 		if err != nil {
 			return nil, err
 		}

@@ -58,39 +58,55 @@ func (l *Learned) Options() run.RunOptions {
 	return run.RunOptions{History: l.Baseline.Types, Baseline: l.Baseline}
 }
 
+// learner learns what workloads do without faults.
+type learner struct {
+	*Config
+	*lab
+	clock       *clock
+	queue       *queue
+	lessons     *lessons
+	anyRuns     bool // see Settings.Learn
+	executables hashes
+	unstudied   []string // workloads for whose learning the budget was too short
+
+	mu     sync.Mutex         // guards what follows
+	found  []Outcome          // see unsteady
+	newest map[string]*newest // by workload
+}
+
 // Learn takes the workloads' baselines, and learns those that are missing or were made from something else. The
 // error is that of ctx.
 func Learn(ctx context.Context, config Config) ([]Learned, error) {
 	c := newCampaign(config)
 	ctx, end := c.begun(ctx)
 	defer end()
-	return c.learn(ctx)
+	return c.learner.learn(ctx)
 }
 
 // learn returns what is known of the workloads, in order. Those for whose learning the budget is too short are left
 // out. The error is that of ctx.
-func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
-	c.build()
-	workloads := c.workloads()
+func (lr *learner) learn(ctx context.Context) ([]Learned, error) {
+	lr.build()
+	workloads := lr.workloads()
 	all := make([]Learned, len(workloads))
 	why, errs := make([]string, len(workloads)), make([]error, len(workloads))
 	for i, w := range workloads {
-		all[i], why[i], errs[i] = c.take(w)
+		all[i], why[i], errs[i] = lr.take(w)
 		if errs[i] == nil && all[i].Baseline == nil {
-			c.lessons.toLearn(w.id(), c.Learn+1)
+			lr.lessons.toLearn(w.id(), lr.Learn+1)
 		}
 	}
 	left := make([]bool, len(workloads)) // for another campaign
 	var group errgroup.Group
-	group.SetLimit(max(1, len(c.Runners)))
-	for _, i := range inPromise(workloads, c.Workloads, c.Suite) {
+	group.SetLimit(max(1, len(lr.Runners)))
+	for _, i := range inPromise(workloads, lr.Workloads, lr.Suite) {
 		group.Go(func() error {
 			learns := errs[i] == nil && all[i].Baseline == nil
-			if left[i] = learns && !c.lessons.begin(workloads[i].name); left[i] {
-				c.lessons.toLearn(workloads[i].id(), 0)
+			if left[i] = learns && !lr.lessons.begin(workloads[i].name); left[i] {
+				lr.lessons.toLearn(workloads[i].id(), 0)
 				return nil
 			}
-			c.learnOne(ctx, workloads[i], &all[i], why[i], errs[i])
+			lr.learnOne(ctx, workloads[i], &all[i], why[i], errs[i])
 			return nil
 		})
 	}
@@ -101,36 +117,36 @@ func (c *campaign) learn(ctx context.Context) ([]Learned, error) {
 	var known []Learned
 	for i := range all {
 		if left[i] {
-			c.result.Unstudied = append(c.result.Unstudied, all[i].Workload)
+			lr.unstudied = append(lr.unstudied, all[i].Workload)
 		} else {
 			known = append(known, all[i])
 		}
 	}
-	if n := len(c.result.Unstudied); n > 0 {
-		c.say("learning has had a quarter of the budget; %s not learned: %s",
-			wording.Count(n, "workload"), wording.First(c.result.Unstudied, result.Most))
+	if n := len(lr.unstudied); n > 0 {
+		lr.say("learning has had a quarter of the budget; %s not learned: %s",
+			wording.Count(n, "workload"), wording.First(lr.unstudied, result.Most))
 	}
 	return known, nil
 }
 
 // take takes the baseline of a workload, if there is one of what there is now. Otherwise why says why it is learned.
-func (c *campaign) take(w workload) (l Learned, why string, err error) {
-	l = Learned{Workload: w.id(), build: w.build, File: BaselineFile(c.Baselines, w.id())}
-	l.Masks, l.Allowed = MaskFile(c.Baselines, w.id()), AllowedFile(c.Baselines, w.id())
-	if l.source, err = c.source(w); err == nil {
-		l.Baseline, why, err = c.load(l.File, l.source)
+func (lr *learner) take(w workload) (l Learned, why string, err error) {
+	l = Learned{Workload: w.id(), build: w.build, File: BaselineFile(lr.Baselines, w.id())}
+	l.Masks, l.Allowed = MaskFile(lr.Baselines, w.id()), AllowedFile(lr.Baselines, w.id())
+	if l.source, err = lr.source(w); err == nil {
+		l.Baseline, why, err = lr.load(l.File, l.source)
 	}
 	return l, why, err
 }
 
 // learnOne learns a workload of which there is no baseline, and says so, unless there was an error. It takes in what
 // people and campaigns have said about the baseline.
-func (c *campaign) learnOne(ctx context.Context, w workload, l *Learned, why string, err error) {
+func (lr *learner) learnOne(ctx context.Context, w workload, l *Learned, why string, err error) {
 	workload := w.id()
 	if err == nil && l.Baseline == nil {
-		c.say("%s: learning what it does without faults%s", workload, why)
+		lr.say("%s: learning what it does without faults%s", workload, why)
 		l.Anew = true
-		l.Baseline, err = c.study(ctx, w)
+		l.Baseline, err = lr.study(ctx, w)
 		if err == nil {
 			l.Baseline.Source = l.source
 			err = errors.Join(l.Baseline.Write(l.File), l.Baseline.WriteMasks(l.Masks), forget(l.Allowed))
@@ -144,11 +160,11 @@ func (c *campaign) learnOne(ctx context.Context, w workload, l *Learned, why str
 		edited, err = baseline.ReadMasks(l.Masks)
 		l.Baseline.Override(edited)
 	}
-	l.wait, l.trouble = c.endings(w, l.Baseline, err)
+	l.wait, l.trouble = lr.endings(w, l.Baseline, err)
 	if err != nil {
 		l.Baseline, l.Err = nil, fmt.Errorf("learn workload %q: %w", workload, err)
 		if ctx.Err() == nil {
-			c.say("%v", l.Err)
+			lr.say("%v", l.Err)
 		}
 	}
 }
@@ -156,7 +172,7 @@ func (c *campaign) learnOne(ctx context.Context, w workload, l *Learned, why str
 // endings returns what the ends of runs without faults tell of the workload: what it can wait for, if it waits for
 // little (nil: nothing), and what is wrong with its sample. The baseline is nil if a run did not pass; the error then
 // has the run.
-func (c *campaign) endings(w workload, ref *baseline.Baseline, err error) (wait *plan.Step, trouble string) {
+func (lr *learner) endings(w workload, ref *baseline.Baseline, err error) (wait *plan.Step, trouble string) {
 	var runs [][]facts.Change
 	var failed *notPassedError
 	switch {
@@ -169,7 +185,7 @@ func (c *campaign) endings(w workload, ref *baseline.Baseline, err error) (wait 
 	case err == nil:
 		runs = append([][]facts.Change{ref.Changes}, ref.Others...)
 	}
-	steps := slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)
+	steps := slices.Concat(w.steps, lr.Suite.Workloads[w.name].Steps)
 	return propose.SuggestWait(steps, runs...), propose.Trouble(runs...)
 }
 
@@ -214,8 +230,8 @@ func forget(file string) error {
 }
 
 // load reads the baseline if there is one of this source. Otherwise why says why it is learned, unless there was none.
-func (c *campaign) load(file string, source baseline.Source) (ref *baseline.Baseline, why string, err error) {
-	if c.Anew {
+func (lr *learner) load(file string, source baseline.Source) (ref *baseline.Baseline, why string, err error) {
+	if lr.Anew {
 		return nil, "", nil
 	}
 	ref, err = baseline.Read(file)
@@ -225,7 +241,7 @@ func (c *campaign) load(file string, source baseline.Source) (ref *baseline.Base
 	if err != nil {
 		return nil, fmt.Sprintf(" again: the baseline cannot be read: %v", err), nil
 	}
-	if c.anyRuns {
+	if lr.anyRuns {
 		source.Runs = ref.Source.Runs
 	}
 	if differ := source.Differs(ref.Source); len(differ) > 0 {
@@ -247,33 +263,33 @@ func and(words []string) string {
 // controllers have to do with; the others follow it, side by side if there are runners for that. The last of them keeps
 // the other pace: what it ends like is right, too. All begin at different phases of the controllers' loops: see shift.
 // If two runs already differ in more than fields, it begins no others.
-func (c *campaign) study(ctx context.Context, w workload) (*baseline.Baseline, error) {
-	c.lessons.toLearn(w.id(), c.Learn+1)
-	defer c.lessons.toLearn(w.id(), 0)
-	ended := c.lessons.learning(w, 1, c.Learn+1)
-	quiet, first, err := c.firstLook(ctx, w)
+func (lr *learner) study(ctx context.Context, w workload) (*baseline.Baseline, error) {
+	lr.lessons.toLearn(w.id(), lr.Learn+1)
+	defer lr.lessons.toLearn(w.id(), 0)
+	ended := lr.lessons.learning(w, 1, lr.Learn+1)
+	quiet, first, err := lr.firstLook(ctx, w)
 	ended(first, err)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range first.Findings {
 		if f.Judge == record.JudgeHot {
-			c.say("%s: %s", w.id(), f.Title)
+			lr.say("%s: %s", w.id(), f.Title)
 		}
 	}
-	return c.compareRuns(ctx, w, quiet, first, c.Learn, true)
+	return lr.compareRuns(ctx, w, quiet, first, lr.Learn, true)
 }
 
 // compareRuns goes on with study after the first of that many runs. Paces: there is one more, with the other pace.
-func (c *campaign) compareRuns(
+func (lr *learner) compareRuns(
 	ctx context.Context, w workload, quiet *plan.Plan, first *record.Run, number int, paces bool,
 ) (*baseline.Baseline, error) {
 	all := number
 	if paces {
 		all++
 	}
-	c.lessons.toLearn(w.id(), all-1)
-	defer c.lessons.toLearn(w.id(), 0)
+	lr.lessons.toLearn(w.id(), all-1)
+	defer lr.lessons.toLearn(w.id(), 0)
 	runs := make([]*record.Run, number)
 	runs[0] = first
 	types := baseline.Types(runs[0])
@@ -290,16 +306,16 @@ func (c *campaign) compareRuns(
 	var mu sync.Mutex // guards runs
 	var ref *baseline.Baseline
 	group, others := errgroup.WithContext(ctx)
-	group.SetLimit(max(1, len(c.Runners)))
+	group.SetLimit(max(1, len(lr.Runners)))
 	for i := 1; i < number; i++ {
 		group.Go(func() error {
 			if others.Err() != nil {
 				return nil
 			}
-			ended := c.lessons.learning(w, i+1, all)
+			ended := lr.lessons.learning(w, i+1, all)
 			own := options
 			own.Shift = shift(i)
-			r, err := c.fine(others, quiet, own)
+			r, err := lr.fine(others, quiet, own)
 			ended(r, err)
 			if err != nil {
 				return err
@@ -308,7 +324,7 @@ func (c *campaign) compareRuns(
 			defer mu.Unlock()
 			runs[i] = r
 			there := slices.DeleteFunc(slices.Clone(runs), func(r *record.Run) bool { return r == nil })
-			ref, err = baseline.Learn(w.name, there, c.Suite.Masks...)
+			ref, err = baseline.Learn(w.name, there, lr.Suite.Masks...)
 			return err
 		})
 	}
@@ -324,10 +340,10 @@ func (c *campaign) compareRuns(
 		if others.Err() != nil || !paces {
 			return nil
 		}
-		ended := c.lessons.learning(w, all, all)
+		ended := lr.lessons.learning(w, all, all)
 		own := options
 		own.Shift = shift(number)
-		other, meta, err = c.once(others, &odd, own)
+		other, meta, err = lr.once(others, &odd, own)
 		ended(other, err)
 		return err
 	})
@@ -339,7 +355,7 @@ func (c *campaign) compareRuns(
 				}
 			}
 		}
-		c.unsteady(ctx, w, quiet, runs, options, err)
+		lr.unsteady(ctx, w, quiet, runs, options, err)
 		return nil, err
 	}
 	ref.Types, ref.Reached, ref.Pace = types, facts.Reached(runs[0]), quiet.Pace
@@ -357,19 +373,19 @@ func (c *campaign) compareRuns(
 		}
 	}
 	for _, title := range wasted(runs) {
-		c.say("%s: without faults, %s", w.id(), title)
+		lr.say("%s: without faults, %s", w.id(), title)
 	}
 	if meta == nil {
 		return ref, nil
 	}
 	if meta.Verdict == record.Pass {
-		return ref, c.allowOther(ctx, w, &odd, ref, other)
+		return ref, lr.allowOther(ctx, w, &odd, ref, other)
 	}
 	if odd.Pace == plan.PaceRest {
 		// The workload may wait for what is there only for a moment.
-		c.say("%s: it does not pass if the controllers get time after each step: %s", w.id(), meta.Reason)
+		lr.say("%s: it does not pass if the controllers get time after each step: %s", w.id(), meta.Reason)
 	} else {
-		c.say("%s: it does not pass if its steps follow one another at once: %s", w.id(), meta.Reason)
+		lr.say("%s: it does not pass if its steps follow one another at once: %s", w.id(), meta.Reason)
 	}
 	return ref, nil
 }
@@ -387,7 +403,7 @@ func wasted(runs []*record.Run) (titles []string) {
 
 // allowOther takes in the end of a run with the other pace. If that is none, the end may be the wrong one of a race, so
 // it is compared with what the controllers make of what the workload asks for in the end.
-func (c *campaign) allowOther(
+func (lr *learner) allowOther(
 	ctx context.Context, w workload, odd *plan.Plan, ref *baseline.Baseline, other *record.Run,
 ) error {
 	if odd.Pace == plan.PaceRest {
@@ -397,15 +413,15 @@ func (c *campaign) allowOther(
 	if err != nil {
 		return err
 	}
-	steps := slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)
+	steps := slices.Concat(w.steps, lr.Suite.Workloads[w.name].Steps)
 	var fresh *record.Run
 	if len(ref.Compare(end.Objects())) > 0 {
-		fresh, err = c.freshly(ctx, c.once, w, steps, ref.Pace, ref, other, nil)
+		fresh, err = lr.freshly(ctx, lr.once, w, steps, ref.Pace, ref, other, nil)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			c.say("%s: %v", w.id(), err)
+			lr.say("%s: %v", w.id(), err)
 		}
 	}
 	return ref.AllowUnpaced(other, fresh, confirm.Waits(steps))
@@ -413,42 +429,42 @@ func (c *campaign) allowOther(
 
 // firstLook runs the workload for the first time, and returns the plan for the further runs. If the workload fails with
 // time between its steps, a second run follows without, unless that run could only fail in the same way.
-func (c *campaign) firstLook(ctx context.Context, w workload) (*plan.Plan, *record.Run, error) {
-	quiet, err := c.withoutFaults(w)
+func (lr *learner) firstLook(ctx context.Context, w workload) (*plan.Plan, *record.Run, error) {
+	quiet, err := lr.withoutFaults(w)
 	if err != nil {
 		return nil, nil, err
 	}
 	options := run.RunOptions{Trace: true, FindTypes: true, History: w.types}
 	if quiet.Pace == plan.PaceRest {
-		r, meta, err := c.once(ctx, quiet, options)
+		r, meta, err := lr.once(ctx, quiet, options)
 		if err != nil || meta.Verdict == record.Pass {
 			return quiet, r, err
 		}
-		if hopeless(slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps), r) || !c.queue.holds(meta.Took()) {
+		if hopeless(slices.Concat(w.steps, lr.Suite.Workloads[w.name].Steps), r) || !lr.queue.holds(meta.Took()) {
 			return quiet, nil, &notPassedError{run: r, meta: meta}
 		}
 		quiet.Pace = plan.PaceNone
 	}
-	r, err := c.fine(ctx, quiet, options)
+	r, err := lr.fine(ctx, quiet, options)
 	return quiet, r, err
 }
 
 // withoutFaults is the plan that runs only a workload.
-func (c *campaign) withoutFaults(w workload) (*plan.Plan, error) {
+func (lr *learner) withoutFaults(w workload) (*plan.Plan, error) {
 	p := &plan.Plan{TestName: w.id() + "-without-faults", Steps: w.steps, Build: w.build, Pace: plan.PaceRest}
-	if c.Suite.Pace == plan.PaceNone {
+	if lr.Suite.Pace == plan.PaceNone {
 		p.Pace = plan.PaceNone
 	}
 	if w.steps == nil {
 		p.Workload = w.name
 	}
-	p.Complete(c.Suite)
-	return p, p.Validate(c.Suite)
+	p.Complete(lr.Suite)
+	return p, p.Validate(lr.Suite)
 }
 
 // fine runs a plan that must pass.
-func (c *campaign) fine(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
-	r, meta, err := c.once(ctx, p, o)
+func (lr *learner) fine(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
+	r, meta, err := lr.once(ctx, p, o)
 	if err != nil {
 		return nil, err
 	}

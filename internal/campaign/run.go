@@ -40,11 +40,12 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
 		return nil, err
 	}
-	learned, err := c.learn(ctx)
+	learned, err := c.learner.learn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	later, err := c.learnLater(ctx, learned)
+	c.result.Unstudied = c.learner.unstudied
+	later, err := c.learner.learnLater(ctx, learned)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (c *campaign) run(ctx context.Context) error {
 	if err := c.queue.resume(); err != nil {
 		return err
 	}
-	c.lessons.resume(c.clock.before())
+	c.learner.lessons.resume(c.clock.before())
 	all, err := c.prepare(ctx)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (c *campaign) run(ctx context.Context) error {
 	if err := workers.Wait(); err != nil {
 		return err
 	}
-	if err := c.join(); err != nil {
+	if err := c.confirmer.join(); err != nil {
 		return err
 	}
 	return c.shrinkAll(ctx)
@@ -271,9 +272,9 @@ var errPutOff = errors.New("another plan with the same findings is being confirm
 // run, is errPutOff or errBudget, or that of ctx.
 func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	if known := t.entry.Known; known != nil {
-		return known, c.confirm(ctx, t, known, t.first)
+		return known, c.confirmer.confirm(ctx, t, known, t.first)
 	}
-	c.uptodate(t)
+	c.learner.uptodate(t)
 	o := &Outcome{
 		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why,
 		Key:    t.entry.Key,
@@ -285,20 +286,20 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	if err := os.RemoveAll(c.records(o.Plan)); err != nil { // of a campaign that was interrupted
 		return o, err
 	}
-	brief := c.options(t)
+	brief := c.confirmer.options(t)
 	brief.Brief = true
 	r, meta, err := c.once(ctx, t.plan, brief)
 	o.AddRun(meta)
 	if err == nil && meta.Verdict == record.Inconclusive && meta.ActionsFired < meta.ActionsTotal {
-		r, meta, err = c.once(ctx, t.plan, c.options(t)) // what it waits for may have been a matter of luck
+		r, meta, err = c.once(ctx, t.plan, c.confirmer.options(t)) // what it waits for may have been a matter of luck
 		o.AddRun(meta)
 	}
 	if err != nil {
 		return o, err
 	}
-	again, err := c.learnMore(ctx, t, meta)
+	again, err := c.learner.learnMore(ctx, t, meta)
 	if err == nil && again {
-		r, meta, err = c.once(ctx, t.plan, c.options(t))
+		r, meta, err = c.once(ctx, t.plan, c.confirmer.options(t))
 		o.AddRun(meta)
 	}
 	if err != nil {
@@ -315,7 +316,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 		o.Status, o.Reason = Passed, judge.Excused(r.Findings)
 	case record.Bug:
 		o.Findings = confirm.Bugs(r.Findings)
-		return o, c.confirm(ctx, t, o, meta)
+		return o, c.confirmer.confirm(ctx, t, o, meta)
 	default:
 		o.Status, o.Reason = Inconclusive, meta.Reason
 		o.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool {

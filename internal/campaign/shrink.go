@@ -62,7 +62,7 @@ func (c *campaign) shrinkOne(ctx context.Context, t *task, o *Outcome, f record.
 	defer c.pool.release(runner)
 	c.say("%s: looking for a smaller plan with the same finding", o.Plan)
 	s := Shrinking{
-		Plan: t.plan, Learned: t.learned, Options: c.options(t), Finding: f,
+		Plan: t.plan, Learned: t.learned, Options: c.confirmer.options(t), Finding: f,
 		Dir:  filepath.Join(c.Dir, "smaller", "runs", o.Plan),
 		File: filepath.Join(c.Dir, "smaller", o.Plan+".yaml"),
 	}

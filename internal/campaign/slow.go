@@ -16,7 +16,7 @@ import (
 
 // paces are those that may show that what a plan has found is a matter of time. The error is that of a record that
 // cannot be read.
-func (c *campaign) paces(t *task, o *Outcome) ([]confirm.Pace, error) {
+func (c *confirmer) paces(t *task, o *Outcome) ([]confirm.Pace, error) {
 	ref := t.learned.Baseline
 	return confirm.Paces(t.plan, c.stepsOf(t), ref, func() ([]baseline.Difference, error) {
 		run, err := followed(o)
@@ -27,7 +27,7 @@ func (c *campaign) paces(t *task, o *Outcome) ([]confirm.Pace, error) {
 	})
 }
 
-func (c *campaign) stepsOf(t *task) []plan.Step {
+func (c *Config) stepsOf(t *task) []plan.Step {
 	return slices.Concat(t.plan.Steps, c.Suite.Workloads[t.plan.Workload].Steps)
 }
 
@@ -37,7 +37,7 @@ func (c *campaign) stepsOf(t *task) []plan.Step {
 // controller has missed something, which is a mistake even if it only has to be slow to make it. If the workload makes
 // steps without waiting, that may include which objects there are: if it creates an object and changes it at once,
 // there may be others for the first spec, or not.
-func (c *campaign) slowly(ctx context.Context, t *task, how confirm.Pace) error {
+func (c *confirmer) slowly(ctx context.Context, t *task, how confirm.Pace) error {
 	return c.runOnce(t, how.Name, func() error {
 		err := c.runSlowly(ctx, t, how)
 		if errors.Is(err, errBudget) {
@@ -50,7 +50,7 @@ func (c *campaign) slowly(ctx context.Context, t *task, how confirm.Pace) error 
 	})
 }
 
-func (c *campaign) runSlowly(ctx context.Context, t *task, how confirm.Pace) error {
+func (c *confirmer) runSlowly(ctx context.Context, t *task, how confirm.Pace) error {
 	p, err := confirm.Slow(t.plan, how, t.learned.Baseline.Controllers)
 	if err != nil {
 		return err

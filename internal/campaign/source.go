@@ -22,18 +22,18 @@ import (
 )
 
 // source is what a baseline of the workload is made from now.
-func (c *campaign) source(w workload) (baseline.Source, error) {
-	s := baseline.Source{Format: baseline.Format, Controllers: map[string]string{}, Runs: c.Learn}
+func (lr *learner) source(w workload) (baseline.Source, error) {
+	s := baseline.Source{Format: baseline.Format, Controllers: map[string]string{}, Runs: lr.Learn}
 	var err error
-	if s.Trommel, err = run.BuildName(c.Version); err != nil {
+	if s.Trommel, err = run.BuildName(lr.Version); err != nil {
 		return s, err
 	}
-	if s.Kubernetes, err = instrumentation.ResolveKubernetesVersion(c.Suite.Cluster.KubernetesVersion); err != nil {
+	if s.Kubernetes, err = instrumentation.ResolveKubernetesVersion(lr.Suite.Cluster.KubernetesVersion); err != nil {
 		return s, err
 	}
-	suite, binaries := c.Suite, c.Binaries
+	suite, binaries := lr.Suite, lr.Binaries
 	if w.build != "" {
-		b, err := c.Builds.Get(c.life, w.build)
+		b, err := lr.Builds.Get(lr.life, w.build)
 		if err != nil {
 			return s, err
 		}
@@ -43,12 +43,12 @@ func (c *campaign) source(w workload) (baseline.Source, error) {
 		return s, err
 	}
 	for i, b := range binaries {
-		if s.Controllers[c.Suite.Controllers[i].Name], err = c.executables.hash(b.Path); err != nil {
+		if s.Controllers[lr.Suite.Controllers[i].Name], err = lr.executables.hash(b.Path); err != nil {
 			return s, err
 		}
 	}
-	if c.ControlPlane != "" {
-		s.ControlPlane, err = c.executables.hash(c.ControlPlane)
+	if lr.ControlPlane != "" {
+		s.ControlPlane, err = lr.executables.hash(lr.ControlPlane)
 	}
 	return s, err
 }

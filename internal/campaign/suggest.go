@@ -76,7 +76,7 @@ func (c *campaign) suggest(all []Learned) []result.Suggestion {
 }
 
 // chosen reports whether plans of a pattern are made.
-func (c *campaign) chosen(name string) bool {
+func (c *Config) chosen(name string) bool {
 	return slices.ContainsFunc(pattern.Patterns(), func(p pattern.Pattern) bool {
 		return p.Name == name && p.In(c.Patterns)
 	})

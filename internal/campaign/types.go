@@ -19,23 +19,20 @@ type newest struct {
 }
 
 // newestOf returns the newest of what is learned of a workload; see Learned.id.
-func (c *campaign) newestOf(workload string) *newest {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.newest[workload]
+func (lr *learner) newestOf(workload string) *newest {
+	lr.mu.Lock()
+	defer lr.mu.Unlock()
+	n := lr.newest[workload]
 	if n == nil {
 		n = &newest{}
-		if c.newest == nil {
-			c.newest = map[string]*newest{}
-		}
-		c.newest[workload] = n
+		lr.newest[workload] = n
 	}
 	return n
 }
 
 // uptodate lets a task use what was learned for others.
-func (c *campaign) uptodate(t *task) {
-	n := c.newestOf(t.learned.id())
+func (lr *learner) uptodate(t *task) {
+	n := lr.newestOf(t.learned.id())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.learned != nil {
@@ -47,11 +44,11 @@ func (c *campaign) uptodate(t *task) {
 // they do not touch without faults: their states were not recorded, and nobody knows what becomes of them usually. From
 // then on all runs of the workload record these types. It reports whether the plan must run again. That the workload
 // cannot be learned again is said; the error is that of ctx.
-func (c *campaign) learnMore(ctx context.Context, t *task, run *record.Meta) (again bool, err error) {
+func (lr *learner) learnMore(ctx context.Context, t *task, run *record.Meta) (again bool, err error) {
 	if t.learned.Baseline == nil || len(run.Unrecorded) == 0 {
 		return false, nil
 	}
-	n := c.newestOf(t.learned.id())
+	n := lr.newestOf(t.learned.id())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l := t.learned
@@ -66,18 +63,18 @@ func (c *campaign) learnMore(ctx context.Context, t *task, run *record.Meta) (ag
 		}
 	}
 	if len(more) > 0 {
-		all := c.Learn + 1 // and the plan once more
-		if !c.queue.holdsRuns(all, "", costOf(t, &plan.Plan{})) {
+		all := lr.Learn + 1 // and the plan once more
+		if !lr.queue.holdsRuns(all, "", costOf(t, &plan.Plan{})) {
 			return false, errBudget
 		}
-		c.say("%s: learning it again: in a run of %s, a controller wrote what it does not touch without faults: %s",
+		lr.say("%s: learning it again: in a run of %s, a controller wrote what it does not touch without faults: %s",
 			l.Workload, t.plan.TestName, strings.Join(run.Unrecorded, ", "))
-		wider, err := c.studyMore(ctx, l, more)
+		wider, err := lr.studyMore(ctx, l, more)
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
 		if err != nil {
-			c.say("%s: it could not be learned again: %v", l.Workload, err)
+			lr.say("%s: it could not be learned again: %v", l.Workload, err)
 			return false, nil
 		}
 		n.learned = wider
@@ -90,26 +87,26 @@ func (c *campaign) learnMore(ctx context.Context, t *task, run *record.Meta) (ag
 }
 
 // studyMore learns a workload again, with further types.
-func (c *campaign) studyMore(ctx context.Context, l *Learned, types []plan.ResourceKey) (*Learned, error) {
+func (lr *learner) studyMore(ctx context.Context, l *Learned, types []plan.ResourceKey) (*Learned, error) {
 	w := workload{
 		name: l.Baseline.Workload, build: l.build, types: slices.Concat(l.Baseline.Types, types), steps: l.steps,
 	}
-	if w.steps == nil && c.Plans != nil {
-		i := slices.IndexFunc(c.Plans, func(p *plan.Plan) bool { return workloadOf(p).id() == l.Workload })
-		w.steps = workloadOf(c.Plans[i]).steps
+	if w.steps == nil && lr.Plans != nil {
+		i := slices.IndexFunc(lr.Plans, func(p *plan.Plan) bool { return workloadOf(p).id() == l.Workload })
+		w.steps = workloadOf(lr.Plans[i]).steps
 	}
-	all := c.Learn
+	all := lr.Learn
 	if l.steps == nil {
 		all++
 	}
-	ended := c.lessons.learning(w, 1, all)
-	quiet, first, err := c.firstLook(ctx, w)
+	ended := lr.lessons.learning(w, 1, all)
+	quiet, first, err := lr.firstLook(ctx, w)
 	ended(first, err)
 	if err != nil {
 		return nil, err
 	}
 	wider := *l
-	wider.Baseline, err = c.compareRuns(ctx, w, quiet, first, c.Learn, l.steps == nil)
+	wider.Baseline, err = lr.compareRuns(ctx, w, quiet, first, lr.Learn, l.steps == nil)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 // controllers do by timers then comes before its next step or its end: they scale something down after 5 s, say, which
 // they never do if it is deleted within 1 s. It reports whether the plan finds nothing any more, compared with that,
 // too. The error is errBudget, that of ctx, or of a record that cannot be read.
-func (c *campaign) unhurried(ctx context.Context, t *task, o *Outcome, first *record.Meta) (passed bool, err error) {
+func (c *confirmer) unhurried(ctx context.Context, t *task, o *Outcome, first *record.Meta) (passed bool, err error) {
 	ref, steps := t.learned.Baseline, c.stepsOf(t)
 	if ref == nil || !confirm.MayBeOfTime(o.Findings) || t.without != nil || !confirm.TakesTime(t.plan, steps) {
 		return false, nil
@@ -39,7 +39,7 @@ func (c *campaign) unhurried(ctx context.Context, t *task, o *Outcome, first *re
 }
 
 // runUnhurried is unhurried's run. The error is errBudget.
-func (c *campaign) runUnhurried(
+func (c *confirmer) runUnhurried(
 	ctx context.Context, t *task, name string, steps []plan.Step, between time.Duration,
 ) error {
 	p := t.undisturbed()

@@ -22,12 +22,12 @@ import (
 // they were at rest, and they were at rest in the end, that is a bug of theirs: a finding of its own, with both ends.
 // The error is that of learning the workload from the runs, of which those that were not made are nil. Of two runs
 // nobody can say which is right, so there is a third.
-func (c *campaign) unsteady(
+func (lr *learner) unsteady(
 	ctx context.Context, w workload, quiet *plan.Plan, runs []*record.Run, options run.RunOptions, err error,
 ) {
 	var unstable *baseline.UnstableError
 	if !errors.As(err, &unstable) || quiet.Pace != plan.PaceRest ||
-		confirm.Jumps(slices.Concat(w.steps, c.Suite.Workloads[w.name].Steps)) {
+		confirm.Jumps(slices.Concat(w.steps, lr.Suite.Workloads[w.name].Steps)) {
 		return
 	}
 	there := slices.DeleteFunc(slices.Clone(runs), func(r *record.Run) bool { return r == nil })
@@ -36,7 +36,7 @@ func (c *campaign) unsteady(
 	}
 	if len(there) == 2 {
 		options.Shift = shift(len(runs))
-		r, err := c.fine(ctx, quiet, options)
+		r, err := lr.fine(ctx, quiet, options)
 		if err != nil || !r.Meta.Rested {
 			return
 		}
@@ -80,9 +80,9 @@ func (c *campaign) unsteady(
 		return
 	}
 	slices.SortStableFunc(o.Findings, record.ByHarm)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.result.Outcomes = append(c.result.Outcomes, o)
+	lr.mu.Lock()
+	defer lr.mu.Unlock()
+	lr.found = append(lr.found, o)
 }
 
 // differentEnds says what is wrong with an object that is there at the end of some runs only: of those runs that are

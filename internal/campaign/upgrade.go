@@ -16,13 +16,13 @@ func upgradeIn(steps []plan.Step) bool {
 }
 
 // upgrades reports whether plans of a pattern that upgrades are made.
-func (c *campaign) upgrades(name string) bool {
+func (c *Config) upgrades(name string) bool {
 	return c.Plans == nil && len(c.Suite.Builds) > 0 && c.Builds != nil &&
 		c.chosen(name)
 }
 
 // onlyUpgrades reports whether no other plans are made.
-func (c *campaign) onlyUpgrades() bool {
+func (c *Config) onlyUpgrades() bool {
 	return len(c.Patterns) > 0 && !slices.ContainsFunc(c.Patterns, func(name string) bool {
 		return name != pattern.Upgrade && name != pattern.Rollback
 	})
@@ -30,25 +30,25 @@ func (c *campaign) onlyUpgrades() bool {
 
 // build makes the suite's builds that the campaign needs. The budget does not pay for that. What cannot be built is
 // said where it is needed.
-func (c *campaign) build() {
-	if c.Builds == nil {
+func (lr *learner) build() {
+	if lr.Builds == nil {
 		return
 	}
 	began := time.Now()
 	get := func(name string) {
-		if name != "" && c.life.Err() == nil {
-			_, _ = c.Builds.Get(c.life, name)
+		if name != "" && lr.life.Err() == nil {
+			_, _ = lr.Builds.Get(lr.life, name)
 		}
 	}
-	for _, w := range c.workloads() {
+	for _, w := range lr.workloads() {
 		get(w.build)
 	}
-	for _, p := range c.Plans {
-		for _, name := range p.Builds(slices.Concat(p.Steps, c.Suite.Workloads[WorkloadOf(p)].Steps)) {
+	for _, p := range lr.Plans {
+		for _, name := range p.Builds(slices.Concat(p.Steps, lr.Suite.Workloads[WorkloadOf(p)].Steps)) {
 			get(name)
 		}
 	}
-	c.clock.leaveOut(time.Since(began))
+	lr.clock.leaveOut(time.Since(began))
 }
 
 // between makes the plans that upgrade from one build to another one. What they are compared with is the baseline of
