@@ -21,6 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/campaign/shrink"
 	"github.com/trommel-dev/trommel/internal/fleet"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -476,16 +477,15 @@ func runsOf(found *result.Result) ([]*record.Run, error) {
 			runs = append(runs, unrun(o.Plan, o.File, record.Error, err.Error()))
 			continue
 		}
-		if o.Status == result.Bug {
-			r.Meta.Verdict, r.Meta.Reason = record.Bug, bugs[o.Plan]
-			r.Findings = confirmed(r.Findings, o.Findings)
-		}
-		if o.Status == result.Unconfirmed || o.Status == result.OfWorkload {
-			r.Meta.Verdict = record.Inconclusive
-			r.Meta.Reason = fmt.Sprintf("%s: found in %d of %d runs", o.Status, o.Came, o.Of)
+		switch o.Status {
+		case result.Bug:
+			judge.Confirm(r, o.Findings, bugs[o.Plan])
+		case result.Unconfirmed, result.OfWorkload:
+			why := fmt.Sprintf("%s: found in %d of %d runs", o.Status, o.Came, o.Of)
 			if o.Reason != "" {
-				r.Meta.Reason += "; " + o.Reason
+				why += "; " + o.Reason
 			}
+			judge.Unconfirmed(r, why)
 		}
 		runs = append(runs, r)
 	}
@@ -493,13 +493,6 @@ func runsOf(found *result.Result) ([]*record.Run, error) {
 		runs = append(runs, unrun(name, "", record.NotRun, found.Stopped))
 	}
 	return runs, errors.Join(errs...)
-}
-
-// confirmed returns what is believed of a run's findings: the bugs that came again, as the campaign tells them, and all
-// that is no bug.
-func confirmed(all, believed []record.Finding) []record.Finding {
-	others := slices.DeleteFunc(slices.Clone(all), record.Finding.IsBug)
-	return slices.Concat(believed, others)
 }
 
 // annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did

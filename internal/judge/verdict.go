@@ -63,8 +63,8 @@ func Decide(findings []record.Finding, c Course) (d Decision) {
 func Failed(reason string) Decision { return Decision{Verdict: record.Error, Reason: reason} }
 
 // weigh changes severities by what all findings say together: those of the judges and those of the run, e.Found.
-// Resting are the indices of the judges' bugs that rest on the whole run. If the run was not whole, they are no bugs, and
-// neither is a failed workload.
+// Resting are the indices of the judges' bugs that rest on the whole run. If the run was not whole, they are no bugs.
+// Neither is a failed workload then.
 func (e Evidence) weigh(all []record.Finding, resting []int) {
 	if slices.ContainsFunc(all, isOfCache) {
 		noted(all)
@@ -112,6 +112,17 @@ func Withdraw(r *record.Run, why string) {
 	}
 	r.Meta.Verdict, r.Meta.Reason = record.Inconclusive, why
 }
+
+// Confirm makes a run a bug, with the findings that a campaign has confirmed. Its other bugs did not come again and are
+// left out.
+func Confirm(r *record.Run, confirmed []record.Finding, why string) {
+	others := slices.DeleteFunc(slices.Clone(r.Findings), record.Finding.IsBug)
+	r.Findings = slices.Concat(confirmed, others)
+	r.Meta.Verdict, r.Meta.Reason = record.Bug, why
+}
+
+// Unconfirmed makes a run inconclusive whose findings a campaign has not confirmed. It keeps them.
+func Unconfirmed(r *record.Run, why string) { r.Meta.Verdict, r.Meta.Reason = record.Inconclusive, why }
 
 // Untested makes findings about a failed workload inconclusive if nothing was done to the controllers: none of the
 // plan's actions has fired, or all that have fired were to make calls fail and made none fail. The findings then say
