@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
+	"github.com/trommel-dev/trommel/internal/run/observed"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -158,12 +159,12 @@ func (r *runner) asksToWait() time.Duration {
 // startRecorder starts recording the history of the objects that the suite and the plan name; if types are to be found,
 // of all objects.
 func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder, error) {
-	keys := slices.Concat(watchedKeys(r.plan, r.suite), keysOf(r.plan))
-	types, err := p.states.choose(ctx, keys, r.options.History)
-	for _, key := range p.states.named {
+	keys := slices.Concat(observed.WatchedKeys(r.plan, r.suite), observed.KeysOf(r.plan))
+	types, err := p.states.Choose(ctx, keys, r.options.History)
+	for _, key := range p.states.Named {
 		r.journal.meta.Recorded = append(r.journal.meta.Recorded, key.String())
 	}
-	for _, key := range p.states.unlisted {
+	for _, key := range p.states.Unlisted {
 		r.journal.meta.Unlisted = append(r.journal.meta.Unlisted, key.String())
 	}
 	slices.Sort(r.journal.meta.Unlisted)
@@ -171,14 +172,14 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 		return nil, fmt.Errorf("record history: %w", err)
 	}
 	for _, key := range keys {
-		if _, err := p.states.types.Resolve(ctx, key); objects.MayCome(key, err) && !p.served.mayCome(key) {
+		if _, err := p.states.Types.Resolve(ctx, key); objects.MayCome(key, err) && !p.served.mayCome(key) {
 			return nil, &UserError{Err: fmt.Errorf("record history: %w", err)}
 		}
 	}
 	p.served.coordinator = p.coordinator.Coordinator
 	recorder, err := history.Start(ctx, history.Config{
 		Objects: p.objects, Keys: types, Clusters: p.sources(), Namespaces: r.suite.Cluster.Namespaces,
-		Further: p.states.further, Served: p.served.add,
+		Further: p.states.Further, Served: p.served.add,
 	})
 	if err != nil {
 		err = fmt.Errorf("record history: %w", err)
@@ -188,7 +189,7 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 		return nil, err
 	}
 	r.teardown.later(func(context.Context) error { recorder.Close(); return nil })
-	p.states.recorder = recorder
+	p.states.Recorder = recorder
 	// The controllers may have defined some since the plan's types were looked up.
 	for _, t := range recorder.Types() {
 		p.served.add(ctx, p.all()[0].name, t)

@@ -137,7 +137,7 @@ func (r *runner) gather(
 	states := p.evidence.history(ctx, recorder)
 	r.reportServed(ctx, p, recorder.NeverServed())
 	if r.options.Baseline != nil {
-		for _, key := range p.states.unrecorded(ctx, r.events.typesSeen()) {
+		for _, key := range p.states.Unrecorded(ctx, r.events.typesSeen()) {
 			meta.Unrecorded = append(meta.Unrecorded, key.String())
 			r.journal.note(fmt.Sprintf("%s was not recorded: a controller wrote it, which it does not do without "+
 				"faults; name it in history: of the suite or the plan", key))

@@ -92,7 +92,7 @@ func (s *site) sources() []history.Source {
 // anyServed looks up types in several clusters: the first one that serves a type says what it is.
 type anyServed []memberSite
 
-// Resolve implements resolver.
+// Resolve implements observed.Resolver.
 func (a anyServed) Resolve(ctx context.Context, key plan.ResourceKey) (t objects.Type, err error) {
 	for _, m := range a {
 		if t, err = m.objects.Resolve(ctx, key); err == nil || !errors.Is(err, objects.ErrNotServed) {

@@ -15,12 +15,13 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/run/observed"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 // newlyServed makes types observable that begin to be served during the run.
 type newlyServed struct {
-	types       *keyTypes // of the plan
+	types       *observed.KeyTypes // of the plan
 	cluster     cluster.Cluster
 	coordinator *coordinator.Coordinator
 	mayCome     func(plan.ResourceKey) bool
@@ -41,7 +42,7 @@ func (n *newlyServed) trouble(ctx context.Context, err error) {
 // add takes over a type of a cluster. It returns when the processes report the objects of the plan's keys, and each API
 // server has a watch cache of them.
 func (n *newlyServed) add(ctx context.Context, in string, t objects.Type) {
-	named, err := n.types.take(t)
+	named, err := n.types.Take(t)
 	n.trouble(ctx, err)
 	if !named {
 		return
@@ -50,7 +51,7 @@ func (n *newlyServed) add(ctx context.Context, in string, t objects.Type) {
 	if cluster.CapabilitiesOf(n.cluster).Instrumented == nil {
 		return
 	}
-	err = warmAll(ctx, n.cluster, plan.ServersOf(n.cluster.APIServers(), in),
+	err = observed.WarmAll(ctx, n.cluster, plan.ServersOf(n.cluster.APIServers(), in),
 		map[schema.GroupVersionResource]bool{t.Resource: true})
 	if !apierrors.IsNotFound(err) { // the type may have gone again
 		n.trouble(ctx, err)
@@ -101,7 +102,7 @@ func (r *runner) reportServed(ctx context.Context, p *parts, never []plan.Resour
 	for _, err := range troubles {
 		r.journal.trouble(err)
 	}
-	named := allOf(watchedKeys(r.plan, r.suite), keysOf(r.plan))
+	named := observed.AllOf(observed.WatchedKeys(r.plan, r.suite), observed.KeysOf(r.plan))
 	for _, key := range never {
 		if !slices.Contains(named, key) {
 			continue
@@ -111,7 +112,7 @@ func (r *runner) reportServed(ctx context.Context, p *parts, never []plan.Resour
 		}) {
 			continue
 		}
-		_, err := p.states.types.Resolve(ctx, key)
+		_, err := p.states.Types.Resolve(ctx, key)
 		if err == nil {
 			err = errors.New("it was not served when the workload began, and no CustomResourceDefinition defines it")
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/apply"
 	"github.com/trommel-dev/trommel/internal/run/addons"
+	"github.com/trommel-dev/trommel/internal/run/observed"
 	"github.com/trommel-dev/trommel/internal/run/webhooks"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -32,7 +33,7 @@ type parts struct {
 	course      *course
 	settling    *settling
 	work        *work
-	states      *states
+	states      *observed.States
 	served      *newlyServed
 	evidence    *evidence
 }
@@ -187,12 +188,12 @@ func (r *runner) newParts(
 	}
 	p.settling.busy = p.work.busy
 	served := anyServed(at.all())
-	p.states = &states{
-		types: served, list: served.list, find: r.options.FindTypes, logger: r.session.Logger,
+	p.states = &observed.States{
+		Types: served, List: served.list, Find: r.options.FindTypes, Logger: r.session.Logger,
 	}
 	p.evidence = &evidence{
 		needed: func(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
-			return p.states.needed(ctx, all, r.events.typesSeen())
+			return p.states.Needed(ctx, all, r.events.typesSeen())
 		},
 		processes: logs.processes,
 		locks: func(ctx context.Context, controller string) ([]plan.ResourceKey, time.Duration, error) {

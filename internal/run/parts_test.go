@@ -12,7 +12,7 @@ var theParts = []reflect.Type{
 	reflect.TypeFor[fleet](),
 	reflect.TypeFor[controllers](), reflect.TypeFor[apiServers](),
 	reflect.TypeFor[planWrites](),
-	reflect.TypeFor[course](), reflect.TypeFor[settling](), reflect.TypeFor[states](), reflect.TypeFor[evidence](),
+	reflect.TypeFor[course](), reflect.TypeFor[settling](), reflect.TypeFor[evidence](),
 }
 
 // A part that needs something of another one is given an interface or a function. Only the runner knows them all.

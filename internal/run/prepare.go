@@ -11,6 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/run/observed"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -44,7 +45,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 		at.lease.KeepPrepared = nil // the pods would be part of the snapshot, and run on after the run
 	}
 	mayCome := r.mayCome(set)
-	types, err := resolveTypes(ctx, anyServed(at.all()), r.plan, mayCome)
+	types, err := observed.ResolveTypes(ctx, anyServed(at.all()), r.plan, mayCome)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	for _, line := range stalenessWarnings(r.plan, r.suite, r.journal.meta.Controllers) {
 		r.journal.console.Info(line)
 	}
-	if err := r.startCoordinator(ctx, p, types.resolve); err != nil {
+	if err := r.startCoordinator(ctx, p, types.Resolve); err != nil {
 		return nil, err
 	}
 	if err := awaitAPIServers(ctx, at.cluster, r.suite.Timeouts.Ready, p.coordinator); err != nil {
@@ -69,7 +70,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 			break // nothing can be stale there, and not everybody may list everything
 		}
 		servers := plan.ServersOf(at.cluster.APIServers(), m.name)
-		if err := warmWatchCaches(ctx, at.cluster, servers, m.objects, r.plan, r.suite); err != nil {
+		if err := observed.WarmWatchCaches(ctx, at.cluster, servers, m.objects, r.plan, r.suite); err != nil {
 			return nil, err
 		}
 	}

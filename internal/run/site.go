@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -105,4 +106,23 @@ func workloadLog(recordDir string, later later, logger *slog.Logger) io.Writer {
 	}
 	later(func(context.Context) error { return f.Close() })
 	return f
+}
+
+// steadyAPIServer returns an API server that the plan does not disturb, for the run's own requests; the first one if
+// there is none.
+func steadyAPIServer(p *plan.Plan, apiServers []string) string {
+	disturbed := map[string]bool{}
+	for _, a := range p.Actions {
+		disturbed[a.Disturbs()] = true
+	}
+	for _, name := range apiServers {
+		if !disturbed[name] {
+			return name
+		}
+	}
+	return apiServers[0]
+}
+
+func unthrottle(config *rest.Config) {
+	config.QPS, config.Burst = -1, 0
 }

@@ -1,4 +1,4 @@
-package run
+package observed
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -63,24 +64,24 @@ func TestStates(t *testing.T) {
 		}
 		return nil
 	}
-	s := &states{types: types, list: list, logger: slog.New(slog.DiscardHandler)}
-	if got, err := s.choose(t.Context(), own, further); err != nil || !slices.Equal(got, named) {
+	s := &States{Types: types, List: list, Logger: slog.New(slog.DiscardHandler)}
+	if got, err := s.Choose(t.Context(), own, further); err != nil || !slices.Equal(got, named) {
 		t.Errorf("%v (%v), want %v", got, err, named)
 	}
 	all := []record.HistoryEntry{{Type: "pod"}, {Type: "configmap"}, {Type: "secret"}}
-	if got, err := s.needed(t.Context(), all, nil); err != nil || len(got) != 3 {
+	if got, err := s.Needed(t.Context(), all, nil); err != nil || len(got) != 3 {
 		t.Errorf("%v (%v)", got, err)
 	}
 
-	s.find = true
-	got, err := s.choose(t.Context(), own, nil)
+	s.Find = true
+	got, err := s.Choose(t.Context(), own, nil)
 	if err != nil || !slices.Contains(got, keyOf("configmap")) || slices.Contains(got, keyOf("database")) ||
 		slices.Contains(got, keyOf("review")) {
 		t.Errorf("%v (%v)", got, err)
 	}
 	// The controllers had to do with these.
 	seen := []plan.ResourceKey{keyOf("secret"), keyOf("review"), keyOf("database")}
-	left, err := s.needed(t.Context(), all, seen)
+	left, err := s.Needed(t.Context(), all, seen)
 	want := "record history: database/*/* could not be listed when the workload began: it was not served"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
@@ -88,8 +89,8 @@ func TestStates(t *testing.T) {
 	if len(left) != 2 || left[0].Type != "pod" || left[1].Type != "secret" {
 		t.Errorf("left %v", left)
 	}
-	if !slices.Equal(s.unlisted, []plan.ResourceKey{keyOf("database")}) {
-		t.Errorf("unlisted: %v", s.unlisted)
+	if !slices.Equal(s.Unlisted, []plan.ResourceKey{keyOf("database")}) {
+		t.Errorf("unlisted: %v", s.Unlisted)
 	}
 }
 
@@ -103,22 +104,22 @@ func (r recordedTypes) FollowsDefinitions() bool { return true }
 func TestStatesOfTypesThatComeAndGo(t *testing.T) {
 	types := kinds{"pod": typed("Pod", "list", "watch"), "come": typed("Come", "list", "watch")}
 	list := func(context.Context, objects.Type) error { return nil }
-	s := &states{types: types, list: list, find: true, logger: slog.New(slog.DiscardHandler)}
-	if _, err := s.choose(t.Context(), []plan.ResourceKey{keyOf("named")}, nil); err != nil {
+	s := &States{Types: types, List: list, Find: true, Logger: slog.New(slog.DiscardHandler)}
+	if _, err := s.Choose(t.Context(), []plan.ResourceKey{keyOf("named")}, nil); err != nil {
 		t.Fatal(err)
 	}
-	s.recorder = recordedTypes{types["come"], typed("Gone", "list", "watch")}
+	s.Recorder = recordedTypes{types["come"], typed("Gone", "list", "watch")}
 	all := []record.HistoryEntry{{Type: "come"}, {Type: "gone"}, {Type: "pod"}}
 	seen := []plan.ResourceKey{keyOf("come"), keyOf("gones"), keyOf("never")}
-	left, err := s.needed(t.Context(), all, seen)
+	left, err := s.Needed(t.Context(), all, seen)
 	if err != nil || len(left) != 2 || left[0].Type != "come" || left[1].Type != "gone" {
 		t.Errorf("%v (%v), want come and gone", left, err)
 	}
-	if !s.further(types["come"]) || s.further(typed("Event", "list", "watch")) {
+	if !s.Further(types["come"]) || s.Further(typed("Event", "list", "watch")) {
 		t.Error("events do not count, other types do")
 	}
-	s.unlisted = []plan.ResourceKey{keyOf("come")}
-	if s.further(types["come"]) {
+	s.Unlisted = []plan.ResourceKey{keyOf("come")}
+	if s.Further(types["come"]) {
 		t.Error("a type that could not be listed at the beginning had objects that nobody knows")
 	}
 }
@@ -130,17 +131,17 @@ func TestStatesOfTypesThatWereNotKnown(t *testing.T) {
 		"claims": typed("Claim", "list", "watch"), "event": typed("Event", "list", "watch"),
 		"review": typed("Review", "create"),
 	}
-	s := &states{types: types, logger: slog.New(slog.DiscardHandler)}
-	if _, err := s.choose(t.Context(), nil, []plan.ResourceKey{keyOf("secret")}); err != nil {
+	s := &States{Types: types, Logger: slog.New(slog.DiscardHandler)}
+	if _, err := s.Choose(t.Context(), nil, []plan.ResourceKey{keyOf("secret")}); err != nil {
 		t.Fatal(err)
 	}
 	// A deletion names the resource only.
 	seen := []plan.ResourceKey{keyOf("secrets"), keyOf("claims"), keyOf("review"), keyOf("event"), keyOf("unknown")}
-	if got := s.unrecorded(t.Context(), seen); !slices.Equal(got, []plan.ResourceKey{keyOf("claim")}) {
+	if got := s.Unrecorded(t.Context(), seen); !slices.Equal(got, []plan.ResourceKey{keyOf("claim")}) {
 		t.Errorf("not recorded: %v, want claims", got)
 	}
-	s.find = true
-	if got := s.unrecorded(t.Context(), seen); got != nil {
+	s.Find = true
+	if got := s.Unrecorded(t.Context(), seen); got != nil {
 		t.Errorf("not recorded: %v, although all types are", got)
 	}
 }
@@ -154,17 +155,17 @@ func TestResolveTypes(t *testing.T) {
 	types := kinds{"secret": typed("Secret"), "box": typed("Crate")}
 	nobody := func(plan.ResourceKey) bool { return false }
 	p := &plan.Plan{File: "p.yaml", Actions: []plan.Action{definition("secret"), definition("secret")}}
-	rules, err := resolveTypes(t.Context(), types, p, nobody)
+	rules, err := ResolveTypes(t.Context(), types, p, nobody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := rules.resolve(p.Actions[0].ResourceKey)
+	got := rules.Resolve(p.Actions[0].ResourceKey)
 	if got.Kind != "secret" || got.Resource != "secrets" || got.Name != "a" {
 		t.Errorf("%+v", got)
 	}
 	p.Actions = append(p.Actions, definition("box"), definition("none"))
-	_, err = resolveTypes(t.Context(), types, p, nobody)
-	var users *UserError
+	_, err = ResolveTypes(t.Context(), types, p, nobody)
+	var users *mistake.Error
 	if !errors.As(err, &users) {
 		t.Fatal(err)
 	}
@@ -187,11 +188,11 @@ func TestResolveTypesThatAreServedLater(t *testing.T) {
 	p := &plan.Plan{File: "p.yaml", Actions: []plan.Action{
 		{Writing: plan.Writing{ResourceKey: later}}, {Writing: plan.Writing{ResourceKey: box}},
 	}}
-	got, err := resolveTypes(t.Context(), kinds{}, p, func(plan.ResourceKey) bool { return true })
+	got, err := ResolveTypes(t.Context(), kinds{}, p, func(plan.ResourceKey) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := got.resolve(later); r.Kind != "thing" || r.Group != "example.com" || r.Resource != "" || r.Name != "a" {
+	if r := got.Resolve(later); r.Kind != "thing" || r.Group != "example.com" || r.Resource != "" || r.Name != "a" {
 		t.Errorf("before: %+v", r)
 	}
 	served := func(kind, resource string) objects.Type {
@@ -200,39 +201,17 @@ func TestResolveTypesThatAreServedLater(t *testing.T) {
 			Kind: gv.WithKind(kind), Resource: gv.WithResource(resource), Singular: strings.ToLower(kind),
 		}
 	}
-	if named, err := got.take(served("Other", "others")); named || err != nil {
+	if named, err := got.Take(served("Other", "others")); named || err != nil {
 		t.Errorf("another type: %v, %v", named, err)
 	}
-	if named, err := got.take(served("Thing", "thinglets")); !named || err != nil {
+	if named, err := got.Take(served("Thing", "thinglets")); !named || err != nil {
 		t.Errorf("%v, %v", named, err)
 	}
-	if r := got.resolve(later); r.Kind != "thing" || r.Resource != "thinglets" || r.AnyGroup {
+	if r := got.Resolve(later); r.Kind != "thing" || r.Resource != "thinglets" || r.AnyGroup {
 		t.Errorf("after: %+v", r)
 	}
 	const want = "p.yaml: type boxes: do you mean box? (its kind is Box; write box.example.com/default/a)"
-	if named, err := got.take(served("Box", "boxes")); named || err == nil || err.Error() != want {
+	if named, err := got.Take(served("Box", "boxes")); named || err == nil || err.Error() != want {
 		t.Errorf("%v, %v, want %s", named, err, want)
-	}
-}
-
-func TestSteadyAPIServer(t *testing.T) {
-	pauses := func(targets ...string) *plan.Plan {
-		p := new(plan.Plan)
-		for _, target := range targets {
-			p.Actions = append(p.Actions, plan.Action{Type: plan.PauseAPIServer, Target: target})
-		}
-		return p
-	}
-	servers := []string{"apiserver-1", "apiserver-2"}
-	for _, test := range []struct {
-		plan *plan.Plan
-		want string
-	}{
-		{pauses(), "apiserver-1"}, {pauses("apiserver-2"), "apiserver-1"}, {pauses("apiserver-1"), "apiserver-2"},
-		{pauses(servers...), "apiserver-1"},
-	} {
-		if got := steadyAPIServer(test.plan, servers); got != test.want {
-			t.Errorf("%s, want %s", got, test.want)
-		}
 	}
 }

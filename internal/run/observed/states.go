@@ -1,4 +1,4 @@
-package run
+package observed
 
 import (
 	"cmp"
@@ -19,48 +19,48 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// states chooses the types whose objects' states a run records.
-type states struct {
-	types interface {
-		resolver
+// States chooses the types whose objects' states a run records.
+type States struct {
+	Types interface {
+		Resolver
 		AllWatchable(ctx context.Context) ([]objects.Type, error)
 	}
-	list   func(ctx context.Context, t objects.Type) error // says whether the API server can list it now
-	find   bool                                            // nobody knows all types that matter: record every type
-	logger *slog.Logger
+	List   func(ctx context.Context, t objects.Type) error // says whether the API server can list it now
+	Find   bool                                            // nobody knows all types that matter: record every type
+	Logger *slog.Logger
 
 	// recorder says what was recorded; nil: nothing is yet.
-	recorder interface {
+	Recorder interface {
 		Types() []objects.Type    // that were recorded so far
 		FollowsDefinitions() bool // types are recorded that begin to be served
 	}
 
-	named    []plan.ResourceKey // recorded in any case
+	Named    []plan.ResourceKey // recorded in any case
 	listed   []plan.ResourceKey // with find: the others that are recorded
-	unlisted []plan.ResourceKey // with find: those that cannot be listed
+	Unlisted []plan.ResourceKey // with find: those that cannot be listed
 }
 
-// choose returns what to record: the types of the keys, and those of the further keys that anybody can watch; if types
+// Choose returns what to record: the types of the keys, and those of the further keys that anybody can watch; if types
 // are to be found, all.
-func (s *states) choose(ctx context.Context, keys, further []plan.ResourceKey) ([]plan.ResourceKey, error) {
-	s.named = allOf(keys)
-	for _, key := range allOf(further) {
+func (s *States) Choose(ctx context.Context, keys, further []plan.ResourceKey) ([]plan.ResourceKey, error) {
+	s.Named = AllOf(keys)
+	for _, key := range AllOf(further) {
 		// A controller may also work with types that nobody can watch, such as reviews.
-		if t, err := s.types.Resolve(ctx, key); (err != nil || t.Watchable()) && !slices.Contains(s.named, key) {
-			s.named = append(s.named, key)
+		if t, err := s.Types.Resolve(ctx, key); (err != nil || t.Watchable()) && !slices.Contains(s.Named, key) {
+			s.Named = append(s.Named, key)
 		}
 	}
-	if !s.find {
-		return s.named, nil
+	if !s.Find {
+		return s.Named, nil
 	}
 	var err error
 	s.listed, err = s.listable(ctx)
-	return slices.Concat(s.named, s.listed), err
+	return slices.Concat(s.Named, s.listed), err
 }
 
-// allOf returns keys of all objects of the keys' types, each once: invariants also refer to objects that belong to the
+// AllOf returns keys of all objects of the keys' types, each once: invariants also refer to objects that belong to the
 // named one and have other names.
-func allOf(keys ...[]plan.ResourceKey) []plan.ResourceKey {
+func AllOf(keys ...[]plan.ResourceKey) []plan.ResourceKey {
 	var types []plan.ResourceKey
 	for _, k := range slices.Concat(keys...) {
 		t := plan.ResourceKey{Type: k.Type, Group: k.Group, Namespace: "*", Name: "*"}
@@ -78,8 +78,8 @@ const listTimeout = 5 * time.Second
 const listAtOnce = 8
 
 // listable lists the types of which anything counts, without those that the API server cannot list now.
-func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
-	all, err := s.types.AllWatchable(ctx)
+func (s *States) listable(ctx context.Context) ([]plan.ResourceKey, error) {
+	all, err := s.Types.AllWatchable(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +95,14 @@ func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 		group.Go(func() error {
 			ctx, cancel := clock.WithTimeout(ctx, listTimeout)
 			defer cancel()
-			err := s.list(ctx, t)
+			err := s.List(ctx, t)
 			if err != nil {
-				s.logger.Debug("a type is not recorded", "type", key, "error", err)
+				s.Logger.Debug("a type is not recorded", "type", key, "error", err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				s.unlisted = append(s.unlisted, key)
+				s.Unlisted = append(s.Unlisted, key)
 			} else {
 				keys = append(keys, key)
 			}
@@ -113,17 +113,17 @@ func (s *states) listable(ctx context.Context) ([]plan.ResourceKey, error) {
 	return keys, ctx.Err()
 }
 
-// further reports whether a type is to be recorded that begins to be served.
-func (s *states) further(t objects.Type) bool {
+// Further reports whether a type is to be recorded that begins to be served.
+func (s *States) Further(t objects.Type) bool {
 	key := plan.ResourceKey{Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*"}
-	return s.find && baseline.Counts(key) && !slices.Contains(s.unlisted, key)
+	return s.Find && baseline.Counts(key) && !slices.Contains(s.Unlisted, key)
 }
 
 // resolve finds a type among those that were recorded, which may not be served any more, or on the cluster.
-func (s *states) resolve(ctx context.Context, key plan.ResourceKey) (objects.Type, error) {
-	t, err := s.types.Resolve(ctx, key)
+func (s *States) resolve(ctx context.Context, key plan.ResourceKey) (objects.Type, error) {
+	t, err := s.Types.Resolve(ctx, key)
 	if s.neverServed(err) {
-		if before, otherErr := objects.FindKey(s.recorder.Types(), key); otherErr == nil {
+		if before, otherErr := objects.FindKey(s.Recorder.Types(), key); otherErr == nil {
 			return before, nil
 		}
 	}
@@ -131,17 +131,17 @@ func (s *states) resolve(ctx context.Context, key plan.ResourceKey) (objects.Typ
 }
 
 // neverServed reports whether an error of resolve says that a type was not served at any time.
-func (s *states) neverServed(err error) bool {
-	return errors.Is(err, objects.ErrNotServed) && s.recorder != nil && s.recorder.FollowsDefinitions()
+func (s *States) neverServed(err error) bool {
+	return errors.Is(err, objects.ErrNotServed) && s.Recorder != nil && s.Recorder.FollowsDefinitions()
 }
 
-// needed returns the part of a history of all objects that would have been recorded if the types had been known: those
+// Needed returns the part of a history of all objects that would have been recorded if the types had been known: those
 // that were named, and those that the controllers had to do with, which are seen. The error says that one of them was
 // not recorded.
-func (s *states) needed(
+func (s *States) Needed(
 	ctx context.Context, all []record.HistoryEntry, seen []plan.ResourceKey,
 ) ([]record.HistoryEntry, error) {
-	if !s.find {
+	if !s.Find {
 		return all, nil
 	}
 	type typ struct{ name, group string }
@@ -149,12 +149,12 @@ func (s *states) needed(
 	for _, key := range s.listed {
 		recorded[typ{key.Type, key.Group}] = true
 	}
-	if s.recorder != nil {
-		for _, t := range s.recorder.Types() {
+	if s.Recorder != nil {
+		for _, t := range s.Recorder.Types() {
 			recorded[typ{t.Singular, t.Resource.Group}] = true
 		}
 	}
-	for _, key := range s.named {
+	for _, key := range s.Named {
 		t, err := s.resolve(ctx, key)
 		if s.neverServed(err) {
 			continue
@@ -187,24 +187,24 @@ func (s *states) needed(
 		errors.Join(errs...)
 }
 
-// unrecorded lists those of the types that are not recorded, although something of their objects may count.
-func (s *states) unrecorded(ctx context.Context, seen []plan.ResourceKey) []plan.ResourceKey {
-	if s.find {
-		return nil // needed reports it
+// Unrecorded lists those of the types that are not recorded, although something of their objects may count.
+func (s *States) Unrecorded(ctx context.Context, seen []plan.ResourceKey) []plan.ResourceKey {
+	if s.Find {
+		return nil // Needed reports it
 	}
 	recorded := map[plan.ResourceKey]bool{}
 	of := func(t objects.Type) plan.ResourceKey {
 		return plan.ResourceKey{Type: t.Singular, Group: t.Resource.Group, Namespace: "*", Name: "*"}
 	}
-	for _, key := range s.named {
-		if t, err := s.types.Resolve(ctx, key); err == nil {
+	for _, key := range s.Named {
+		if t, err := s.Types.Resolve(ctx, key); err == nil {
 			recorded[of(t)] = true
 		}
 	}
 	var all []plan.ResourceKey
 	for _, key := range seen {
 		// Of a type that is not served any more nothing can be said.
-		t, err := s.types.Resolve(ctx, key)
+		t, err := s.Types.Resolve(ctx, key)
 		if err != nil || !t.Watchable() || !baseline.Counts(of(t)) || recorded[of(t)] {
 			continue
 		}

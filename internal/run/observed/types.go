@@ -1,4 +1,5 @@
-package run
+// Package observed decides of which types a run observes the objects, and of which it records their states.
+package observed
 
 import (
 	"context"
@@ -14,24 +15,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/kube"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// resolver looks up types; an objects.Client does.
-type resolver interface {
+// Resolver looks up types; an objects.Client does.
+type Resolver interface {
 	Resolve(ctx context.Context, key plan.ResourceKey) (objects.Type, error)
 }
 
-// keysOf lists every resource key in the plan, without duplicates.
-func keysOf(p *plan.Plan) []plan.ResourceKey {
+// KeysOf lists every resource key in the plan, without duplicates.
+func KeysOf(p *plan.Plan) []plan.ResourceKey {
 	var keys []plan.ResourceKey
 	add := func(k plan.ResourceKey) {
 		if k.Type != "" && !slices.Contains(keys, k) {
@@ -48,8 +49,8 @@ func keysOf(p *plan.Plan) []plan.ResourceKey {
 	return keys
 }
 
-// watchedKeys lists the keys that the suite wants recorded, those that its invariants are about, and the plan's cycles.
-func watchedKeys(p *plan.Plan, suite *plan.Suite) []plan.ResourceKey {
+// WatchedKeys lists the keys that the suite wants recorded, those that its invariants are about, and the plan's cycles.
+func WatchedKeys(p *plan.Plan, suite *plan.Suite) []plan.ResourceKey {
 	keys := slices.Clone(suite.History)
 	for _, i := range suite.Invariants {
 		if i.On != nil {
@@ -64,23 +65,8 @@ func watchedKeys(p *plan.Plan, suite *plan.Suite) []plan.ResourceKey {
 	return keys
 }
 
-// steadyAPIServer returns an API server that the plan does not disturb, for the run's own requests; the first one if
-// there is none.
-func steadyAPIServer(p *plan.Plan, apiServers []string) string {
-	disturbed := map[string]bool{}
-	for _, a := range p.Actions {
-		disturbed[a.Disturbs()] = true
-	}
-	for _, name := range apiServers {
-		if !disturbed[name] {
-			return name
-		}
-	}
-	return apiServers[0]
-}
-
-// keyTypes are the types of the resource keys of a plan. A type may begin to be served during the run.
-type keyTypes struct {
+// KeyTypes are the types of the resource keys of a plan. A type may begin to be served during the run.
+type KeyTypes struct {
 	file string // the plan's
 
 	mu    sync.Mutex
@@ -88,17 +74,17 @@ type keyTypes struct {
 	later map[plan.ResourceKey]bool // keys whose types were not served at the beginning; true: and are not yet
 }
 
-// resolve completes a key. Of a type that is not served, only what the key says is known: processes report its objects
+// Resolve completes a key. Of a type that is not served, only what the key says is known: processes report its objects
 // where they know their kind, as API servers do, and controllers in what they create.
-func (k *keyTypes) resolve(key plan.ResourceKey) wire.Rule {
+func (k *KeyTypes) Resolve(key plan.ResourceKey) wire.Rule {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.rules[key]
 }
 
-// take takes over a type that is served now. It reports whether the plan names it and it was not served before. Several
+// Take takes over a type that is served now. It reports whether the plan names it and it was not served before. Several
 // clusters may begin to serve the same type.
-func (k *keyTypes) take(t objects.Type) (named bool, err error) {
+func (k *KeyTypes) Take(t objects.Type) (named bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
@@ -127,14 +113,14 @@ func ruleOf(key plan.ResourceKey, t objects.Type) wire.Rule {
 	}
 }
 
-// resolveTypes looks up every type in the plan. It reports at once all that the cluster does not serve and that nothing
+// ResolveTypes looks up every type in the plan. It reports at once all that the cluster does not serve and that nothing
 // may bring, as mayCome says.
-func resolveTypes(
-	ctx context.Context, c resolver, p *plan.Plan, mayCome func(plan.ResourceKey) bool,
-) (*keyTypes, error) {
-	types := &keyTypes{file: p.File, rules: map[plan.ResourceKey]wire.Rule{}, later: map[plan.ResourceKey]bool{}}
+func ResolveTypes(
+	ctx context.Context, c Resolver, p *plan.Plan, mayCome func(plan.ResourceKey) bool,
+) (*KeyTypes, error) {
+	types := &KeyTypes{file: p.File, rules: map[plan.ResourceKey]wire.Rule{}, later: map[plan.ResourceKey]bool{}}
 	var errs []error
-	for _, key := range keysOf(p) {
+	for _, key := range KeysOf(p) {
 		t, err := c.Resolve(ctx, key)
 		if objects.MayCome(key, err) && mayCome(key) {
 			types.later[key] = true
@@ -156,20 +142,20 @@ func resolveTypes(
 	if err := errors.Join(errs...); err != nil {
 		var bad *objects.KeyError
 		if errors.Is(err, objects.ErrNotServed) || errors.As(err, &bad) {
-			return nil, &UserError{Err: fmt.Errorf("%s: %w", p.File, err)}
+			return nil, &mistake.Error{Err: fmt.Errorf("%s: %w", p.File, err)}
 		}
 		return nil, err
 	}
 	return types, nil
 }
 
-// warmWatchCaches lists every type that the plan or the suite names, on each of the API servers: a server creates the
+// WarmWatchCaches lists every type that the plan or the suite names, on each of the API servers: a server creates the
 // watch cache of a custom resource only at the first request for it, and without a cache nothing can be stale.
-func warmWatchCaches(
-	ctx context.Context, on cluster.Cluster, servers []string, c resolver, p *plan.Plan, suite *plan.Suite,
+func WarmWatchCaches(
+	ctx context.Context, on cluster.Cluster, servers []string, c Resolver, p *plan.Plan, suite *plan.Suite,
 ) error {
 	types := map[schema.GroupVersionResource]bool{}
-	for _, key := range keysOf(p) {
+	for _, key := range KeysOf(p) {
 		t, err := c.Resolve(ctx, key)
 		if errors.Is(err, objects.ErrNotServed) {
 			continue // another cluster serves it, or it is served later
@@ -179,17 +165,17 @@ func warmWatchCaches(
 		}
 		types[t.Resource] = true
 	}
-	for _, key := range watchedKeys(p, suite) {
+	for _, key := range WatchedKeys(p, suite) {
 		// A pause of everything includes these. The recorder reports types that are not served.
 		if t, err := c.Resolve(ctx, key); err == nil {
 			types[t.Resource] = true
 		}
 	}
-	return warmAll(ctx, on, servers, types)
+	return WarmAll(ctx, on, servers, types)
 }
 
-// warmAll lists types on each of the API servers.
-func warmAll(
+// WarmAll lists types on each of the API servers.
+func WarmAll(
 	ctx context.Context, on cluster.Cluster, servers []string, types map[schema.GroupVersionResource]bool,
 ) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -198,7 +184,7 @@ func warmAll(
 		if err != nil {
 			return err
 		}
-		unthrottle(config)
+		config.QPS, config.Burst = -1, 0
 		config.WrapTransport = transport.Wrappers(kube.AtOnce, config.WrapTransport) // before what repeats requests
 		client, err := dynamic.NewForConfig(config)
 		if err != nil {
@@ -227,8 +213,4 @@ func warm(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersion
 		}
 		_ = clock.Sleep(ctx, 50*time.Millisecond) // the next round looks at ctx
 	}
-}
-
-func unthrottle(config *rest.Config) {
-	config.QPS, config.Burst = -1, 0
 }
