@@ -88,7 +88,7 @@ func TestActionNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// The action's own script, with a program in the place of Trommel that prints its arguments.
+// The action's own script, with a program instead of Trommel that prints its arguments.
 func TestActionRunsTrommel(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -59,7 +59,7 @@ func (s *source) textOf(n ast.Node) string {
 	return string(s.text[s.offset(n.Pos()):s.offset(n.End())])
 }
 
-// errorResult returns the name of the function's error result, or "" if its last result is no error. If its results
+// errorResult returns the name of the function's error result, or "" if its last result is not an error. If its results
 // have no names, they get some.
 func (s *source) errorResult(f *ast.FuncDecl) string {
 	results := f.Type.Results
@@ -180,7 +180,7 @@ func annotateIn(files map[string]*source, root string, names []string,
 }
 
 // receiverHint says which receivers the functions with that name have, and what to write for them. It is empty if there
-// is no such function.
+// is not a function of that name.
 func receiverHint(files map[string]*source, root string, names []string, function string) string {
 	var found []string
 	for _, name := range names {

@@ -512,7 +512,7 @@ func (b *build) hookDir(ctx context.Context) (string, error) {
 	})
 }
 
-// overlayCopy adds the changed files of a directory's copy to the overlay, in place of the original files.
+// overlayCopy adds the changed files of a directory's copy to the overlay, instead of the original files.
 func (b *build) overlayCopy(original, copied string, found []PatchedPoint) error {
 	for _, p := range found {
 		name := filepath.FromSlash(p.File)

@@ -96,7 +96,7 @@ func SameCluster(apiServer, other string) bool {
 	return a == b
 }
 
-// Moved returns API servers, one of each cluster, with another one in the place of that of its cluster. It does not
+// Moved returns API servers, one of each cluster, with another one instead of that of its cluster. It does not
 // change its argument.
 func Moved(apiServers []string, to string) []string {
 	return append(slices.DeleteFunc(slices.Clone(apiServers), func(server string) bool {

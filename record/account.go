@@ -2,7 +2,7 @@ package record
 
 import "time"
 
-// Account is what the state machine did with the events of a run, as a replay tells it. It is no part of the record.
+// Account is what the state machine did with the events of a run, as a replay reports it. It is not part of the record.
 type Account struct {
 	Holds    []Hold          // in the order in which they began
 	Effects  []LastingEffect // in the order in which they began

@@ -89,7 +89,7 @@ func (f Finding) Same(g Finding) bool {
 	if x == f && y == g || x.Judge != JudgeBaseline || y.Judge != x.Judge {
 		return false
 	}
-	// Nobody knows the owner of an object that a step lacks if it was never created, also without faults.
+	// The owner of an object that a step lacks is unknown if it was never created, also without faults.
 	return x.aspect() == y.aspect() && sharesField(x.Field, y.Field) &&
 		(x.whose() == y.whose() || x.object() == y.object())
 }

@@ -104,9 +104,9 @@ type Meta struct {
 
 	// Recorded are resource keys such as secret/*/*: of these the history has every state.
 	Recorded []string `json:"recorded,omitempty"`
-	// Unrecorded are those of types that controllers wrote although nobody knew before that they do.
+	// Unrecorded are those of types that controllers wrote unexpectedly.
 	Unrecorded []string `json:"unrecorded,omitempty"`
-	// Unlisted are those that nobody could list when the workload began, in a run that records all types.
+	// Unlisted are those that could not be listed when the workload began, in a run that records all types.
 	Unlisted []string `json:"unlisted,omitempty"`
 
 	Controllers []Controller `json:"controllers,omitempty"`
@@ -446,7 +446,7 @@ func (a Action) String() string { return ActionName(a.Index, strings.TrimSpace(a
 // ActionName names an action for messages, by its index, from 0, and what it does.
 func ActionName(index int, what string) string { return fmt.Sprintf("action %d (%s)", index+1, what) }
 
-// UnknownCluster is the cluster of an observation of which nobody knows whose object it is about, in a suite that has
+// UnknownCluster is the cluster of an observation whose object has an unknown cluster, in a suite that has
 // several: what was read from a cache and was not there, or is about to be.
 const UnknownCluster = "?"
 

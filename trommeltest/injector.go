@@ -13,7 +13,7 @@ const injectorArg = "trommeltest-injector"
 
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == injectorArg {
-		os.Exit(injector.Run(context.Background(), os.Args[2:])) //nolint:forbidigo // this process is no test
+		os.Exit(injector.Run(context.Background(), os.Args[2:])) //nolint:forbidigo // this process is not a test
 	}
 }
 

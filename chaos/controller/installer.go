@@ -15,8 +15,8 @@ type Installer interface {
 	// defaults of its chart. The values are as of JSON; it does not keep them. If all is as wanted it only reads. If it
 	// returns an error, Release says what is there nevertheless.
 	Install(ctx context.Context, at Place, values map[string]any) (Release, error)
-	// Uninstall removes all but the definitions, with which all disruptions would go. Nothing being there is no error.
-	// What is not ours stays, which is no error either.
+	// Uninstall removes all but the definitions, with which all disruptions would go. If nothing is there, it returns
+	// nil. Objects that are not ours stay; this is not an error.
 	Uninstall(ctx context.Context, at Place) error
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 )
 
-// State is what an injector tells about itself. A chaos pod has no access to the API: that the fault is in effect is
-// told by its readiness, and the rest by its termination message, which is the last State as JSON.
+// State is what an injector reports about itself. A chaos pod has no access to the API: that the fault is in effect is
+// shown by its readiness, and the rest by its termination message, which is the last State as JSON.
 type State struct {
 	// State is one of Injected, Failed, Unsupported, Removed and Stuck.
 	State v1alpha1.InjectionState `json:"state"`
@@ -138,7 +138,7 @@ type Notes struct {
 	save func(json.RawMessage) error
 }
 
-// Save stores a value durably, in place of an earlier one. What it describes may be done when Save has returned. It
+// Save durably replaces the stored value. The action that it describes may begin when Save has returned. It
 // takes no time if the value is the one that is stored.
 func (n *Notes) Save(value any) error {
 	data, err := json.Marshal(value)

@@ -85,7 +85,7 @@ func Run(ctx context.Context, config Config) error {
 	defer unlock()
 	waiting, cancel := context.WithDeadline(ctx, i.Request.EndsAt.Add(overtime))
 	defer cancel()
-	// Others may have been killed, and nobody came back for them. That is no reason not to inject.
+	// Others may have been killed without a cleanup. This injector injects all the same.
 	if _, err := i.cleanOver(ctx); err != nil {
 		i.Logger.Warn("clean what is over", "error", err)
 	}
@@ -115,7 +115,7 @@ func Run(ctx context.Context, config Config) error {
 	return errors.Join(i.clean(injection.Clean, true), i.removeReadyFile())
 }
 
-// inject injects the fault, and tells how that went. It returns what must be cleaned; nil if nothing was touched.
+// inject injects the fault, and reports the result. It returns what must be cleaned; nil if nothing was touched.
 func (i *injector) inject(ctx context.Context) (Injection, error) {
 	entry := Entry{Backend: i.Backend, Request: i.Request, Began: time.Now()}
 	injection, err := i.make(entry)

@@ -32,8 +32,8 @@ func (s State) write(file string) error {
 	return nil
 }
 
-// StateOf returns what an injector told by its termination message. It is empty if it told nothing, for instance
-// because it was killed.
+// StateOf returns what an injector reported in its termination message. It is empty if it reported nothing, for
+// instance because it was killed.
 func StateOf(t *corev1.ContainerStateTerminated) State {
 	var s State
 	if t == nil || json.Unmarshal([]byte(t.Message), &s) != nil {

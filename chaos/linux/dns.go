@@ -312,7 +312,7 @@ func (i *dnsFault) lie(w dns.ResponseWriter, query *dns.Msg, record v1alpha1.DNS
 	return true
 }
 
-// randomAddress is one of 198.18.0.0/15, which nobody has.
+// randomAddress is one of 198.18.0.0/15, which are unused.
 func randomAddress() netip.Addr {
 	var ip [4]byte
 	binary.BigEndian.PutUint32(ip[:], 198<<24|18<<16|rand.Uint32N(1<<17-2)+1)

@@ -797,7 +797,7 @@ func TestContainerFailure(t *testing.T) {
 	}
 }
 
-// TestUnsupported: what cannot be done is told before anything is touched.
+// TestUnsupported: a fault that is not possible is reported before anything is touched.
 func TestUnsupported(t *testing.T) {
 	n := newNode(t)
 	target := n.newPod(false)

@@ -111,7 +111,7 @@ func isPodCgroup(name string, uid types.UID) bool {
 }
 
 // containerID returns the ID in the name of a container's cgroup: the name itself, or cri-containerd-ID.scope. It is
-// empty for what is no container.
+// empty if the cgroup is not a container's.
 func containerID(name string) string {
 	id, scope := strings.CutSuffix(name, ".scope")
 	if !scope {

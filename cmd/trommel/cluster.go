@@ -154,7 +154,7 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 	return up.startDaemon(ctx, s)
 }
 
-// serve runs the cluster in this process until it is told to stop.
+// serve runs the cluster in this process until it is asked to stop.
 func (up *clusterUp) serve(ctx context.Context, s streams) error {
 	report, err := readyPipe()
 	if err != nil {

@@ -481,7 +481,7 @@ func (c *cycling) follow(ctx context.Context) error {
 	return nil
 }
 
-// show tells what is new.
+// show prints what is new.
 func (c *cycling) show(s *nodes.CycleNodeRequestStatus, restore bool) {
 	var current []string
 	for _, n := range s.CurrentNodes {

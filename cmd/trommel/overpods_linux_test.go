@@ -331,7 +331,7 @@ func (c *overPods) apply(t *testing.T, host *embedded.Cluster, manifests string)
 // are spread over the plans, because a run is given up that loses two workers. The Job makes each of its pods again
 // five times at most.
 func (c *overPods) killPods(ctx context.Context, t *testing.T, client kubernetes.Interface) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it is no secret
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it is not a secret
 	step := max(1, len(c.plans)/(2*c.pods))
 	next := step / 2
 	for {

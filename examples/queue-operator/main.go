@@ -123,7 +123,7 @@ func (r *reconciler) attempt(ctx context.Context, queue *Queue) error {
 	s := queue.Status
 	s.Phase = pending
 	s.Attempts++
-	// The bug: a process that has died is no reason to give up. The next one need not do better, but may.
+	// The bug: the operator gives up after a process has died. The next process may succeed.
 	if s.Attempts > mostAttempts && !r.fixAttempts {
 		s.Phase = failed
 	}

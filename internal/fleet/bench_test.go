@@ -205,7 +205,7 @@ func play(workers, runs int, service time.Duration) (took time.Duration, c Count
 		var crew, all sync.WaitGroup
 		for i := range workers {
 			crew.Go(func() {
-				random := mrand.New(mrand.NewPCG(1, uint64(i))) //nolint:gosec // it is no secret
+				random := mrand.New(mrand.NewPCG(1, uint64(i))) //nolint:gosec // it is not a secret
 				for generation := 0; ; {
 					job, err := q.Take(ctx, fmt.Sprintf("%d.%d", i, generation))
 					if err != nil {

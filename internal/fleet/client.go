@@ -110,7 +110,7 @@ func (c *client) retried(ctx context.Context, what string, do func(ctx context.C
 		}
 		// At random, so that many workers do not come at once when a campaign is resumed.
 		select {
-		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // it is no secret
+		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // it is not a secret
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -127,7 +127,7 @@ const (
 func (s *Server) sendTold(w http.ResponseWriter, r *http.Request) {
 	n := 0
 	if r.URL.Query().Get(queryProcess) == s.told.process {
-		n, _ = strconv.Atoi(r.URL.Query().Get(queryFrom)) // what is no number is 0
+		n, _ = strconv.Atoi(r.URL.Query().Get(queryFrom)) // text that is not a number is 0
 	}
 	defer s.told.follow()()
 	w.Header().Set("Content-Type", "application/x-ndjson")

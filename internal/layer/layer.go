@@ -14,7 +14,7 @@ import (
 type File struct {
 	Path  string // in the image, absolute
 	Local string // the file that it is a copy of
-	Data  []byte // its content, if it is no copy
+	Data  []byte // its content, if it is not a copy
 	Dir   bool
 	Link  string // the path of the file that it is
 	Mode  int64

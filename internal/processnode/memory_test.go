@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRanOutOfMemory: what a program says that ends for want of memory, before the stacks of its goroutines, and what
-// is no reason to think so.
+// TestRanOutOfMemory: the last words of a program that ends for lack of memory, before the stacks of its goroutines,
+// and other last words.
 func TestRanOutOfMemory(t *testing.T) {
 	stacks := strings.Repeat("\ngoroutine 7 [select (no cases)]:\nmain.main.func1()\n", 1000)
 	for _, tt := range []struct {

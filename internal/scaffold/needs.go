@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// mostNeeds limits how many files are applied before a sample. What needs more is no sample to begin with.
+// mostNeeds limits how many files are applied before a sample. A sample that needs more is not chosen first.
 const mostNeeds = 4
 
 // asides are fields whose texts are not names of other objects, although they may look like some.

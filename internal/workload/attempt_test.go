@@ -122,7 +122,7 @@ func TestStepHasItsTimeByTheClock(t *testing.T) {
 	})
 }
 
-// What is no process of the cluster holds the clock.
+// A program that is not a process of the cluster holds the clock.
 func TestFunctionsAndCommandsHoldTheClock(t *testing.T) {
 	c := clock.New()
 	ctx := clock.With(t.Context(), c)

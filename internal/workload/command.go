@@ -31,7 +31,7 @@ func (r *runner) command(command []string) func(context.Context) error {
 		defer func() { _ = read.Close() }()
 		cmd.Stdout, cmd.Stderr = write, write
 		fmt.Fprintf(r.Log, "$ %s\n", strings.Join(command, " "))
-		// What it does takes the machine's time; it is no process of the cluster.
+		// The command runs in the machine's time, because it is not a process of the cluster.
 		release := clock.Of(ctx).HoldFor("a command of the workload ran")
 		defer release(true)
 		p, err := child.Start(cmd)

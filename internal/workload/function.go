@@ -129,7 +129,7 @@ func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error)
 func (r *runner) await(ctx context.Context, s step, config *rest.Config) (outcome, error) {
 	callCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	// It is no process of the cluster, and may wait by the machine's clock.
+	// The function is not a process of the cluster, and may wait by the machine's clock.
 	release := clock.Of(ctx).HoldFor("a Go function of the workload ran")
 	defer release(true)
 	done := make(chan error, 1)
@@ -214,7 +214,7 @@ func (r *runner) excuse(ctx context.Context, err error, since time.Time, d *door
 		}
 		return ""
 	}
-	// A time limit of the function's own is no failed request.
+	// A time limit of the function itself is not a failed request.
 	limit := errors.Is(err, context.DeadlineExceeded) || wait.Interrupted(err)
 	switch {
 	case apierrors.IsConflict(err):

@@ -101,8 +101,8 @@ func named(t objects.Type, key plan.ResourceKey) string {
 	return typ + "/" + key.Namespace + "/" + key.Name
 }
 
-// harm is what it means that the wait is in vain; empty: the object is there as it should be, but not in that state, or
-// nothing is known.
+// harm is what an unsuccessful wait means; empty: the object exists as it should, but not in that state, or
+// its state is unknown.
 func (w *waiter) harm() record.Harm {
 	switch {
 	case w.broken != nil || w.found == nil:

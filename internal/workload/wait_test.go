@@ -12,7 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// A wait in vain says whether the object is missing, or is there although it should be gone.
+// An unsuccessful wait reports whether the object is missing, or exists although it should be gone.
 func TestHarmOfAWaitInVain(t *testing.T) {
 	there := map[string]*unstructured.Unstructured{"default/a": {}}
 	for _, tt := range []struct {

@@ -235,7 +235,7 @@ type failure struct {
 	err    error
 	detail string
 	claims record.Claims
-	// What a step waits for, and what it means that it does so in vain; see the finding's fields.
+	// What a step waits for, and what it means if that does not come; see the finding's fields.
 	awaited string
 	harm    record.Harm
 }

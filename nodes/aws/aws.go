@@ -388,7 +388,7 @@ func (p *Provider) detach(ctx context.Context, call, group, providerID string, s
 		_, err := p.instances.CreateTags(ctx, &ec2.CreateTagsInput{
 			Resources: []string{id}, Tags: []ec2types.Tag{{Key: &p.Tag, Value: &group}},
 		})
-		// What does not exist is no error below.
+		// An instance that does not exist is not an error below.
 		if err := failed(call, providerID, err); err != nil && !errors.Is(err, provider.ErrNotFound) {
 			return err
 		}

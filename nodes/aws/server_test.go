@@ -35,7 +35,7 @@ type asg struct {
 	min          int
 	version      string // of the launch template, such as $Latest
 	mixed        bool   // the template is in a mixed instances policy
-	configured   string // launch configuration, in place of a template
+	configured   string // launch configuration, instead of a template
 	unit         string
 	weight       string
 }

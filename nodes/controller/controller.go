@@ -86,7 +86,7 @@ type Limits struct {
 	CheckTimeout time.Duration
 }
 
-// WithDefaults returns the limits with the defaults in place of zero values.
+// WithDefaults returns the limits with the defaults instead of zero values.
 func (l Limits) WithDefaults() Limits {
 	for field, value := range map[*time.Duration]time.Duration{
 		&l.Equilibrium: 5 * time.Minute, &l.ScaleUp: 20 * time.Minute, &l.Cycling: 3 * time.Hour,
@@ -120,9 +120,9 @@ type Env struct {
 	CheckEndpoints []string
 	// Getenv finds the certificates of checks.
 	Getenv func(string) string
-	// PhaseEnded is told how long a request or status ("CycleNodeRequest", "CycleNodeStatus") was in a phase.
+	// PhaseEnded receives how long a request or status ("CycleNodeRequest", "CycleNodeStatus") was in a phase.
 	PhaseEnded func(kind, phase string, after time.Duration)
-	// NodesCycled is told how many nodes of a group were cycled.
+	// NodesCycled receives how many nodes of a group were cycled.
 	NodesCycled func(group string, n int)
 }
 

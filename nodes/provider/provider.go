@@ -10,9 +10,9 @@ import (
 )
 
 // Provider gives access to groups of instances. An instance is identified by the text that its Node has in
-// spec.providerID. All methods can be repeated: what is so already is no error. They block until the provider has
-// answered or the context ends, and try nothing again. Their errors wrap one of the errors below, if one applies. An
-// error, other than ErrNotFound, does not mean that nothing was done.
+// spec.providerID. All methods can be repeated: a state that is reached already is not an error. They block until the
+// provider has answered or the context ends, and try nothing again. Their errors wrap one of the errors below, if one
+// applies. An error, other than ErrNotFound, does not mean that nothing was done.
 type Provider interface {
 	// Name of the provider, such as aws.
 	Name() string
@@ -22,17 +22,17 @@ type Provider interface {
 	// do not exist.
 	Instances(ctx context.Context, providerIDs ...string) ([]Instance, error)
 	// Detach takes an instance out of its group. The group keeps its desired capacity, and therefore starts another
-	// instance. An instance that is not in the group is no error.
+	// instance. An instance that is not in the group is not an error.
 	Detach(ctx context.Context, group, providerID string) error
 	// Remove takes an instance out of its group, whose desired capacity it decreases by one: nothing is started in its
-	// place. An instance that is not in the group is no error, and changes no capacity. ErrConflict: the group has its
-	// minimal size.
+	// place. An instance that is not in the group is not an error, and changes no capacity. ErrConflict: the group has
+	// its minimal size.
 	Remove(ctx context.Context, group, providerID string) error
 	// Attach puts an instance into a group, whose desired capacity it increases by one. An instance that is in the
-	// group is no error, and changes no capacity. ErrConflict: it is in another group, is not running, or the group has
-	// its maximal size.
+	// group is not an error, and changes no capacity. ErrConflict: it is in another group, is not running, or the group
+	// has its maximal size.
 	Attach(ctx context.Context, group, providerID string) error
-	// Terminate ends an instance, which has not ended yet when it returns. One that does not exist is no error.
+	// Terminate ends an instance, which has not ended yet when it returns. One that does not exist is not an error.
 	Terminate(ctx context.Context, providerID string) error
 }
 

@@ -150,8 +150,8 @@ func (r *Reconciler) tell(ctx context.Context, d *chaos.Disruption, failed error
 	})
 }
 
-// ended reports whether a chaos pod is to be replaced. One that told why it cannot inject is not: the next one could
-// not either.
+// ended reports whether a chaos pod is to be replaced. A pod that reported that it cannot inject is not replaced: the
+// next one could not either.
 func ended(pod *corev1.Pod) bool {
 	switch pod.Status.Phase {
 	case corev1.PodFailed:

@@ -205,7 +205,7 @@ func (r *Reconciler) judge(ctx context.Context, pod *corev1.Pod) (verdict, error
 		if client.IgnoreNotFound(err) != nil || err == nil {
 			return waits, client.IgnoreNotFound(err)
 		}
-		// Nobody will end it.
+		// No process will end it.
 	default:
 		if !started(pod) {
 			return goes, nil

@@ -254,7 +254,7 @@ func waiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// exit describes the end of an injector by what it told, or by the last line of its log.
+// exit describes the end of an injector by its report, or by the last line of its log.
 func exit(t *corev1.ContainerStateTerminated) string {
 	if told := inject.StateOf(t); told.State != "" {
 		return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, told.Error))
@@ -274,7 +274,7 @@ type seen struct {
 	left int
 	// complete is whether as many targets as desired are disrupted completely, some whether anything is.
 	complete, some bool
-	// possibly is whether an injector was killed and nobody has cleaned up after it.
+	// possibly is whether an injector was killed and its fault has not been cleaned up.
 	possibly bool
 	// wereAll and wereSome are as complete and some, for all of the past.
 	wereAll, wereSome bool

@@ -531,7 +531,7 @@ func TestFailedNodeThatNobodyKnows(t *testing.T) {
 	if len(left()) == 0 {
 		t.Fatal("nothing is left")
 	}
-	// The node itself is no target: it is not ready.
+	// The node itself is not a target, because it is not ready.
 	same := fail("same", "node-1", func(s *chaos.DisruptionSpec) { s.Duration = duration(time.Hour) })
 	f.await(same, "told why", func(d *chaos.Disruption) bool {
 		return d.Status.Message == "none of the 1 matches is running"

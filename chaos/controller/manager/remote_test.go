@@ -42,7 +42,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
-// child is another cluster, with the manifests of a child: simulated pods are in the place of its controllers' pods,
+// child is another cluster, with the manifests of a child: simulated pods replace its controllers' pods,
 // and the tests run the controllers.
 type child struct {
 	*embedded.Cluster

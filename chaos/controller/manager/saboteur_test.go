@@ -327,7 +327,7 @@ func (s *saboteur) nothingIsLeft() {
 	clustertest.Eventually(s.t, func(ctx context.Context) error {
 		// Of kinds that have the privileges, and a token.
 		here := hangs(func(spec *chaos.DisruptionSpec) { spec.CPUPressure = &chaos.CPUPressure{} })
-		// At another node than those that the acts are about: a node that fails is no target.
+		// At another node than those that the acts are about: a node that fails is not a target.
 		node := nodeLevel(func(spec *chaos.DisruptionSpec) {
 			spec.Selector, spec.Duration = map[string]string{corev1.LabelHostname: "node-2"}, duration(time.Minute)
 			spec.Kinds = chaos.Kinds{NodeFailure: &chaos.NodeFailure{}}

@@ -214,7 +214,7 @@ func (r *clusterReconciler) installs(c *chaos.RemoteCluster) bool {
 	return c.Spec.Install && r.env.Config.Remote.Installer != nil
 }
 
-// want tells the connection what should be installed.
+// want sets what the connection should install.
 func (r *clusterReconciler) want(ctx context.Context, c *chaos.RemoteCluster) error {
 	connection := r.all.get(c.Name)
 	if connection == nil {

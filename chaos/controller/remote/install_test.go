@@ -36,7 +36,7 @@ func TestMergedValues(t *testing.T) {
 	}
 }
 
-// What are no values is refused.
+// Text that is not valid values is refused.
 func TestParseValues(t *testing.T) {
 	for text, want := range map[string]string{
 		"[1]":            "want a map of values: ",

@@ -27,7 +27,7 @@ const Name = "processnode"
 // Backend implements inject.Backend.
 type Backend struct{ socket string }
 
-// New returns a backend for the node that listens at the socket. An empty socket means that this is no process node:
+// New returns a backend for the node that listens at the socket. An empty socket means that this is not a process node:
 // everything is unsupported but cleaning up.
 func New(socket string) *Backend { return &Backend{socket} }
 

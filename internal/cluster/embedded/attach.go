@@ -65,7 +65,7 @@ func (a *Attached) State(ctx context.Context) (State, error) {
 func (a *Attached) Stop(ctx context.Context) error {
 	// The cluster may exit before it responds; only its exit matters.
 	_, callErr := controlCall[None](ctx, a.entry, "Stop", None{})
-	// The process that runs the cluster is no part of it, and ends in real time.
+	// The process that runs the cluster is not part of it, and ends in real time.
 	err := cluster.Poll(clock.With(ctx, nil), pollInterval, func(context.Context) error {
 		live, err := a.entry.live()
 		if live {

@@ -179,7 +179,7 @@ func (j *journal) read() (*begun, error) {
 	return b, nil
 }
 
-// begin begins a new journal, in place of an earlier one.
+// begin replaces an earlier journal with a new one.
 func (j *journal) begin(b begun) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

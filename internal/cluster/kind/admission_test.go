@@ -61,7 +61,7 @@ func TestArgumentsOfAProgram(t *testing.T) {
 	}
 }
 
-// Who creates a pod cannot have a file put into it that is no program.
+// A user who creates a pod cannot have a file put into it that is not a program.
 func TestOnlyExecutablesAreGiven(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(secret, []byte("token"), 0o600); err != nil {

@@ -156,7 +156,7 @@ func checkImages(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// saveImages writes images of the engine to an archive, in the place of what is there.
+// saveImages writes images of the engine to an archive, and replaces an existing file.
 func saveImages(ctx context.Context, archive string, names ...string) error {
 	if err := os.Remove(archive); err != nil && !errors.Is(err, fs.ErrNotExist) { // Podman would refuse
 		return err

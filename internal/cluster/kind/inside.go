@@ -45,7 +45,7 @@ func (c *Cluster) DialInside(ctx context.Context, address string) (net.Conn, err
 	return c.forward(ctx, client, labels[1], e)
 }
 
-// endpoint is where a Service leads to: a port of a pod, or of an address that is no pod's.
+// endpoint is where a Service leads to: a port of a pod, or of an address that is not a pod's.
 type endpoint struct {
 	pod, address string
 	port         int32

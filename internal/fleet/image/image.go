@@ -135,7 +135,7 @@ func Static(file string) error {
 	return err
 }
 
-// Add adds a layer, and pushes it if the registry does not have it. No files are no layer.
+// Add adds a layer, and pushes it if the registry does not have it. Without files it adds no layer.
 func (i *Image) Add(ctx context.Context, files ...File) error {
 	if len(files) == 0 {
 		return nil

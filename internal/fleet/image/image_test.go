@@ -54,7 +54,7 @@ func push(t *testing.T, name string, layers [][]File) (*Image, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	for _, l := range append(layers, nil) { // no files are no layer
+	for _, l := range append(layers, nil) { // without files there is no layer
 		if err := i.Add(t.Context(), l...); err != nil {
 			return nil, "", err
 		}

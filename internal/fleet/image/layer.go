@@ -19,7 +19,7 @@ import (
 type File struct {
 	Path  string // in the image, absolute
 	Local string // the file that it is a copy of
-	Data  []byte // its content, if it is no copy
+	Data  []byte // its content, if it is not a copy
 }
 
 // packed is a compressed layer in a file of its own.

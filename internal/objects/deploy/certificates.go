@@ -25,7 +25,7 @@ const (
 	injectFromSecret     = "cert-manager.io/inject-ca-from-secret"
 )
 
-// Issuer issues certificates in place of cert-manager, all signed by its own CA. Manifests that have the same
+// Issuer issues certificates instead of cert-manager, all signed by its own CA. Manifests that have the same
 // Certificate get the same Secret, as long as its Secret is asked for of one Issuer. The zero value has no CA yet.
 type Issuer struct {
 	ca     *pki.Authority

@@ -399,7 +399,7 @@ type track struct {
 	typ       objects.Type
 	namespace string // of all keys; empty: all namespaces
 	keys      []plan.ResourceKey
-	next      *objects.Type // another version that is served in place of typ
+	next      *objects.Type // another version that is served instead of typ
 	ending    uint64        // the version at which the type's definition was deleted; 0: it was not
 	ended     bool
 

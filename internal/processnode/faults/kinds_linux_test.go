@@ -278,7 +278,7 @@ func TestMemoryPressure(t *testing.T) {
 	}
 	allocates(one, "100")
 	t.Run("a crash", func(t *testing.T) {
-		// It ends for another reason, which is no fault's.
+		// It ends for another reason than the fault.
 		p, pid := start("crash")
 		end := begin(t, socket, ns, victimOf(t, p), "memoryPressure", `{"target":50}`)
 		defer end()

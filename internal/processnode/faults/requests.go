@@ -227,7 +227,7 @@ func (f *networkFault) disturbRequest(r *http.Request) consequence {
 	if f.spec.Drop != nil && drawn(f.spec.Drop) {
 		select {
 		case <-f.ended:
-			// The client has waited for an answer in vain, as for one that got lost.
+			// The client has got no answer, as if the answer were lost.
 		case <-r.Context().Done():
 		}
 		return aborted

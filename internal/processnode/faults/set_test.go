@@ -320,7 +320,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// Processes that are started in the place of those that a fault has ended are ended, too.
+// Processes that replace those that a fault has ended are ended, too.
 func TestContainerFailureEndsEach(t *testing.T) {
 	n := newNode(t)
 	_, c := n.add("web", "127.9.9.2")

@@ -262,7 +262,7 @@ func (b *pageBuilder) blocks() ([]block, error) {
 }
 
 // tellActions says of each action what it was to do, what became of it, and how far its trigger came. Without a plan it
-// tells the actions that were carried out.
+// lists the actions that were carried out.
 func (b *pageBuilder) tellActions() []pageAction {
 	var all []pageAction
 	if b.plan == nil {
@@ -338,7 +338,7 @@ func (b *pageBuilder) tellTrigger(t expr.Tree, how *record.Trigger) *pageTrigger
 	return node
 }
 
-// eventText tells an event in a few words.
+// eventText describes an event in a few words.
 func (b *pageBuilder) eventText(seq int) string {
 	e := b.run.Events[seq-1]
 	switch {

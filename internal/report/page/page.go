@@ -536,7 +536,7 @@ func kindOf(o *record.Observation) string {
 	}[o.Point]
 }
 
-// say tells an observation in a sentence.
+// say describes an observation in a sentence.
 func (b *pageBuilder) say(o *record.Observation) string {
 	key := b.typeOf(o) + "/" + o.Namespace + "/" + o.Name
 	verb := func(does, will string) string {

@@ -1,4 +1,4 @@
-// Package cputime tells tests and benchmarks how much processor time processes have used, and lets some use it.
+// Package cputime measures how much processor time processes have used, and lets tests use some.
 package cputime
 
 import (

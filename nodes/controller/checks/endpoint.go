@@ -13,7 +13,7 @@ import (
 
 var nodeIP = regexp.MustCompile(`\{\{\s*\.NodeIP\s*\}\}`)
 
-// someNode is an address that no machine has (RFC 5737), in place of a node's that is not known yet.
+// someNode is an address that no machine has (RFC 5737), instead of a node's that is not known yet.
 const someNode = "192.0.2.1"
 
 // Endpoint fills in a node's address, which may be empty only if the template does not use it.

@@ -594,7 +594,7 @@ func newProvider(to *rest.Config) (provider.Provider, error) {
 	return simulated.New(c), nil
 }
 
-// told checks the metrics and events of a request that was Successful.
+// told checks the metrics and events of a Successful request.
 func (f *fixture) told(q *nodes.CycleNodeRequest) {
 	f.t.Helper()
 	families, err := metrics.Registry.Gather()

@@ -300,7 +300,7 @@ var scenarios = []struct {
 		if !strings.Contains(q.Status.Reason, "not found") {
 			t.Error(q.Status.Reason)
 		}
-		// A node without instance is no reason to wait for ever.
+		// The request does not wait for ever for a node without instance.
 		f.delete(q)
 		f.gone(q)
 	}},

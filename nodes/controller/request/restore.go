@@ -194,7 +194,7 @@ func (r *Reconciler) stillSurplus(
 	return "", nil
 }
 
-// unmark removes marks that say nothing any more: of groups that are no larger than before.
+// unmark removes outdated marks, of groups that are not larger than before.
 func (r *Reconciler) unmark(ctx context.Context, v *view) error {
 	for id, node := range v.nodes {
 		group, capacity, ok := surplusAbove(node)
