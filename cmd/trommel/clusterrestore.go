@@ -16,10 +16,10 @@ func newClusterRestoreCommand(s streams) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Put back what runs that were killed have left on clusters that exist already",
-		Long: `Restore deletes what runs that were killed have made on clusters of type existing, and puts back what
-they have replaced. It knows that from journals on this machine, and reaches each cluster as the run did. The next run
-on the cluster does the same. It leaves runs alone that are in progress.`,
+		Short: "Clean up existing clusters after runs that were killed",
+		Long: `Restore cleans up clusters of type existing after runs that were killed. It deletes the objects that
+these runs have made, and restores those that they have replaced. Journals on this machine list both. Restore reaches
+each cluster as the run did. The next run on the cluster does the same. Runs in progress are not affected.`,
 		Example: `  trommel cluster restore
   trommel cluster restore --context staging`,
 		Args: cobra.NoArgs,

@@ -17,7 +17,7 @@ func newDiffCommand(s streams) *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "diff RECORD RECORD",
-		Short: "Show where two runs part",
+		Short: "Show where two runs differ",
 		Long: `Diff compares two run records: what they were run with (also in which fields their plans and suites
 differ), the first observation that differs, the actions, the findings and the objects at the end. Times, resource
 versions, UIDs and generated names do not count, nor does what differs between runs of the workload without faults,

@@ -17,10 +17,10 @@ func newExplainCommand(s streams) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "explain -p plan.yaml | explain RECORD",
-		Short: "Say in plain sentences what a plan does, or what happened in a run",
-		Long: `Explain says for each action of a plan which process is stopped, killed or moved, where, and until when.
-Of a run record it also says what came of each action, what happened to the objects, who changed them, and what was
-found, the cause before its consequences. Of the directory of a plan's runs in a campaign it explains the first.`,
+		Short: "Describe a plan or a run in plain sentences",
+		Long: `Explain describes for each action of a plan which process is stopped, killed or moved, where, and until
+when. For a run record it also describes the result of each action, the changes of the objects, who made them, and the
+findings, causes before consequences. For the directory of a plan's runs in a campaign it describes the first run.`,
 		Example: `  trommel explain -p plan.yaml
   trommel explain trommel-runs/stale-deletion-20260102-150405.000
   trommel explain trommel-runs/test-20260102-150405/runs/create-stale-7`,

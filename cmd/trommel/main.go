@@ -98,7 +98,7 @@ func newRootCommand(s streams) *cobra.Command {
 	var o runOptions
 	root := &cobra.Command{
 		Use:   "trommel -p plan.yaml",
-		Short: "Tumble Kubernetes controllers through faults at exact moments",
+		Short: "Test Kubernetes controllers with faults at exact moments",
 		Long: `Trommel runs declarative test plans against Kubernetes controllers: "when the API server has seen this
 and the controller has not yet done that, pause, kill, restart, reconnect". It needs Go, but neither Docker nor root.
 

@@ -34,14 +34,13 @@ func newReproCommand(s streams) *cobra.Command {
 	var o reproOptions
 	c := &cobra.Command{
 		Use:   "repro RECORD",
-		Short: "Run a recorded run's plan again, and say whether the same came",
+		Short: "Run a recorded run's plan again, and compare the results",
 		Long: `Repro runs the plan of a run record again, for real, with the recorded plan, manifests, suite and variant
-and the same version of Kubernetes, and says whether the same actions were carried out for the same reasons, with the
-same verdict and findings. The controllers are built from their sources as they are now, so after a mend it shows
-whether the bug is gone. What else has changed since the run is said.
+and the same version of Kubernetes. It reports whether the same actions were carried out for the same reasons, with the
+same verdict and findings. The controllers are built from their present sources, so after a fix it shows whether the bug
+is gone. It also reports other changes since the run.
 
-If the run has a finding that only a comparison with runs without faults shows, these are taken from --baseline, or
-learned there.
+If a finding needs runs without faults to compare with, they are taken from --baseline, or learned there.
 
 Exit codes: 0 the same came every time, 1 it did not, 2 usage, 4 could not run.`,
 		Example: `  trommel repro trommel-runs/stale-deletion-20260102-150405.000

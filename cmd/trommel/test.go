@@ -52,8 +52,8 @@ func newTestCommand(s streams) *cobra.Command {
 	var o testOptions
 	c := &cobra.Command{
 		Use:   "test [-c trommel.yaml]",
-		Short: "Look for bugs without a plan",
-		Long: `Test learns what the suite's workloads do without faults, generates plans that strike at each moment of
+		Short: "Find bugs without writing plans",
+		Long: `Test learns what the suite's workloads do without faults, generates plans that act at each moment of
 them, and runs the plans. Plans with findings are run again: a finding is a bug if it comes every time, and not without
 the plan's actions. Others are listed separately.
 
@@ -63,7 +63,7 @@ A campaign that was interrupted or killed goes on with --resume DIR, where DIR i
 
 Patterns:
 ` + patternHelp() + `
-Exit codes: 0 nothing found, 1 bugs found, 2 usage, 3 nothing can be said (no plan happened, or the budget ended before
+Exit codes: 0 nothing found, 1 bugs found, 2 usage, 3 no result (no plan happened, or the budget ended before
 a finding was confirmed; with --plans: a plan was not run or did not happen, or its finding was not confirmed), 4 could
 not run.`,
 		Example: `  trommel test
