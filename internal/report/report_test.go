@@ -116,7 +116,7 @@ func TestReasonIsToldOnce(t *testing.T) {
 	}
 }
 
-// A note has its detail, and is no failure.
+// A note has its detail, and is not a failure.
 func TestNotesOfJudges(t *testing.T) {
 	r := &record.Run{
 		Meta: record.Meta{Plan: "p", Verdict: record.Pass, Notes: []string{"an orphan"}},
