@@ -496,7 +496,7 @@ func runsOf(found *result.Result) ([]*record.Run, error) {
 }
 
 // annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did
-// not pass. Generated plans are no files of the repository: they are annotated at the suite. Of a group of plans that
+// not pass. Generated plans are not files of the repository: they are annotated at the suite. Of a group of plans that
 // found the same, only the simplest one is.
 func annotationsOf(found *result.Result, runs []*record.Run) []report.Annotation {
 	told := map[string]bool{}
