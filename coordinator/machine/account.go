@@ -175,7 +175,7 @@ func (w *witness) lasting() {
 	for _, p := range w.machine.pauses {
 		now[p.action] = p.what.By
 	}
-	for _, f := range w.machine.failing {
+	for _, f := range w.machine.failures.active {
 		now[f.action] = f.failure.By
 	}
 	for action, e := range w.machine.lasting {

@@ -16,6 +16,12 @@ type failing struct {
 	left    int // how many calls; 0: no limit
 }
 
+// failures are the calls that the plan makes to fail.
+type failures struct {
+	active []failing
+	made   []int // by action: how many calls it has made to fail
+}
+
 func failingOf(i int, f *plan.CallFailure) failing {
 	at := plan.BeforeControllerWrite
 	if f.Call != "" {
@@ -27,43 +33,40 @@ func failingOf(i int, f *plan.CallFailure) failing {
 
 // fail returns how a call that is released must fail; nil: it must not. A call that is repeated by its client is
 // released, and counted, each time.
-func (m *Machine) fail(o *record.Observation) *plan.CallFailure {
-	for i := range m.failing {
-		f := &m.failing[i]
+func (all *failures) fail(o *record.Observation) *plan.CallFailure {
+	for i := range all.active {
+		f := &all.active[i]
 		if !f.takes(o) || f.failure.Call != o.CallName ||
 			len(f.failure.Operations) > 0 && !slices.Contains(f.failure.Operations, plan.Operation(o.Op)) {
 			continue
 		}
-		m.failed[f.action]++
+		all.made[f.action]++
 		what := f.failure
 		if f.left--; f.left == 0 {
-			m.failing = slices.Delete(m.failing, i, i+1)
+			all.active = slices.Delete(all.active, i, i+1)
 		}
 		return what
 	}
 	return nil
 }
 
-// restore ends the failures of the controller, those of exactly that scope if one is given.
-func (m *Machine) restore(i int, what *plan.Restore) []Effect {
-	n := len(m.failing)
-	m.failing = slices.DeleteFunc(m.failing, func(f failing) bool { return what.Ends(f.failure) })
-	if len(m.failing) == n {
-		return []Effect{Note{Action: i, Text: "ended nothing: no call was made to fail any longer"}}
-	}
-	return nil
+// restore ends failures. It reports whether there were any.
+func (all *failures) restore(what *plan.Restore) bool {
+	n := len(all.active)
+	all.active = slices.DeleteFunc(all.active, func(f failing) bool { return what.Ends(f.failure) })
+	return len(all.active) < n
 }
 
 // denied describes the calls that fail until they are restored, in one clause for each action.
-func (m *Machine) denied() []string {
+func (m situation) denied() []string {
 	var clauses []string
-	for _, f := range m.failing {
+	for _, f := range m.failures.active {
 		if f.failure.Times == 0 {
 			end := m.endOf(func(i int) bool {
 				what := plan.EffectOf[*plan.Restore](&m.plan.Actions[i])
 				return what != nil && what.Ends(f.failure)
 			}, onlyTheEnd)
-			clauses = append(clauses, fmt.Sprintf("the plan has made %d calls of %s fail by %s, %s", m.failed[f.action],
+			clauses = append(clauses, fmt.Sprintf("the plan has made %d calls of %s fail by %s, %s", m.failures.made[f.action],
 				f.failure.By, m.Name(f.action), end))
 		}
 	}
@@ -74,7 +77,7 @@ func (m *Machine) denied() []string {
 func (m *Machine) NoneFailed() []string {
 	var none []string
 	for i := range m.next {
-		if f := plan.EffectOf[*plan.CallFailure](&m.plan.Actions[i]); f != nil && m.failed[i] == 0 {
+		if f := plan.EffectOf[*plan.CallFailure](&m.plan.Actions[i]); f != nil && m.failures.made[i] == 0 {
 			none = append(none, fmt.Sprintf("%s failed no call: %s made none in its scope", m.Name(i), f.By))
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -22,14 +21,14 @@ func (l lasting) began(action int, e plan.Effect) {
 }
 
 // clauses describes what lasts: since when, by which action, and what ends it.
-func (m *Machine) clauses(now time.Time) []string {
+func (m situation) lasts() []string {
 	var clauses []string
 	for _, began := range slices.Sorted(maps.Keys(m.lasting)) {
 		e := m.lasting[began]
 		end := m.endOf(func(i int) bool {
 			return i > began && slices.ContainsFunc(m.plan.Actions[i].Effects(), e.EndedBy)
 		}, onlyTheEnd)
-		clauses = append(clauses, fmt.Sprintf("%s%s by %s, %s", e.Clause(), since(" for %s", now, m.since[began]),
+		clauses = append(clauses, fmt.Sprintf("%s%s by %s, %s", e.Clause(), since(" for %s", m.now, m.since[began]),
 			m.Name(began), end))
 	}
 	return clauses

@@ -7,6 +7,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,46 +23,29 @@ type Machine struct {
 	watches  [][]watch // by action and graph node
 	next     int       // the action whose trigger is awaited; len(plan.Actions) when all have fired
 	blocked  int       // the synchronous action that must complete first; -1: none
-	trigger  *expr.Progress
-	counts   []int            // matches since enabled, by graph node of the awaited trigger
-	about    plan.ResourceKey // of the last observation that satisfied a part of it
-	misses   []miss
-	held     []heldObservation
-	pauses   []pause
-	failing  []failing
-	reading  map[call]string // running reads, and the controllers that they are of
-	pending  []int           // actions whose pauses wait for running reads to end
-	finished []bool          // by action: completed
-	failed   []int           // by action: how many calls it has made to fail
+	trigger  *awaited
+	held     holds
+	pauses   pauses
+	failures failures
+	reading  reads
+	pending  []int  // actions whose pauses wait for running reads to end
+	finished []bool // by action: completed
 	lasting  lasting
 	ended    bool
 	wants    int // changes whenever what the plan waits for does
 
 	controllers []record.Controller
 	stale       *staleness
-	reconciles  map[call]*reconcile // running, of the controllers that the plan pauses
-	since       []time.Time         // by action: when it fired
-	witness     *witness            // nil: nobody needs an account
-}
-
-// watch is what one occurrence of a name in a trigger waits for.
-type watch struct {
-	definition *plan.Definition
-	matcher    *plan.Matcher // nil for triggers that are not about an object
-	point      wire.Point
-	phase      wire.Phase
+	reconciles  reconciles
+	since       []time.Time // by action: when it fired
+	witness     *witness    // nil: nobody needs an account
 }
 
 // call identifies one call of a process.
 type call struct{ session, id uint64 }
 
-// pause is a point at which observations are held until a resume.
-type pause struct {
-	action int // the action that began it
-	what   *plan.Pause
-	point  wire.Point
-	phase  wire.Phase
-}
+// holds are what is held, in order.
+type holds []heldObservation
 
 type heldObservation struct {
 	seq     int
@@ -118,10 +102,10 @@ func (Note) effect()       {}
 // graph (see [plan.Plan.Complete]) or a condition does not compile.
 func New(p *plan.Plan, controllers []record.Controller) (*Machine, error) {
 	m := &Machine{
-		plan: p, blocked: -1, reading: map[call]string{}, finished: make([]bool, len(p.Actions)),
-		failed:      make([]int, len(p.Actions)),
+		plan: p, blocked: -1, reading: reads{}, finished: make([]bool, len(p.Actions)),
+		failures:    failures{made: make([]int, len(p.Actions))},
 		lasting:     lasting{},
-		controllers: controllers, stale: newStaleness(p, controllers), reconciles: map[call]*reconcile{},
+		controllers: controllers, stale: newStaleness(p, controllers), reconciles: reconciles{},
 		since: make([]time.Time, len(p.Actions)),
 	}
 	for i := range p.Actions {
@@ -196,7 +180,7 @@ func (m *Machine) WaitsForTimer() bool {
 
 // Step judges one event. The event's Seq identifies its observation in later effects.
 func (m *Machine) Step(e record.Event) []Effect {
-	m.trackReconcile(e)
+	m.reconciles.track(e)
 	effects := m.judge(e)
 	for _, effect := range effects {
 		if f, ok := effect.(Fire); ok {
@@ -249,14 +233,15 @@ func (m *Machine) judge(e record.Event) []Effect {
 // that enabled them (0 if none).
 func (m *Machine) enable(firedBy int) []Effect {
 	m.wants++
-	m.trigger, m.counts, m.misses, m.about = nil, nil, nil, plan.ResourceKey{}
+	m.trigger = nil
 	if m.ended || m.blocked >= 0 || m.next >= len(m.plan.Actions) {
 		return nil
 	}
 	graph := m.plan.Actions[m.next].Trigger.Graph
-	m.trigger = expr.NewProgress(graph)
-	m.counts = make([]int, graph.Len())
-	m.misses = make([]miss, graph.Len())
+	m.trigger = &awaited{
+		Progress: expr.NewProgress(graph), action: m.next, watches: m.watches[m.next], counts: make([]int, graph.Len()),
+		misses: make([]miss, graph.Len()), witness: m.witness,
+	}
 	return m.nodesEnabled(firedBy, m.trigger.Enabled())
 }
 
@@ -293,7 +278,7 @@ func (m *Machine) satisfy(seq int, nodes []int) []Effect {
 	}
 	i := m.next
 	m.next++
-	effects := []Effect{Fire{Action: i, FiredBy: seq, About: m.about}}
+	effects := []Effect{Fire{Action: i, FiredBy: seq, About: m.trigger.about}}
 	if a := &m.plan.Actions[i]; !a.Async || a.WaitBefore > 0 {
 		m.blocked = i // until it completes; an asynchronous action until it begins
 	}
@@ -311,23 +296,23 @@ func (m *Machine) observe(e record.Event) []Effect {
 		var hits []int
 		l := newLook(o)
 		for _, n := range m.trigger.Enabled() {
-			if m.matches(n, l) {
-				m.counts[n]++
-				if m.counts[n] >= max(1, m.watches[m.next][n].definition.Condition.Repeat) {
+			if m.trigger.matches(n, l) {
+				m.trigger.counts[n]++
+				if m.trigger.counts[n] >= max(1, m.trigger.watches[n].definition.Condition.Repeat) {
 					hits = append(hits, n)
 				}
 			}
 		}
 		if len(hits) > 0 {
 			if o.Name != "" {
-				m.about = plan.ResourceKey{Type: o.Kind, Group: o.Group, Namespace: o.Namespace, Name: o.Name}
+				m.trigger.about = plan.ResourceKey{Type: o.Kind, Group: o.Group, Namespace: o.Namespace, Name: o.Name}
 			}
 			effects = append(effects, m.satisfy(seq, hits)...)
 			// An action whose trigger is of type none counts as fired by the event that enabled it.
 			heldBy = m.blocking()
 		}
 	}
-	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pausedBy(o), origin: o, since: e.Time}
+	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pauses.by(o), origin: o, since: e.Time}
 	if m.ended || (h.action < 0 && h.pause < 0) {
 		effects = append(effects, m.release(h))
 	} else {
@@ -342,7 +327,7 @@ func (m *Machine) release(h heldObservation) Effect {
 	if h.origin.Point == wire.ControllerRead && h.origin.Phase == wire.Before && !m.ended {
 		m.reading[call{h.origin.Session, h.origin.Call}] = h.origin.By
 	}
-	return Release{Seq: h.seq, Fail: m.fail(h.origin)}
+	return Release{Seq: h.seq, Fail: m.failures.fail(h.origin)}
 }
 
 // blocking returns the synchronous action that must complete before the plan goes on; -1: none.
@@ -360,61 +345,6 @@ func (m *Machine) why(h heldObservation) string {
 	return "paused by " + m.Name(h.pause)
 }
 
-// matches reports whether an observation matches a node of the awaited trigger, and keeps the nearest miss.
-func (m *Machine) matches(node int, l *look) bool {
-	o := l.Observation
-	w := m.watches[m.next][node]
-	if o.Point != w.point || o.Phase != w.phase || o.By != w.definition.Observe.ObserveBy {
-		return false
-	}
-	if r := w.definition.Observe.Reconciler; r != "" && !reconcilerMatches(r, o) {
-		m.missed(node, miss{rank: missType,
-			text: fmt.Sprintf("%s came from reconciler %q (%s), not %q", Describe(o), o.Reconciler, o.ReconcilerType,
-				r)})
-		return false
-	}
-	var ok bool
-	var why miss
-	switch {
-	case w.point == wire.AnnotatedCall:
-		ok = o.CallName == w.definition.Condition.Call
-	case w.point == wire.Reconcile:
-		ok = requestMatches(w.definition.Condition.ResourceKey, o)
-		if !ok {
-			why = miss{rank: missType, text: Describe(o) + " is another object"}
-		}
-	default:
-		ok, why = w.judgeObject(l)
-	}
-	if repeat := w.definition.Condition.Repeat; ok && m.counts[node]+1 < repeat {
-		why = miss{rank: missCount, text: fmt.Sprintf("%s matched %d of %d times", Describe(o), m.counts[node]+1,
-			repeat)}
-	}
-	m.missed(node, why)
-	return ok
-}
-
-// missed keeps the nearest miss; of two equally near ones, the later.
-func (m *Machine) missed(node int, this miss) {
-	if m.witness != nil && this.rank != missNone {
-		m.witness.missed(m.next, node, this)
-	}
-	nearest := &m.misses[node]
-	if this.rank == missNone || this.rank < nearest.rank {
-		return
-	}
-	if this.rank > nearest.rank {
-		this.count = 1
-		*nearest = this
-		return
-	}
-	this.count = nearest.count + 1
-	if !this.nearer(*nearest) {
-		this.distance, this.text = nearest.distance, nearest.text
-	}
-	*nearest = this
-}
-
 // Awaited explains what the plan still waits for and what came nearest. It is nil if all actions have fired.
 func (m *Machine) Awaited() *record.Awaited {
 	if m.next >= len(m.plan.Actions) {
@@ -428,7 +358,7 @@ func (m *Machine) Awaited() *record.Awaited {
 	for _, n := range m.trigger.Enabled() {
 		d := m.watches[m.next][n].definition
 		text := fmt.Sprintf("trigger %q still waits for %s", d.Name, describeDefinition(d))
-		if miss := m.misses[n]; miss.rank > 0 {
+		if miss := m.trigger.misses[n]; miss.rank > 0 {
 			text += fmt.Sprintf("; nearest miss of %d: %s", miss.count, miss.text)
 		} else if d.Condition.Type != plan.OnTimeout {
 			text += "; nothing like it was observed"
@@ -457,7 +387,7 @@ func (m *Machine) Next() (index int, text string) {
 	case m.trigger == nil:
 		return m.next, ""
 	}
-	return m.next, "when: " + m.awaited()
+	return m.next, "when: " + m.trigger.waits()
 }
 
 // readsEnded puts pauses into force that waited for running reads to end.
@@ -466,23 +396,22 @@ func (m *Machine) readsEnded() []Effect {
 	var kept []int
 	for _, i := range m.pending {
 		p := plan.EffectOf[*plan.Pause](&m.plan.Actions[i])
-		if m.isReading(p.By) {
+		if m.reading.by(p.By) {
 			kept = append(kept, i)
 			continue
 		}
-		effects = append(effects, m.pause(i, p)...)
+		effects = append(effects, m.pauses.begin(i, p))
 	}
 	m.pending = kept
 	return effects
 }
 
-func (m *Machine) isReading(by string) bool {
-	for _, b := range m.reading {
-		if b == by {
-			return true
-		}
-	}
-	return false
+// reads are the running reads, and the controllers that they are of.
+type reads map[call]string
+
+// by reports whether a read of the controller is running.
+func (all reads) by(controller string) bool {
+	return slices.Contains(slices.Collect(maps.Values(all)), controller)
 }
 
 func (m *Machine) began(i int) []Effect {
@@ -495,39 +424,30 @@ func (m *Machine) began(i int) []Effect {
 	for _, e := range a.Effects() {
 		switch e := e.(type) {
 		case *plan.Pause:
-			if e.AvoidOngoingRead && m.isReading(e.By) {
+			if e.AvoidOngoingRead && m.reading.by(e.By) {
 				m.pending = append(m.pending, i)
 				continue
 			}
-			effects = append(effects, m.pause(i, e)...)
+			effects = append(effects, m.pauses.begin(i, e))
 		case *plan.Resume:
 			if !e.OneByOne {
 				effects = append(effects, m.resume(i, e)...)
 			}
 		case *plan.CallFailure:
-			m.failing = append(m.failing, failingOf(i, e))
+			m.failures.active = append(m.failures.active, failingOf(i, e))
 		case *plan.Restore:
-			effects = append(effects, m.restore(i, e)...)
+			if !m.failures.restore(e) {
+				effects = append(effects, Note{Action: i, Text: "ended nothing: no call was made to fail any longer"})
+			}
 		}
 		m.lasting.began(i, e)
 	}
 	return effects
 }
 
-func pauseOf(i int, p *plan.Pause) pause {
-	made := pause{action: i, what: p}
-	made.point, made.phase = wirePoint(p.At)
-	return made
-}
-
-func (m *Machine) pause(i int, p *plan.Pause) []Effect {
-	m.pauses = append(m.pauses, pauseOf(i, p))
-	return []Effect{Pausing{Action: i}}
-}
-
 // resume ends the pauses that match what the action names.
 func (m *Machine) resume(i int, what *plan.Resume) []Effect {
-	var kept []pause
+	var kept pauses
 	for _, p := range m.pauses {
 		if !what.Ends(p.what) {
 			kept = append(kept, p)
@@ -578,10 +498,10 @@ func (m *Machine) Resuming(i int) bool {
 // repause releases held observations that no remaining pause or action holds.
 func (m *Machine) repause() []Effect {
 	var effects []Effect
-	var kept []heldObservation
+	var kept holds
 	for _, h := range m.held {
 		if h.pause >= 0 {
-			h.pause = m.pausedBy(h.origin)
+			h.pause = m.pauses.by(h.origin)
 		}
 		if h.action < 0 && h.pause < 0 {
 			effects = append(effects, m.release(h))
@@ -591,65 +511,6 @@ func (m *Machine) repause() []Effect {
 	}
 	m.held = kept
 	return effects
-}
-
-func (m *Machine) pausedBy(o *record.Observation) int {
-	for _, p := range m.pauses {
-		if p.takes(o) {
-			return p.action
-		}
-	}
-	return -1
-}
-
-// takes reports whether an observation is at the pause's point and in its scope.
-func (p *pause) takes(o *record.Observation) bool {
-	if p.what.By != o.By || p.point != o.Point || p.phase != o.Phase || !p.in(o) {
-		return false
-	}
-	if p.what.Scope.Everything() {
-		return !isElection(o)
-	}
-	return p.covers(o)
-}
-
-// in reports whether an observation may be about an object in the pause's cluster. What is not about an object is in
-// all.
-func (p *pause) in(o *record.Observation) bool {
-	return p.what.Cluster == "" || o.Cluster == p.what.Cluster || o.Cluster == record.UnknownCluster ||
-		byRequest(o.Point)
-}
-
-// covers reports whether an observation at the pause's point is in its scope. A reconcile and an annotated call are
-// matched by the reconciled request, which has no type.
-func (p *pause) covers(o *record.Observation) bool {
-	key := p.what.Scope.Key
-	if byRequest(p.point) {
-		return requestMatches(key, o)
-	}
-	return key.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, o.Name) || scopeCovers(key, o)
-}
-
-// byRequest reports whether observations at a point are identified by a reconcile's request instead of an object.
-func byRequest(p wire.Point) bool { return p == wire.Reconcile || p == wire.AnnotatedCall }
-
-// isElection reports whether a call belongs to a leader election: the lock is read or written outside of any reconcile.
-// A pause of everything excludes it, because otherwise the controller would lose its leadership and exit.
-func isElection(o *record.Observation) bool {
-	return o.Election || (o.Point == wire.ControllerRead || o.Point == wire.ControllerWrite) && o.ReconcileID == "" &&
-		o.Group == "coordination.k8s.io" && (o.Resource == "leases" || o.Kind == "lease")
-}
-
-// scopeCovers reports whether a list or a collection, which names no object, can contain one that is in the scope.
-func scopeCovers(key plan.ResourceKey, o *record.Observation) bool {
-	if !isCollection(o) {
-		return false
-	}
-	key.Name = "*"
-	if o.Namespace == "" {
-		key.Namespace = "*"
-	}
-	return key.Matches(o.Kind, o.Group, o.GroupKnown, o.Namespace, "x")
 }
 
 func (m *Machine) completed(i int) []Effect {
@@ -670,7 +531,7 @@ func (m *Machine) completed(i int) []Effect {
 			continue
 		}
 		// The pause that this action began also holds the observation that fired it, if it is in scope.
-		h.action, h.pause = next, m.pausedBy(h.origin)
+		h.action, h.pause = next, m.pauses.by(h.origin)
 		if h.action >= 0 || h.pause >= 0 {
 			effects = append(effects, Hold{Seq: h.seq, Why: m.why(*h)})
 		}
@@ -706,145 +567,13 @@ func (m *Machine) letGo(seq int) []Effect {
 func (m *Machine) end() []Effect {
 	m.ended = true
 	m.wants++
-	m.pauses, m.pending, m.failing, m.lasting = nil, nil, nil, lasting{}
+	m.pauses, m.pending, m.failures.active, m.lasting = nil, nil, nil, lasting{}
 	var effects []Effect
 	for _, h := range m.held {
 		effects = append(effects, Release{Seq: h.seq})
 	}
 	m.held = nil
 	return effects
-}
-
-// Rules returns what the plan itself asks processes to report now, by identity: everything that its triggers name, from
-// the start, so that enabling a trigger needs no round trip and near misses are known; reads, if a pause must wait for
-// them; and what is currently paused. Resolve completes a key's type (plural, group) as the cluster knows it.
-func (m *Machine) Rules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
-	rules := map[string][]wire.Rule{}
-	add := func(by string, r wire.Rule) { rules[by] = append(rules[by], r) }
-	if m.ended {
-		return rules
-	}
-	for i, nodes := range m.watches {
-		for _, w := range nodes {
-			if w.point == "" {
-				continue
-			}
-			by := w.definition.Observe.ObserveBy
-			rule := wire.Rule{Call: w.definition.Condition.Call, AnyGroup: true}
-			if w.definition.Condition.ResourceKey.Type != "" && w.point != wire.Reconcile {
-				rule = resolve(w.definition.Condition.ResourceKey)
-			}
-			rule.Point, rule.Phase = w.point, w.phase
-			add(by, rule)
-			collected := w.point == wire.ControllerRead ||
-				w.point == wire.ControllerWrite && w.definition.Condition.Type == plan.OnObjectDeletion
-			if collected {
-				add(by, collections(rule))
-			}
-			if w.point == wire.ControllerWrite && w.phase == wire.After {
-				// The state before the write is looked up while its caller waits.
-				rule.Phase = wire.Before
-				add(by, rule)
-				if collected {
-					add(by, collections(rule))
-				}
-			}
-		}
-		if p := plan.EffectOf[*plan.Pause](&m.plan.Actions[i]); p != nil && p.AvoidOngoingRead {
-			for _, phase := range []wire.Phase{wire.Before, wire.After} {
-				add(p.By, wire.Rule{Point: wire.ControllerRead, Phase: phase, AnyGroup: true})
-			}
-		}
-	}
-	for _, p := range m.pauses {
-		by, scope := p.what.By, p.what.Scope
-		rule := wire.Rule{AnyGroup: true}
-		switch {
-		case scope.Everything():
-		case byRequest(p.point):
-			rule.Namespace, rule.Name = scope.Key.Namespace, scope.Key.Name
-		default:
-			rule = resolve(scope.Key)
-			if p.point == wire.ControllerRead || p.point == wire.ControllerWrite {
-				// Lists and collections name no object.
-				all := collections(rule)
-				all.Point, all.Phase = p.point, p.phase
-				add(by, all)
-			}
-		}
-		rule.Point, rule.Phase = p.point, p.phase
-		add(by, rule)
-	}
-	return rules
-}
-
-// collections returns the rule for lists and collections that may contain an object of the given rule; the object is
-// reported with the list. They name no object and may span all namespaces.
-func collections(r wire.Rule) wire.Rule {
-	r.Items, r.ItemNamespace, r.ItemName = true, r.Namespace, r.Name
-	r.Namespace, r.Name = "", ""
-	r.Operations = []wire.Operation{wire.List, wire.DeleteCollection}
-	return r
-}
-
-// SideRules returns what processes must report in addition to [Machine.Rules], by identity: for Stale, what controllers
-// are shown of the objects that the plan withholds from an API server; for Stuck, what the paused controllers do.
-// Deliveries and reconciles are reported from the start, reads and writes while the pause is in force, and writes that
-// the plan makes to fail from the start, so that a failure is in force at once.
-func (m *Machine) SideRules(resolve func(plan.ResourceKey) wire.Rule) map[string][]wire.Rule {
-	rules := map[string][]wire.Rule{}
-	if m.ended {
-		return rules
-	}
-	for i := range m.plan.Actions {
-		if f := plan.EffectOf[*plan.CallFailure](&m.plan.Actions[i]); f != nil {
-			rules[f.By] = append(rules[f.By], failureRules(f, resolve)...)
-		}
-		what := plan.EffectOf[*plan.Pause](&m.plan.Actions[i])
-		if what == nil {
-			continue
-		}
-		inForce := slices.ContainsFunc(m.pauses, func(p pause) bool { return p.action == i })
-		if !what.OfAPIServer() {
-			points := []wire.Rule{{Point: wire.Reconcile, Phase: wire.Before},
-				{Point: wire.Reconcile, Phase: wire.After}}
-			if inForce {
-				points = append(points, wire.Rule{Point: wire.ControllerRead, Phase: wire.Before},
-					wire.Rule{Point: wire.ControllerWrite, Phase: wire.Before})
-			}
-			for _, rule := range points {
-				rule.AnyGroup = true
-				same := func(r wire.Rule) bool { return r.Point == rule.Point && r.Phase == rule.Phase }
-				if !slices.ContainsFunc(rules[what.By], same) {
-					rules[what.By] = append(rules[what.By], rule)
-				}
-			}
-			continue
-		}
-		rule := wire.Rule{AnyGroup: true}
-		if !what.Scope.Everything() {
-			rule = resolve(what.Scope.Key)
-		}
-		rule.Phase = wire.After
-		for _, c := range m.controllers {
-			if !c.Hooks {
-				continue
-			}
-			received := rule
-			received.Point = wire.ControllerRecv
-			rules[c.Name] = append(rules[c.Name], received)
-			if !inForce {
-				continue
-			}
-			read := rule
-			read.Point = wire.ControllerRead
-			rules[c.Name] = append(rules[c.Name], read)
-			if !what.Scope.Everything() {
-				rules[c.Name] = append(rules[c.Name], collections(read))
-			}
-		}
-	}
-	return rules
 }
 
 // Condition returns what a node of an action's trigger waits for.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,25 +22,24 @@ type reconcile struct {
 	lastTime        time.Time
 }
 
-// trackReconcile tracks the running reconciles of the controllers that the plan pauses.
-func (m *Machine) trackReconcile(e record.Event) {
+// reconciles are the running reconciles of the controllers that the plan pauses.
+type reconciles map[call]*reconcile
+
+// track takes in an event.
+func (all reconciles) track(e record.Event) {
 	if e.SessionEnd != nil {
-		for c := range m.reconciles {
-			if c.session == e.SessionEnd.Session {
-				delete(m.reconciles, c)
-			}
-		}
+		maps.DeleteFunc(all, func(c call, _ *reconcile) bool { return c.session == e.SessionEnd.Session })
 	}
 	o := e.Observation
 	switch {
 	case o == nil:
 	case o.Point == wire.Reconcile && o.Phase == wire.Before:
-		m.reconciles[call{o.Session, o.Call}] = &reconcile{by: o.By, id: o.ReconcileID, request: o.Request,
+		all[call{o.Session, o.Call}] = &reconcile{by: o.By, id: o.ReconcileID, request: o.Request,
 			since: e.Time}
 	case o.Point == wire.Reconcile:
-		delete(m.reconciles, call{o.Session, o.Call})
+		delete(all, call{o.Session, o.Call})
 	case o.ReconcileID != "":
-		for c, r := range m.reconciles {
+		for c, r := range all {
 			if c.session == o.Session && r.id == o.ReconcileID {
 				r.last, r.lastTime = o, e.Time
 			}
@@ -47,26 +47,34 @@ func (m *Machine) trackReconcile(e record.Event) {
 	}
 }
 
+// situation is a machine at one time, for which it explains who waits for whom.
+type situation struct {
+	*Machine
+	now  time.Time                  // zero: durations are left out
+	live func(identity string) bool // whether it is connected
+}
+
 // Stuck says in one line who waits for whom: what is held, by which pause, what would end the pause, and what the
 // processes that should bring this about are doing; also which calls fail until they are restored, and which processes
 // are frozen. It is empty if nothing is held, paused or frozen and no calls fail. If now is zero, it leaves out
 // durations. Live reports whether an identity is connected.
 func (m *Machine) Stuck(now time.Time, live func(identity string) bool) string {
-	last := append(m.denied(), m.clauses(now)...)
+	s := situation{m, now, live}
+	last := append(s.denied(), s.lasts()...)
 	if m.ended || !m.Holding() && len(last) == 0 {
 		return ""
 	}
-	clauses := append(m.holds(now), last...)
+	clauses := append(s.holds(), last...)
 	if len(clauses) == 0 {
 		for _, p := range m.pauses {
 			clauses = append(clauses, fmt.Sprintf("%s has nothing to hold yet, %s", m.Name(p.action),
-				m.endOfPause(p)))
+				s.endOfPause(p)))
 		}
 	}
-	for _, by := range m.expected() {
-		clauses = append(clauses, m.doing(by, now, live)...)
+	for _, by := range s.expected() {
+		clauses = append(clauses, s.doing(by)...)
 	}
-	if d := m.deadlock(); d != "" {
+	if d := s.deadlock(); d != "" {
 		clauses = append(clauses, d)
 	}
 	return strings.Join(clauses, "; ")
@@ -91,7 +99,7 @@ func (m *Machine) Name(i int) string {
 }
 
 // holds describes what is held, in one clause for each pause or action that holds something.
-func (m *Machine) holds(now time.Time) []string {
+func (m situation) holds() []string {
 	var clauses []string
 	var told [][2]int
 	for _, h := range m.held {
@@ -110,7 +118,7 @@ func (m *Machine) holds(now time.Time) []string {
 		if more > 0 {
 			what += fmt.Sprintf(" (and %d more)", more)
 		}
-		what += " has been held" + since(" for %s", now, h.since)
+		what += " has been held" + since(" for %s", m.now, h.since)
 		if h.action >= 0 {
 			clauses = append(clauses, fmt.Sprintf("%s until %s is complete, which is running", what,
 				m.Name(h.action)))
@@ -134,7 +142,7 @@ const (
 )
 
 // endOfPause describes what ends a pause: an action that resumes it or kills the process.
-func (m *Machine) endOfPause(p pause) string {
+func (m situation) endOfPause(p pause) string {
 	return m.endOf(func(i int) bool {
 		a := &m.plan.Actions[i]
 		resume := plan.EffectOf[*plan.Resume](a)
@@ -143,7 +151,7 @@ func (m *Machine) endOfPause(p pause) string {
 }
 
 // endOf describes which action ends an effect, and when. If there is none, it returns otherwise.
-func (m *Machine) endOf(ends func(action int) bool, otherwise string) string {
+func (m situation) endOf(ends func(action int) bool, otherwise string) string {
 	for i := range m.plan.Actions {
 		if i < m.next && m.finished[i] || !ends(i) {
 			continue
@@ -152,28 +160,17 @@ func (m *Machine) endOf(ends func(action int) bool, otherwise string) string {
 		case i < m.next:
 			return fmt.Sprintf("which %s ends, which is running", m.Name(i))
 		case i == m.next && m.trigger != nil:
-			return fmt.Sprintf("which %s ends when: %s", m.Name(i), m.awaited())
+			return fmt.Sprintf("which %s ends when: %s", m.Name(i), m.trigger.waits())
 		case m.trigger == nil:
 			return fmt.Sprintf("which %s ends, after %s, which is running", m.Name(i), m.Name(m.blocked))
 		}
-		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.Name(i), m.Name(m.next), m.awaited())
+		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.Name(i), m.Name(m.next), m.trigger.waits())
 	}
 	return otherwise
 }
 
-// awaited describes what the awaited trigger waits for now.
-func (m *Machine) awaited() string {
-	var all []string
-	for _, n := range m.trigger.Enabled() {
-		if d := describeDefinition(m.watches[m.next][n].definition); !slices.Contains(all, d) {
-			all = append(all, d)
-		}
-	}
-	return strings.Join(all, "; or: ")
-}
-
 // expected lists the identities whose observations the awaited trigger waits for now.
-func (m *Machine) expected() []string {
+func (m situation) expected() []string {
 	var all []string
 	if m.trigger == nil {
 		return nil
@@ -188,8 +185,8 @@ func (m *Machine) expected() []string {
 }
 
 // doing describes what an identity is doing while the awaited trigger waits for it.
-func (m *Machine) doing(by string, now time.Time, live func(string) bool) []string {
-	if !live(by) {
+func (m situation) doing(by string) []string {
+	if !m.live(by) {
 		return []string{by + " is not connected"}
 	}
 	if plan.IsAPIServer(by) {
@@ -200,14 +197,14 @@ func (m *Machine) doing(by string, now time.Time, live func(string) bool) []stri
 	for _, h := range m.held {
 		delivery = delivery || h.origin.By == by && h.origin.Point == wire.ControllerRecv
 	}
-	for _, c := range m.reconcilesOf(by) {
+	for _, c := range m.reconciles.of(by) {
 		r := m.reconciles[c]
-		if m.isHeld(c.session, r.id) {
+		if m.held.reconcile(c.session, r.id) {
 			continue
 		}
-		s := fmt.Sprintf("%s's reconcile of %s%s", by, r.request, since(", begun %s ago,", now, r.since))
+		s := fmt.Sprintf("%s's reconcile of %s%s", by, r.request, since(", begun %s ago,", m.now, r.since))
 		if r.last != nil {
-			s += fmt.Sprintf(" since its %s", callName(r.last)) + since(", %s ago,", now, r.lastTime)
+			s += fmt.Sprintf(" since its %s", callName(r.last)) + since(", %s ago,", m.now, r.lastTime)
 		}
 		s += " neither reads nor writes"
 		if delivery && m.readsOwnWrites(by) {
@@ -216,22 +213,22 @@ func (m *Machine) doing(by string, now time.Time, live func(string) bool) []stri
 		}
 		clauses = append(clauses, s)
 	}
-	if len(clauses) == 0 && delivery && len(m.heldCalls(by)) == 0 {
+	if len(clauses) == 0 && delivery && len(m.held.calls(by)) == 0 {
 		clauses = append(clauses, by+" has no observed reconcile running: it may be waiting for what is held")
 	}
 	return clauses
 }
 
-// reconcilesOf lists a controller's reconciles, oldest first.
-func (m *Machine) reconcilesOf(by string) []call {
+// of lists a controller's reconciles, oldest first.
+func (all reconciles) of(by string) []call {
 	var list []call
-	for c, r := range m.reconciles {
+	for c, r := range all {
 		if r.by == by {
 			list = append(list, c)
 		}
 	}
 	slices.SortFunc(list, func(a, b call) int {
-		if d := m.reconciles[a].since.Compare(m.reconciles[b].since); d != 0 {
+		if d := all[a].since.Compare(all[b].since); d != 0 {
 			return d
 		}
 		return int(a.id) - int(b.id)
@@ -239,16 +236,17 @@ func (m *Machine) reconcilesOf(by string) []call {
 	return list
 }
 
-func (m *Machine) isHeld(session uint64, reconcile string) bool {
-	return slices.ContainsFunc(m.held, func(h heldObservation) bool {
+// reconcile reports whether a call of the reconcile is held.
+func (all holds) reconcile(session uint64, reconcile string) bool {
+	return slices.ContainsFunc(all, func(h heldObservation) bool {
 		return h.session == session && h.origin.ReconcileID == reconcile && reconcile != ""
 	})
 }
 
-// heldCalls lists the held calls of a controller. Deliveries are left out: they hold only an informer.
-func (m *Machine) heldCalls(by string) []heldObservation {
-	var list []heldObservation
-	for _, h := range m.held {
+// calls lists the held calls of a controller. Deliveries are left out: they hold only an informer.
+func (all holds) calls(by string) holds {
+	var list holds
+	for _, h := range all {
 		if h.origin.By == by && h.action < 0 && h.origin.Point != wire.ControllerRecv {
 			list = append(list, h)
 		}
@@ -256,14 +254,14 @@ func (m *Machine) heldCalls(by string) []heldObservation {
 	return list
 }
 
-func (m *Machine) readsOwnWrites(by string) bool {
+func (m situation) readsOwnWrites(by string) bool {
 	return slices.ContainsFunc(m.controllers, func(c record.Controller) bool {
 		return c.Name == by && c.ControllerRuntime != "" && semver.Compare(c.ControllerRuntime, "v0.25.0-0") >= 0
 	})
 }
 
 // deadlock describes a cycle: every process that could end the holds is held itself.
-func (m *Machine) deadlock() string {
+func (m situation) deadlock() string {
 	if m.trigger == nil || len(m.held) == 0 {
 		return ""
 	}
@@ -275,15 +273,15 @@ func (m *Machine) deadlock() string {
 		if by == "" {
 			return "" // a timeout
 		}
-		held := m.heldCalls(by)
+		held := m.held.calls(by)
 		if plan.IsAPIServer(by) {
 			// It receives the events of a resource one after the other.
 			held = slices.DeleteFunc(held, func(h heldObservation) bool {
 				return h.origin.Kind != w.definition.Condition.ResourceKey.Type
 			})
 		} else {
-			if slices.ContainsFunc(m.reconcilesOf(by), func(c call) bool {
-				return !m.isHeld(c.session, m.reconciles[c].id)
+			if slices.ContainsFunc(m.reconciles.of(by), func(c call) bool {
+				return !m.held.reconcile(c.session, m.reconciles[c].id)
 			}) {
 				return ""
 			}
