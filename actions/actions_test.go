@@ -135,6 +135,14 @@ func TestActions(t *testing.T) {
 		{action: plan.Action{Type: plan.KillAPIServer, Target: "apiserver-2"}, do: "kill apiserver-2",
 			undo: "start apiserver-2"},
 		{action: plan.Action{Type: plan.StartAPIServer, Target: "apiserver-2"}, do: "start apiserver-2"},
+		{
+			action: plan.Action{Type: plan.RestartAPIServer, Target: "apiserver-2"},
+			do:     "kill apiserver-2, start apiserver-2", undo: "start apiserver-2",
+		},
+		{
+			action: plan.Action{Type: plan.RestartAPIServer, Target: "apiserver-2"}, failAt: "kill apiserver-2",
+			do: "kill apiserver-2: told to fail", undo: "start apiserver-2",
+		},
 		{action: plan.Action{Type: plan.ApplyObject,
 			Writing: plan.Writing{Manifest: map[string]any{"kind": "Pod"}}}, do: "apply Pod"},
 		{action: plan.Action{Type: plan.ApplyObject,

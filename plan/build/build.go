@@ -243,6 +243,9 @@ func KillAPIServer(name string) *Action { return action(plan.KillAPIServer, name
 // StartAPIServer starts a killed API server.
 func StartAPIServer(name string) *Action { return action(plan.StartAPIServer, name) }
 
+// RestartAPIServer kills the API server (SIGKILL) and starts it again.
+func RestartAPIServer(name string) *Action { return action(plan.RestartAPIServer, name) }
+
 // Disrupt begins a disruption, a fault that lasts: its name, what it does, and a controller or a selector. It lasts
 // until EndDisruption, or for its duration.
 func Disrupt(disruption State) *Action {

@@ -40,6 +40,7 @@ func everything() *build.PlanBuilder {
 		build.ThawController(op).Killing().When(now()),
 		build.KillAPIServer("apiserver-1").When(now()),
 		build.StartAPIServer("apiserver-1").When(now()),
+		build.RestartAPIServer("apiserver-1").When(now()),
 		build.Apply(build.State{"apiVersion": "v1", "kind": "Pod", "metadata": build.State{"name": "a"}}).When(now()),
 		build.ApplyFile("build.go").When(now()),
 		build.Patch(key, build.State{"status": nil}).Subresource("status").When(now()),
