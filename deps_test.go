@@ -29,6 +29,7 @@ const module = "github.com/trommel-dev/trommel/"
 // floors below its own, so that nothing knows what is built on it. docs/how-it-works.md draws the same house.
 var floors = [][]string{
 	{"cmd", "trommeltest"},
+	{"internal/doctor"},
 	{"internal/campaign", "internal/fleet"},
 	{"internal/run", "chaos/command", "nodes/command"},
 	{"internal/confirm"},

@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/kind"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/builds"
+	"github.com/trommel-dev/trommel/internal/run/preflight"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -165,7 +166,7 @@ func (o *buildOptions) suite(f *pflag.FlagSet, args []string) (suite *plan.Suite
 		return nil, err
 	}
 	if cluster && !f.Changed("kubernetes-version") {
-		o.kubernetes = kubernetesOf(suite)
+		o.kubernetes = preflight.KubernetesOf(suite)
 	}
 	return suite, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // cacheKinds names the contents of the cache's directories, in the order in which they are shown.
@@ -75,7 +76,7 @@ func newCacheClearCommand(s streams) *cobra.Command {
 			for _, e := range removed {
 				size += e.Size
 			}
-			fmt.Fprintf(s.out, "removed %d entries, %s\n", len(removed), gigabytes(size))
+			fmt.Fprintf(s.out, "removed %d entries, %s\n", len(removed), wording.Gigabytes(size))
 			if err != nil {
 				return &exitError{exitCannotRun, err}
 			}
@@ -130,24 +131,22 @@ func showCache(out io.Writer, entries []instrumentation.CacheEntry, all bool, no
 		}
 		total += size
 		if count > 0 {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", k.what, count, gigabytes(size), ago(now.Sub(last)))
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", k.what, count, wording.Gigabytes(size), ago(now.Sub(last)))
 		}
 	}
 	most := "no limit"
 	if limit > 0 {
-		most = "limit " + gigabytes(limit)
+		most = "limit " + wording.Gigabytes(limit)
 	}
-	fmt.Fprintf(w, "all\t%d\t%s\t(%s, %s)\n", len(entries), gigabytes(total), most, dir)
+	fmt.Fprintf(w, "all\t%d\t%s\t(%s, %s)\n", len(entries), wording.Gigabytes(total), most, dir)
 	if all {
 		fmt.Fprintln(w, "\nENTRY\t\tSIZE\tLAST USE")
 		for _, e := range entries {
-			fmt.Fprintf(w, "%s\t\t%s\t%s\n", e.Path, gigabytes(e.Size), ago(now.Sub(e.Used)))
+			fmt.Fprintf(w, "%s\t\t%s\t%s\n", e.Path, wording.Gigabytes(e.Size), ago(now.Sub(e.Used)))
 		}
 	}
 	return w.Flush()
 }
-
-func gigabytes(bytes int64) string { return fmt.Sprintf("%.2f GB", float64(bytes)/1e9) }
 
 // ago formats an age, rounded.
 func ago(d time.Duration) string {

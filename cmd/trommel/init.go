@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/internal/doctor"
+	"github.com/trommel-dev/trommel/internal/run/preflight"
 	"github.com/trommel-dev/trommel/internal/scaffold"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -47,7 +49,13 @@ missing.`,
 				dir = args[0]
 			}
 			if check {
-				return checkMachine(c.Context(), s, dir)
+				switch missing, err := doctor.Check(c.Context(), s.out, dir); {
+				case err != nil:
+					return &exitError{exitCannotRun, err}
+				case missing:
+					return &exitError{code: exitCannotRun}
+				}
+				return nil
 			}
 			if _, err := os.Stat(filepath.Join(dir, plan.SuiteFile)); err != nil || force || !goTest {
 				if err := initialize(s, dir, force); err != nil {
@@ -109,7 +117,7 @@ func initialize(s streams, dir string, force bool) error {
 	if err != nil {
 		return fmt.Errorf("the suite needs manual changes:\n%w", err)
 	}
-	if _, err := (&readSuites{warnings: s.err}).checkObjects(suite); err != nil {
+	if _, err := (&preflight.Suites{Warnings: s.err}).CheckObjects(suite); err != nil {
 		return fmt.Errorf("the suite needs manual changes:\n%w", err)
 	}
 	if _, err := plan.LoadWith(filepath.Join(dir, scaffold.PlanFile), suite); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/run/preflight"
 	"github.com/trommel-dev/trommel/internal/testing/operators"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -42,7 +43,7 @@ func TestInitOperators(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := new(readSuites).checkObjects(suite); err != nil {
+			if _, err := new(preflight.Suites).CheckObjects(suite); err != nil {
 				t.Error(err)
 			}
 			c := suite.Controllers[0]

@@ -15,6 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/preflight"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -271,11 +272,11 @@ func (o *runOptions) loadAll(ctx context.Context, files []string, r *results) ([
 	var all []*loaded
 	var errs []error
 	bad := make([]error, len(files))
-	var read readSuites
+	var read preflight.Suites
 	for i, file := range files {
 		l, err := o.load(file)
 		if err == nil && o.cluster == "" { // a running cluster may have more
-			err = read.checkPlan(ctx, l.suite, l.plan)
+			err = read.CheckPlan(ctx, l.suite, l.plan)
 		}
 		if err != nil {
 			bad[i] = err

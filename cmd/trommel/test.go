@@ -26,6 +26,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/builds"
+	"github.com/trommel-dev/trommel/internal/run/preflight"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -369,17 +370,17 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 func (o *testOptions) check(
 	ctx context.Context, warnings io.Writer, suite *plan.Suite, plans []*plan.Plan,
 ) error {
-	read := readSuites{warnings: warnings}
+	read := preflight.Suites{Warnings: warnings}
 	var errs []error
 	if o.Plans == "" {
 		workloads := o.Workloads
 		if len(workloads) == 0 {
 			workloads = slices.Sorted(maps.Keys(suite.Workloads))
 		}
-		errs = append(errs, read.checkWorkloads(ctx, suite, workloads))
+		errs = append(errs, read.CheckWorkloads(ctx, suite, workloads))
 	}
 	for _, p := range plans {
-		errs = append(errs, read.checkPlan(ctx, suite, p))
+		errs = append(errs, read.CheckPlan(ctx, suite, p))
 	}
 	return errors.Join(errs...)
 }

@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/preflight"
 	"github.com/trommel-dev/trommel/internal/scaffold"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -123,7 +123,7 @@ func validateFiles(ctx context.Context, s streams, o *validateOptions, args []st
 	})
 	bad := 0
 	v := &validator{options: o, client: client, suites: map[string]error{},
-		read: readSuites{readBuilds: true, warnings: s.err}}
+		read: preflight.Suites{ReadBuilds: true, Warnings: s.err}}
 	for _, file := range files {
 		ok, err := v.validate(ctx, file)
 		if err != nil {
@@ -266,7 +266,7 @@ type validator struct {
 	options *validateOptions
 	client  *objects.Client  // of the running cluster; nil: there is none
 	suites  map[string]error // those that were checked: a suite's mistakes are reported once
-	read    readSuites
+	read    preflight.Suites
 }
 
 // validate checks one file and describes it.
@@ -283,8 +283,8 @@ func (v *validator) validate(ctx context.Context, file string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		notes, err := v.read.checkObjects(suite)
-		more, buildsErr := v.read.checkBuilds(ctx, suite)
+		notes, err := v.read.CheckObjects(suite)
+		more, buildsErr := v.read.CheckBuilds(ctx, suite)
 		unknown, keysErr := v.checkResources(ctx, suite, nil, suite.CheckResources)
 		notes = slices.Concat(notes, more, unknown)
 		if err = errors.Join(err, buildsErr, checkSkips(suite), keysErr); err != nil {
@@ -349,11 +349,11 @@ func (v *validator) checkResources(ctx context.Context, suite *plan.Suite, p *pl
 	case v.client == nil && suite == nil:
 		return nil, nil
 	case v.client == nil:
-		return v.read.checkKeys(ctx, suite, p, check)
+		return v.read.CheckKeys(ctx, suite, p, check)
 	}
 	var later []objects.Type
 	if suite != nil {
-		if list, _, err := v.read.installed(suite); err == nil { // reported with the suite
+		if list, _, err := v.read.Installed(suite); err == nil { // reported with the suite
 			later = objects.Defined(list)
 		}
 	}
@@ -378,7 +378,7 @@ func checkSkips(suite *plan.Suite) error {
 		}
 		return "pattern", fmt.Errorf("unknown pattern %q (known: %s)", s.Pattern, strings.Join(names, ", "))
 	})
-	return errors.Join(err, manifests.CheckSkips(suite, kubernetesOf(suite)))
+	return errors.Join(err, manifests.CheckSkips(suite, preflight.KubernetesOf(suite)))
 }
 
 // staleness says to which controllers a plan that pauses an API server can show stale state.
@@ -396,11 +396,6 @@ func staleness(p *plan.Plan, suite *plan.Suite) []string {
 	q := *p
 	q.Complete(suite)
 	return run.Staleness(&q, suite)
-}
-
-// kubernetesOf returns the version of Kubernetes that the suite will run on.
-func kubernetesOf(suite *plan.Suite) string {
-	return cmp.Or(suite.Cluster.KubernetesVersion, instrumentation.KubernetesVersion)
 }
 
 // loadPlan reads a plan for a command that only shows it. The suite completes the plan if there is one.

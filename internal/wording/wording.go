@@ -39,3 +39,6 @@ func First(names []string, most int) string {
 	}
 	return strings.Join(slices.Clone(names[:most]), ", ") + fmt.Sprintf(" and %d more", len(names)-most)
 }
+
+// Gigabytes says a number of bytes.
+func Gigabytes(bytes int64) string { return fmt.Sprintf("%.2f GB", float64(bytes)/1e9) }

@@ -1,4 +1,5 @@
-package main
+// Package doctor checks whether a machine has what Trommel needs, and says what the first build will cost.
+package doctor
 
 import (
 	"cmp"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,7 +40,7 @@ const (
 	controllerCPU   = 3 * time.Minute
 )
 
-// computer is what a check finds out; tests fill it in.
+// computer is what a check reads from a machine.
 type computer struct {
 	goVersion  string // such as go1.26.8; empty: there is none
 	goError    string
@@ -68,22 +70,15 @@ type row struct {
 	bad                bool
 }
 
-// checkMachine prints what Trommel needs and what is here.
-func checkMachine(ctx context.Context, s streams, dir string) error {
+// Check prints what Trommel needs and what this machine has, for the controller in a directory. Missing is true if
+// something is missing that stops Trommel.
+func Check(ctx context.Context, out io.Writer, dir string) (missing bool, err error) {
 	m, err := look(ctx, dir)
 	if err != nil {
-		return &exitError{exitCannotRun, err}
+		return false, err
 	}
 	rows := m.rows()
-	if err := printRows(s.out, rows); err != nil {
-		return &exitError{exitCannotRun, err}
-	}
-	for _, r := range rows {
-		if r.bad {
-			return &exitError{code: exitCannotRun}
-		}
-	}
-	return nil
+	return slices.ContainsFunc(rows, func(r row) bool { return r.bad }), printRows(out, rows)
 }
 
 func printRows(out io.Writer, rows []row) error {
@@ -117,7 +112,7 @@ func (m *computer) rows() []row {
 	all = append(all, row{"processors", strconv.Itoa(m.cores), busy, false})
 	all = append(all, m.memoryRow())
 	for _, c := range m.caches {
-		r := row{what: "disk for " + c.what, here: gigabytes(c.free) + " free in " + c.dir}
+		r := row{what: "disk for " + c.what, here: wording.Gigabytes(c.free) + " free in " + c.dir}
 		need := int64(coldBytes)
 		if m.built || m.prebuilt {
 			need = warmBytes
@@ -126,7 +121,7 @@ func (m *computer) rows() []row {
 		case c.free < 0:
 			r.here = "unknown, in " + c.dir
 		case c.free < need:
-			r.bad, r.advice = true, fmt.Sprintf("%s are needed", gigabytes(need))
+			r.bad, r.advice = true, fmt.Sprintf("%s are needed", wording.Gigabytes(need))
 		}
 		all = append(all, r)
 	}
@@ -174,9 +169,9 @@ func (m *computer) memoryRow() row {
 	if m.memory == 0 {
 		return row{what: "memory", here: "unknown"}
 	}
-	r := row{what: "memory", here: gigabytes(m.memory) + " available"}
+	r := row{what: "memory", here: wording.Gigabytes(m.memory) + " available"}
 	if m.memory < campaign.ClusterBytes {
-		r.advice = fmt.Sprintf("little: a cluster needs about %s", gigabytes(campaign.ClusterBytes))
+		r.advice = fmt.Sprintf("little: a cluster needs about %s", wording.Gigabytes(campaign.ClusterBytes))
 	} else if n, err := campaign.Parallel(0); err == nil {
 		r.here += fmt.Sprintf(", for %s side by side", wording.Count(n, "cluster"))
 	}
@@ -198,7 +193,7 @@ func (m *computer) estimate() string {
 	return fmt.Sprintf("about %d min (%s: %d CPU minutes), less what go's cache has", minutes, of, cpu/time.Minute)
 }
 
-// look finds out what is here.
+// look reads what this machine has.
 func look(ctx context.Context, dir string) (*computer, error) {
 	m := &computer{cores: runtime.GOMAXPROCS(0), load: loadAverage(), memory: campaign.AvailableMemory(),
 		kubernetes: instrumentation.KubernetesVersion, instances: number("/proc/sys/fs/inotify/max_user_instances")}

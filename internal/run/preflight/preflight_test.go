@@ -1,4 +1,4 @@
-package main
+package preflight
 
 import (
 	"os"
@@ -21,7 +21,7 @@ workloads:
   bad: [{delete: poddd/default/a}]
   invalid: [{apply: {apiVersion: v1, kind: Pod, metadata: {name: a}, specs: {}}}]
 `)
-	var read readSuites
+	var read Suites
 	for _, tt := range []struct{ workload, want string }{
 		{"good", ""},
 		{"bad", `trommel.yaml:4:18: the cluster serves no type "poddd"; did you mean "pod"?`},
@@ -29,12 +29,12 @@ workloads:
 		{"invalid", "has mistakes"}, // they are reported once
 		{"good", ""},
 	} {
-		err := read.checkPlan(t.Context(), suite, &plan.Plan{Workload: tt.workload})
+		err := read.CheckPlan(t.Context(), suite, &plan.Plan{Workload: tt.workload})
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", tt.workload, err, tt.want)
 		}
 	}
-	if err := read.checkPlan(t.Context(), suite, &plan.Plan{Workload: "invalid", Build: "v1"}); err != nil {
+	if err := read.CheckPlan(t.Context(), suite, &plan.Plan{Workload: "invalid", Build: "v1"}); err != nil {
 		t.Errorf("another build has other manifests: %v", err)
 	}
 }

@@ -1,4 +1,6 @@
-package main
+// Package preflight checks suites and plans before anything is built: what the suite installs, the objects of its
+// workloads, and the resource keys of both.
+package preflight
 
 import (
 	"cmp"
@@ -13,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
@@ -20,15 +23,15 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// readSuites are suites whose manifests have been read: kustomizations and charts take a second to build, and the plans
-// of a suite share them. The zero value holds none.
-type readSuites struct {
+// Suites are suites whose manifests have been read: kustomizations and charts take a second to build, and the plans of
+// a suite share them. The zero value holds none.
+type Suites struct {
 	suites map[string]*readSuite // by absolute path
-	// readBuilds also reads the suites' other builds, which may take time and download modules; otherwise they may have
+	// ReadBuilds also reads the suites' other builds, which may take time and download modules; otherwise they may have
 	// any types.
-	readBuilds bool
-	// warnings gets the warnings about what the suites install, each once; nil: the run shows them.
-	warnings io.Writer
+	ReadBuilds bool
+	// Warnings gets the warnings about what the suites install, each once; nil: the run shows them.
+	Warnings io.Writer
 	warned   []string
 }
 
@@ -38,18 +41,18 @@ type readSuite struct {
 	err       error
 	builds    []readBuild      // nil: not asked for
 	known     *manifests.Known // nil: not asked for
-	checked   map[string]error // by workloads, see checkWorkloads
+	checked   map[string]error // by workloads, see CheckWorkloads
 	reported  []string         // mistakes
 }
 
-func (r *readSuites) of(suite *plan.Suite) *readSuite {
+func (r *Suites) of(suite *plan.Suite) *readSuite {
 	file, absErr := filepath.Abs(suite.File)
 	file = cmp.Or(file, suite.File)
 	if s := r.suites[file]; s != nil && absErr == nil {
 		return s
 	}
 	s := &readSuite{}
-	installed, err := manifests.LocatedOfSuite(suite, kubernetesOf(suite))
+	installed, err := manifests.LocatedOfSuite(suite, KubernetesOf(suite))
 	s.installed, s.notes, s.err = installed.Objects, installed.Notes, err
 	r.warn(installed.Warnings)
 	if r.suites == nil {
@@ -60,24 +63,24 @@ func (r *readSuites) of(suite *plan.Suite) *readSuite {
 }
 
 // warn shows the warnings that have not been shown.
-func (r *readSuites) warn(warnings []string) {
+func (r *Suites) warn(warnings []string) {
 	for _, text := range warnings {
-		if r.warnings != nil && !slices.Contains(r.warned, text) {
+		if r.Warnings != nil && !slices.Contains(r.warned, text) {
 			r.warned = append(r.warned, text)
-			fmt.Fprintln(r.warnings, manifests.Warning+text)
+			fmt.Fprintln(r.Warnings, manifests.Warning+text)
 		}
 	}
 }
 
-// installed returns the suite's manifests, and notes for the user.
-func (r *readSuites) installed(suite *plan.Suite) ([]*unstructured.Unstructured, []string, error) {
+// Installed returns the suite's manifests, and notes for the user.
+func (r *Suites) Installed(suite *plan.Suite) ([]*unstructured.Unstructured, []string, error) {
 	s := r.of(suite)
 	return manifests.Bare(s.installed), s.notes, s.err
 }
 
-// checkObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are
+// CheckObjects checks the suite's manifests and the objects of its workloads, and that the controllers' Deployments are
 // among the manifests.
-func (r *readSuites) checkObjects(suite *plan.Suite) (notes []string, err error) {
+func (r *Suites) CheckObjects(suite *plan.Suite) (notes []string, err error) {
 	s := r.of(suite)
 	if s.err != nil {
 		return nil, fmt.Errorf("%s: manifests: %w", suite.File, s.err)
@@ -87,7 +90,7 @@ func (r *readSuites) checkObjects(suite *plan.Suite) (notes []string, err error)
 }
 
 func checkInstalled(suite *plan.Suite, installed []objects.Located) (notes []string, err error) {
-	notes, err = manifests.CheckInstalled(suite, installed, kubernetesOf(suite))
+	notes, err = manifests.CheckInstalled(suite, installed, KubernetesOf(suite))
 	errs, list := []error{err}, manifests.Bare(installed)
 	for i := range suite.Controllers {
 		if err := checkDeployment(suite, &suite.Controllers[i], list); err != nil {
@@ -125,7 +128,7 @@ type readBuild struct {
 	err       error // why it cannot be read
 }
 
-func (r *readSuites) builds(ctx context.Context, suite *plan.Suite) []readBuild {
+func (r *Suites) builds(ctx context.Context, suite *plan.Suite) []readBuild {
 	s := r.of(suite)
 	if s.builds != nil {
 		return s.builds
@@ -133,7 +136,7 @@ func (r *readSuites) builds(ctx context.Context, suite *plan.Suite) []readBuild 
 	for _, name := range suite.BuildNames() {
 		b := readBuild{name: name}
 		if b.suite, b.err = builds.Of(ctx, suite, name); b.err == nil {
-			installed, err := manifests.LocatedOfSuite(b.suite, kubernetesOf(b.suite))
+			installed, err := manifests.LocatedOfSuite(b.suite, KubernetesOf(b.suite))
 			if err != nil {
 				b.err = fmt.Errorf("build %q: %s: manifests: %w", name, b.suite.File, err)
 			}
@@ -145,8 +148,8 @@ func (r *readSuites) builds(ctx context.Context, suite *plan.Suite) []readBuild 
 	return s.builds
 }
 
-// checkBuilds checks that the sources of the suite's builds are there, and what they install.
-func (r *readSuites) checkBuilds(ctx context.Context, suite *plan.Suite) (notes []string, err error) {
+// CheckBuilds checks that the sources of the suite's builds are there, and what they install.
+func (r *Suites) CheckBuilds(ctx context.Context, suite *plan.Suite) (notes []string, err error) {
 	var errs []error
 	for _, b := range r.builds(ctx, suite) {
 		if b.err != nil {
@@ -165,16 +168,16 @@ func (r *readSuites) checkBuilds(ctx context.Context, suite *plan.Suite) (notes 
 }
 
 // known returns the types that are known of a suite.
-func (r *readSuites) known(ctx context.Context, suite *plan.Suite) *manifests.Known {
+func (r *Suites) known(ctx context.Context, suite *plan.Suite) *manifests.Known {
 	s := r.of(suite)
 	if s.known != nil {
 		return s.known
 	}
-	s.known = manifests.NewKnown(suite, manifests.Bare(s.installed), kubernetesOf(suite))
+	s.known = manifests.NewKnown(suite, manifests.Bare(s.installed), KubernetesOf(suite))
 	if s.err != nil {
 		s.known.Doubt("the manifests cannot be read")
 	}
-	if !r.readBuilds && len(suite.Builds) > 0 {
+	if !r.ReadBuilds && len(suite.Builds) > 0 {
 		s.known.Doubt("another build of the suite may define types")
 		return s.known
 	}
@@ -187,8 +190,8 @@ func (r *readSuites) known(ctx context.Context, suite *plan.Suite) *manifests.Kn
 	return s.known
 }
 
-// checkKeys checks the resource keys of a plan, or of a suite if there is no plan, which check goes through.
-func (r *readSuites) checkKeys(ctx context.Context, suite *plan.Suite, p *plan.Plan,
+// CheckKeys checks the resource keys of a plan, or of a suite if there is no plan, which check goes through.
+func (r *Suites) CheckKeys(ctx context.Context, suite *plan.Suite, p *plan.Plan,
 	check func(func(plan.ResourceKey) error) error) (notes []string, err error) {
 	known := r.known(ctx, suite)
 	if p != nil {
@@ -198,20 +201,20 @@ func (r *readSuites) checkKeys(ctx context.Context, suite *plan.Suite, p *plan.P
 	return known.Check(check)
 }
 
-// checkPlan checks what can be checked of a plan before anything is built: the suite's manifests, the objects of the
+// CheckPlan checks what can be checked of a plan before anything is built: the suite's manifests, the objects of the
 // plan's workload, and the resource keys of both. What only other workloads have does not matter to the plan.
-func (r *readSuites) checkPlan(ctx context.Context, suite *plan.Suite, p *plan.Plan) error {
+func (r *Suites) CheckPlan(ctx context.Context, suite *plan.Suite, p *plan.Plan) error {
 	var err error
 	if p.Build == "" { // another build has other manifests
-		err = r.checkWorkloads(ctx, suite, []string{p.Workload})
+		err = r.CheckWorkloads(ctx, suite, []string{p.Workload})
 	}
-	_, keysErr := r.checkKeys(ctx, suite, p, p.CheckResources)
+	_, keysErr := r.CheckKeys(ctx, suite, p, p.CheckResources)
 	return errors.Join(err, keysErr)
 }
 
-// checkWorkloads checks what can be checked of a suite before anything is built, and of workloads. It reports each
+// CheckWorkloads checks what can be checked of a suite before anything is built, and of workloads. It reports each
 // mistake once.
-func (r *readSuites) checkWorkloads(ctx context.Context, suite *plan.Suite, workloads []string) error {
+func (r *Suites) CheckWorkloads(ctx context.Context, suite *plan.Suite, workloads []string) error {
 	s, key := r.of(suite), strings.Join(workloads, "\n")
 	err, known := s.checked[key]
 	if !known {
@@ -220,8 +223,8 @@ func (r *readSuites) checkWorkloads(ctx context.Context, suite *plan.Suite, work
 		maps.DeleteFunc(only.Workloads, func(name string, _ plan.Workload) bool {
 			return !slices.Contains(workloads, name)
 		})
-		_, objectsErr := r.checkObjects(&only)
-		_, keysErr := r.checkKeys(ctx, suite, nil, only.CheckResources)
+		_, objectsErr := r.CheckObjects(&only)
+		_, keysErr := r.CheckKeys(ctx, suite, nil, only.CheckResources)
 		err = errors.Join(objectsErr, keysErr)
 		if s.checked == nil {
 			s.checked = map[string]error{}
@@ -236,4 +239,9 @@ func (r *readSuites) checkWorkloads(ctx context.Context, suite *plan.Suite, work
 	}
 	s.reported = append(s.reported, err.Error())
 	return err
+}
+
+// KubernetesOf returns the version of Kubernetes that the suite will run on.
+func KubernetesOf(suite *plan.Suite) string {
+	return cmp.Or(suite.Cluster.KubernetesVersion, instrumentation.KubernetesVersion)
 }
