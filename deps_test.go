@@ -43,8 +43,8 @@ var floors = [][]string{
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
 	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/child", "internal/clock",
 		"internal/controllers", "internal/download", "internal/errorlog", "internal/layer", "internal/metadata",
-		"internal/mistake", "internal/notify", "internal/pki", "internal/privatedir", "internal/progress", "internal/wording",
-		"chaos/api", "chaos/config", "nodes/config", "install", "docs"},
+		"internal/mistake", "internal/notify", "internal/pki", "internal/privatedir", "internal/progress",
+		"internal/wording", "chaos/api", "chaos/config", "nodes/config", "install", "docs"},
 }
 
 // rooms is how many folders there may be at the top. A new subject moves into a room that is there.

@@ -105,7 +105,8 @@ func status(t *testing.T, r *bubble) Status {
 func TestATimeoutCountsFromItsTriggersEnabling(t *testing.T) {
 	p := func(t *testing.T) *plan.Plan {
 		return &plan.Plan{Actions: []plan.Action{
-			plantest.Restart(plantest.Trigger(t, "soon", "soon@timeout")), plantest.Restart(plantest.Trigger(t, "soon", "soon@timeout")),
+			plantest.Restart(plantest.Trigger(t, "soon", "soon@timeout")),
+			plantest.Restart(plantest.Trigger(t, "soon", "soon@timeout")),
 		}}
 	}
 	inBubble(t, p, time.Minute, func(t *testing.T, r *bubble) {

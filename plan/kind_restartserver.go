@@ -7,7 +7,8 @@ func init() {
 	RegisterKind(ActionKind{
 		Type: RestartAPIServer, Target: TargetAPIServer,
 		Summary: "Kill an API server and start it again.",
-		Doc:     "SIGKILL, then a new process; waits until it is ready. Its watches end, as in an upgrade of the control plane",
+		Doc: "SIGKILL, then a new process; waits until it is ready. " +
+			"Its watches end, as in an upgrade of the control plane",
 		Fields:  []string{"cluster"},
 		Explain: func(a *Action) string { return "kill " + controllerName(a.Target) + " and start it again" },
 		Needs:   []Capability{KillAPIServers},

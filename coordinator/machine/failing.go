@@ -66,8 +66,8 @@ func (m situation) denied() []string {
 				what := plan.EffectOf[*plan.Restore](&m.plan.Actions[i])
 				return what != nil && what.Ends(f.failure)
 			}, onlyTheEnd)
-			clauses = append(clauses, fmt.Sprintf("the plan has made %d calls of %s fail by %s, %s", m.failures.made[f.action],
-				f.failure.By, m.Name(f.action), end))
+			clauses = append(clauses, fmt.Sprintf("the plan has made %d calls of %s fail by %s, %s",
+				m.failures.made[f.action], f.failure.By, m.Name(f.action), end))
 		}
 	}
 	return clauses

@@ -164,7 +164,8 @@ func (m situation) endOf(ends func(action int) bool, otherwise string) string {
 		case m.trigger == nil:
 			return fmt.Sprintf("which %s ends, after %s, which is running", m.Name(i), m.Name(m.blocked))
 		}
-		return fmt.Sprintf("which %s ends, after %s, which comes when: %s", m.Name(i), m.Name(m.next), m.trigger.waits())
+		return fmt.Sprintf("which %s ends, after %s, which comes when: %s",
+			m.Name(i), m.Name(m.next), m.trigger.waits())
 	}
 	return otherwise
 }

@@ -1,6 +1,6 @@
 // Package campaign looks for bugs: it learns what a suite's workloads do without faults, makes plans that strike at
-// each moment, runs them, and confirms what comes again. It keeps what it has found after each plan, so that a campaign that
-// was interrupted or killed can be resumed.
+// each moment, runs them, and confirms what comes again. It keeps what it has found after each plan, so that a campaign
+// that was interrupted or killed can be resumed.
 //
 // Package schedule decides what comes next. In this package, a queue hands out plans to workers as the schedule says, a
 // learner learns workloads, a confirmer confirms findings, and a lab carries out all runs.

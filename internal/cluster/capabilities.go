@@ -2,8 +2,8 @@ package cluster
 
 import "github.com/trommel-dev/trommel/internal/clock"
 
-// Capabilities are what only some clusters can do. A nil field says that the cluster cannot. [CapabilitiesOf] finds them
-// for a cluster of any type, so that a type of cluster declares a capability by its methods alone.
+// Capabilities are what only some clusters can do. A nil field means that the cluster cannot. [CapabilitiesOf] finds
+// them for a cluster of any type, so that a type of cluster declares a capability by its methods alone.
 //
 // A new capability is a new field. The two literals of this type name no fields, so that the compiler asks for the new
 // one: here, and for several clusters that a run takes for one.

@@ -62,7 +62,8 @@ type Cluster interface {
 	Close(ctx context.Context) error
 }
 
-// The following capabilities are optional: see [Capabilities]. If a plan or a suite needs a capability that a type of cluster lacks, validation refuses it: see plan.Capability.
+// The following capabilities are optional: see [Capabilities]. If a plan or a suite needs a capability that a type of
+// cluster lacks, validation refuses it: see plan.Capability.
 
 // Instrumented is a cluster some of whose API servers have hooks.
 type Instrumented interface {

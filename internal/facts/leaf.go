@@ -86,11 +86,13 @@ func ItemName(v any) string {
 // Item is the step of a path that stands for any item of a list.
 const Item = "[]"
 
+// Join writes the keys of a path with dots between them.
 func Join(path []string) string { return strings.Join(path, ".") }
 
 // Several are the values of fields that have the same place, sorted.
 type Several []any
 
+// Canonical writes a value as JSON with sorted keys, so that equal values have equal texts.
 func Canonical(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {

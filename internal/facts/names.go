@@ -99,6 +99,7 @@ func (n *names) withoutAuthorities(cluster, text string) string {
 }
 
 var (
+	// AnyUID matches a UID in any text.
 	AnyUID  = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	address = regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}\b`)
 	word    = regexp.MustCompile(`[a-z0-9]+(?:-[a-z0-9]+)+`)

@@ -36,6 +36,7 @@ var groups = []string{
 	"storagemigration.k8s.io",
 }
 
+// StatefulSet is the type of StatefulSets.
 const StatefulSet = "statefulset.apps"
 
 // KindOf is the kind of the observed object in lower case, or else its resource.

@@ -661,7 +661,8 @@ func TestBuildsTravel(t *testing.T) {
 	}
 	s := serve(t, func(c *Config) {
 		c.Source = Source{
-			Suite: suite, Binaries: []builds.Binary{{Path: write("bin/new", "new")}}, ControlPlane: write("bin/cp", "cp"),
+			Suite: suite, Binaries: []builds.Binary{{Path: write("bin/new", "new")}},
+			ControlPlane: write("bin/cp", "cp"),
 			Builds: map[string]*builds.Build{
 				"old": {Suite: old, Paths: paths, Binaries: []builds.Binary{{Path: write("bin/old", "old")}}},
 			},

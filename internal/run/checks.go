@@ -113,7 +113,8 @@ func (s *served) checkRemovedAPIs(suite *plan.Suite, binaries []builds.Binary) (
 		return "", &UserError{Err: fmt.Errorf("%s: removedAPIs is true, but cluster %q does not serve them; "+
 			"`trommel cluster up --removed-apis` starts one that does", suite.File, s.cluster)}
 	case said && want != s.removed:
-		return "", &UserError{Err: fmt.Errorf("%s: removedAPIs is false, but cluster %q serves them", suite.File, s.cluster)}
+		return "", &UserError{Err: fmt.Errorf(
+			"%s: removedAPIs is false, but cluster %q serves them", suite.File, s.cluster)}
 	case want && !s.removed:
 		return fmt.Sprintf("cluster %q does not serve API versions that Kubernetes has removed, and %s; if it needs "+
 			"them, start the cluster with --removed-apis", s.cluster, reason), nil

@@ -32,8 +32,8 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 	}
 	if kind.Join == nil {
 		return nil,
-			&UserError{Err: fmt.Errorf("%s: a cluster of type %s is the run's own, which ends with it: there is nothing "+
-				"to list", suite.File, suite.Cluster.Type)}
+			&UserError{Err: fmt.Errorf("%s: a cluster of type %s is the run's own, which ends with it: there is "+
+				"nothing to list", suite.File, suite.Cluster.Type)}
 	}
 	s := &Session{suite: suite, options: options}
 	config := s.settings().Join(nil)

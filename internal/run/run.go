@@ -39,7 +39,7 @@ type task struct {
 	suite     *plan.Suite              // with the variant merged in, and with what the plan has of its own
 	workload  string                   // its name in the suite; empty: its only one
 	binaries  []builds.Binary          // of the suite's controllers, in order
-	builds    map[string]*builds.Build // that the run begins with or upgrades to; that of plan.Build is suite and binaries
+	builds    map[string]*builds.Build // that the run begins with or upgrades to; plan.Build is suite and binaries
 	recordDir string                   // created; must not hold a record yet
 	session   Options                  // with a Progress and a Logger
 	options   RunOptions

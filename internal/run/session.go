@@ -99,16 +99,16 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 		return nil, &UserError{Err: err}
 	}
 	if options.Cluster != "" && suite.ClusterNames() != nil {
-		return nil, &UserError{Err: fmt.Errorf("%s: the suite has several clusters, which a run starts itself; it cannot "+
-			"use the cluster %q instead", suite.File, options.Cluster)}
+		return nil, &UserError{Err: fmt.Errorf("%s: the suite has several clusters, which a run starts itself; it "+
+			"cannot use the cluster %q instead", suite.File, options.Cluster)}
 	}
 	kind, err := cluster.Lookup(string(suite.Cluster.Type))
 	if err != nil {
 		return nil, &UserError{Err: fmt.Errorf("%s: %w", suite.File, err)}
 	}
 	if options.Cluster != "" && kind.Attach == nil {
-		return nil, &UserError{Err: fmt.Errorf("%s: the suite's cluster is of type %s; it cannot use the cluster %q instead",
-			suite.File, suite.Cluster.Type, options.Cluster)}
+		return nil, &UserError{Err: fmt.Errorf("%s: the suite's cluster is of type %s; it cannot use the cluster %q "+
+			"instead", suite.File, suite.Cluster.Type, options.Cluster)}
 	}
 	s := &Session{suite: suite, options: options, binaries: options.Binaries}
 	if kind.Check != nil {

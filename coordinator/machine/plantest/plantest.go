@@ -36,7 +36,9 @@ func Trigger(t testing.TB, expression string, names ...string) plan.Trigger {
 				ResourceKey: plan.ResourceKey{Type: "pod", Namespace: "default", Name: name}, Repeat: 1,
 			}
 			if repeat != "" {
-				fmt.Sscan(repeat, &d.Condition.Repeat)
+				if _, err := fmt.Sscan(repeat, &d.Condition.Repeat); err != nil {
+					t.Fatalf("%s: %v", repeat, err)
+				}
 			}
 			d.Observe = plan.ObservationPoint{Timing: plan.AfterAPIServerRecv, ObserveBy: "apiserver-1"}
 		}

@@ -45,8 +45,8 @@ type Told struct {
 	Nearer bool
 }
 
-// Tell turns the differences into findings, in the order of their objects: of each object its existence first, then what
-// it holds, then its status. Messages and dates that differ together with something else are part of its finding.
+// Tell turns the differences into findings, in the order of their objects. An object's existence comes first, then its
+// content, then its status. Messages and dates that differ together with something else are part of its finding.
 func (r *Run) Tell(differ []baseline.Difference) []Told {
 	var all []Told
 	for len(differ) > 0 {

@@ -35,6 +35,3 @@ func (d *drafts) add(signature, why string, actions ...*build.Action) {
 func (d *drafts) addWith(chance float64, signature, why string, actions ...*build.Action) {
 	*d = append(*d, draft{signature: signature, why: why, chance: chance, actions: actions})
 }
-
-// last is the draft that was added last.
-func (d *drafts) last() *draft { return &(*d)[len(*d)-1] }

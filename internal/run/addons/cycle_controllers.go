@@ -87,8 +87,8 @@ func cyclesItself(manifests []*unstructured.Unstructured) bool {
 // first.
 func (c *cycleControllers) Install(ctx context.Context) error {
 	if !c.supported {
-		return &mistake.Error{Err: fmt.Errorf("%s: cycleNodes: cluster %q has no simulated nodes: %w", c.plan.File, c.cluster,
-			cluster.ErrNotSupported)}
+		return &mistake.Error{Err: fmt.Errorf("%s: cycleNodes: cluster %q has no simulated nodes: %w",
+			c.plan.File, c.cluster, cluster.ErrNotSupported)}
 	}
 	manifests, err := c.manifests()
 	if err != nil || cyclesItself(manifests) || c.present {

@@ -111,8 +111,8 @@ func FindImages(ctx context.Context, p *plan.Plan, suite *plan.Suite) error {
 }
 
 func needsInjector(planFile string, err error) error {
-	return &mistake.Error{Err: fmt.Errorf("%s: disrupt needs the image of injectors (disruptions.image in the suite): %w",
-		planFile, err)}
+	return &mistake.Error{Err: fmt.Errorf(
+		"%s: disrupt needs the image of injectors (disruptions.image in the suite): %w", planFile, err)}
 }
 
 // Disrupts reports whether the plan has disruptions.

@@ -30,7 +30,7 @@ type Binary struct {
 type Options struct {
 	Binaries     []Binary // of the suite's controllers, in order; nil: they are built
 	ControlPlane string   // path of its executable; empty: it is built if it is needed
-	NeedsCluster bool     // the control plane is needed to start a cluster, not only for controllers that are part of it
+	NeedsCluster bool     // the control plane is needed to start a cluster, not only for controllers in it
 	Portable     bool     // without cgo, for machines that may lack this one's C library
 	Progress     progress.Listener
 }

@@ -1,4 +1,4 @@
-// Package webhooks awaits the webhooks that a suite's manifests declare, and knows which of their outages are the effect
+// Package webhooks awaits the webhooks that a suite's manifests declare, and knows which of their outages are an effect
 // of a plan.
 package webhooks
 
@@ -156,8 +156,8 @@ func (w *Set) Await(ctx context.Context) error {
 			continue
 		}
 		if strings.Contains(err.Error(), noPod) {
-			return &mistake.Error{Err: fmt.Errorf("%w; its Deployment must be one of the suite's controllers, or the webhook "+
-				"must be left out of the manifests", err)}
+			return &mistake.Error{Err: fmt.Errorf("%w; its Deployment must be one of the suite's controllers, or the "+
+				"webhook must be left out of the manifests", err)}
 		}
 		if clock.Sleep(ctx, 50*time.Millisecond) != nil {
 			return fmt.Errorf("a webhook did not respond within %s (timeouts.ready): %w%s", w.Ready,

@@ -17,6 +17,7 @@ type Undoing struct {
 // Past is how a state becomes a thing of the past.
 type Past int
 
+// The ways in which a state becomes past.
 const (
 	Still    Past = iota // it does not become past
 	Replaced             // the object is something else again

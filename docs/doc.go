@@ -1,2 +1,0 @@
-// Package docs holds the tests of the documentation.
-package docs
