@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		}
 		client = kubernetes.NewForConfigOrDie(config)
 		pods = clustertest.Pods{
-			Cluster: c, Client: client, Testdata: filepath.Join("..", "..", "..", "testdata"),
+			Cluster: c, Client: client, Testdata: filepath.Join("..", "..", "testdata"),
 		}
 	}))
 }

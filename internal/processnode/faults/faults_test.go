@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -103,6 +104,10 @@ func begin(t *testing.T, socket, ns string, v victim, kind, spec string) (end fu
 		t.Fatal(err)
 	}
 	t.Logf("%s in effect after %v", kind, time.Since(start))
+	// A fault resets open connections. The next request must not meet one whose reset has not arrived yet.
+	if v.client != nil {
+		utilnet.CloseIdleConnectionsFor(v.client.CoreV1().RESTClient().(*rest.RESTClient).Client.Transport)
+	}
 	end = sync.OnceFunc(func() {
 		start := time.Now()
 		if err := i.Clean(context.Background()); err != nil {
