@@ -20,7 +20,7 @@ func (l lasting) began(action int, e plan.Effect) {
 	}
 }
 
-// clauses describes what lasts: since when, by which action, and what ends it.
+// lasts describes what is in force: since when, by which action, and what ends it.
 func (m situation) lasts() []string {
 	var clauses []string
 	for _, began := range slices.Sorted(maps.Keys(m.lasting)) {
