@@ -496,9 +496,9 @@ func runsOf(found *result.Result) ([]*record.Run, error) {
 	return runs, errors.Join(errs...)
 }
 
-// annotationsOf are those of plans with bugs and plans that could not be run, and with --plans those of all that did
-// not pass. Generated plans are not files of the repository: they are annotated at the suite. Of a group of plans that
-// found the same, only the simplest one is.
+// annotationsOf returns annotations for plans with bugs and for plans that could not be run. With --plans, it returns
+// them for all plans that did not pass. Generated plans are not files of the repository, so they are annotated at the
+// suite. If several plans found the same, only the simplest one has an annotation.
 func annotationsOf(found *result.Result, runs []*record.Run) []report.Annotation {
 	told := map[string]bool{}
 	for _, g := range result.Groups(found.With(result.Bug)) {

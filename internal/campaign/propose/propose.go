@@ -19,6 +19,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -238,7 +239,7 @@ func (p *proposer) once(ctx context.Context, w Workload) (*trial, error) {
 		return nil, err
 	}
 	t := &trial{suite: suite, run: r, verdict: meta.Verdict}
-	t.findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool { return !f.IsBug() })
+	t.findings = confirm.Bugs(r.Findings)
 	if meta.Verdict == record.Inconclusive {
 		return t, fmt.Errorf("%s: %w: %s", w.Name, errInconclusive, meta.Reason)
 	}
