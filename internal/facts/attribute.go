@@ -30,6 +30,7 @@ type attribution struct {
 	anyEndings []int            // all of these
 	applied    map[string]*Change
 	began      map[[2]uint64]begun // writes, by session and call
+	answered   map[[2]uint64]bool  // of these, the ones whose answer was observed
 	newest     map[string]uint64   // the newest resource version that an observation has shown so far, by cluster
 	reads      reads
 }
@@ -46,7 +47,7 @@ type begun struct {
 func attribute(all []Change, r *record.Run) {
 	a := attribution{
 		changes: all, byVersion: map[uint64][]int{}, endings: map[string][]int{}, applied: map[string]*Change{},
-		began: map[[2]uint64]begun{}, newest: map[string]uint64{},
+		began: map[[2]uint64]begun{}, answered: map[[2]uint64]bool{}, newest: map[string]uint64{},
 		reads: reads{byReconcile: map[string][]string{}, previous: map[string]string{}, last: map[string]string{}},
 	}
 	for i := range all {
@@ -61,11 +62,16 @@ func attribute(all []Change, r *record.Run) {
 			a.observe(o, r.Events[i].Time)
 		}
 	}
+	a.unanswered()
 }
 
 func (a *attribution) observe(o *record.Observation, at time.Time) {
 	a.reads.note(o)
 	version := metadata.ResourceVersion(o.Object)
+	call := [2]uint64{o.Session, o.Call}
+	if o.Point == wire.ControllerWrite && o.Phase == wire.After {
+		a.answered[call] = true
+	}
 	switch {
 	case o.Point == wire.ControllerRecv && o.Phase == wire.After:
 		for _, i := range a.byVersion[version] {
@@ -76,8 +82,8 @@ func (a *attribution) observe(o *record.Observation, at time.Time) {
 	case o.Point != wire.ControllerWrite:
 	case o.Phase == wire.Before:
 		// A request that is made again may have had its effect the first time.
-		if id := [2]uint64{o.Session, o.Call}; a.began[id].observation == nil {
-			a.began[id] = begun{o, at, maps.Clone(a.newest)}
+		if a.began[call].observation == nil {
+			a.began[call] = begun{o, at, maps.Clone(a.newest)}
 		}
 	case !o.Done() || o.Election:
 	default:

@@ -230,3 +230,59 @@ func TestDeletedCollection(t *testing.T) {
 		}
 	}
 }
+
+// A controller that is killed before the answer to its write has written, if the change shows what it sent.
+func TestUnansweredWrites(t *testing.T) {
+	const manager = "fieldManager=op"
+	op := record.FieldManager{Manager: "op", Operation: "Update"}
+	update := func(n int, based string) record.Observation {
+		return record.Observation{Op: wire.Update, Query: manager, Object: fmt.Appendf(nil,
+			`{"spec": {"n": 1}, "status": {"n": %d}, "metadata": {"name": "web", "resourceVersion": %q}}`, n, based)}
+	}
+	for name, test := range map[string]struct {
+		sent    record.Observation
+		event   string
+		writer  record.FieldManager
+		first   bool // the change is the object's first
+		claimed bool
+	}{
+		"update":                          {sent: update(2, "1"), event: record.Updated, writer: op, claimed: true},
+		"update of another state":         {sent: update(2, "7"), event: record.Updated, writer: op},
+		"update that sent something else": {sent: update(3, "1"), event: record.Updated, writer: op},
+		"update that another client names": {sent: update(2, "1"), event: record.Updated,
+			writer: record.FieldManager{Manager: "kubectl", Operation: "Update"}},
+		"update without a version":    {sent: update(2, ""), event: record.Updated, writer: op},
+		"update, and then a deletion": {sent: update(2, "1"), event: record.Deleted, writer: op},
+		"patch": {sent: record.Observation{Op: wire.Patch, Query: manager,
+			Patch: json.RawMessage(`{"status": {"n": 2}}`)}, event: record.Updated, writer: op, claimed: true},
+		"patch of something else": {sent: record.Observation{Op: wire.Patch, Query: manager,
+			Patch: json.RawMessage(`{"spec": {"n": 2}}`)}, event: record.Updated, writer: op},
+		"creation": {sent: record.Observation{Op: wire.Create, Query: manager,
+			Object: json.RawMessage(`{"spec": {"n": 1}, "metadata": {"creationTimestamp": null}}`)},
+			event: record.Created, writer: op, first: true, claimed: true},
+		"creation of something else": {sent: record.Observation{Op: wire.Create, Query: manager,
+			Object: json.RawMessage(`{"spec": {"n": 1, "m": 2}}`)}, event: record.Created, writer: op, first: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &tape{t: t}
+			if !test.first {
+				r.happens(record.Created, "")
+			}
+			o := test.sent
+			o.Call, o.Point, o.Phase, o.Name = 1, wire.ControllerWrite, wire.Before, "web"
+			r.see(o)
+			r.happens(test.event, "", test.writer)
+			all := r.changes()
+			if got := all[len(all)-1].By != ""; got != test.claimed {
+				t.Errorf("claimed: %t, want %t", got, test.claimed)
+			}
+			// An answer that reports a failure shows that the write had no effect.
+			o.Phase, o.Object, o.Error = wire.After, nil, "conflict"
+			r.see(o)
+			all = r.changes()
+			if by := all[len(all)-1].By; by != "" {
+				t.Errorf("%s has it in spite of the failure", by)
+			}
+		})
+	}
+}
