@@ -10,13 +10,10 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/trommel-dev/trommel/actions"
@@ -88,58 +85,26 @@ type Config struct {
 
 // Coordinator carries out one plan.
 type Coordinator struct {
-	config   Config
-	machine  *machine.Machine
-	actions  []actions.Action
-	findings []record.Finding
-
-	commands  chan func(context.Context)
-	stopped   chan struct{} // closed when Run returns
-	enriched  chan arrival
-	timeouts  chan record.Timeout
-	completed chan completion
-	lapsed    chan int // lasting actions whose effect has ended
-	expired   chan int
+	config  Config
+	machine *machine.Machine
+	actions []actions.Action
+	loop    loop
 
 	// Owned by the goroutine of Run.
 	clock     *clock.Clock // of its context
-	seq       int
-	began     bool // the plan has begun: events are judged and recorded
-	early     bool // the plan has begun before its workload: its timeouts do not run yet
-	waiting   []machine.StartTimer
-	holds     map[int]*held
-	switching map[int]chan struct{}      // by action: closed when its pause or resume is in force
-	before    map[call]Foresight         // of the writes in progress
-	gone      map[*wire.Observation]bool // observations whose callers went on before they were looked up
+	began     bool         // the plan has begun: events are judged and recorded
+	own       ownRules     // what the plan itself asks processes to report, by identity
+	recording recording
+	findings  findings
+	holds     holds
+	lookups   lookups
+	timeouts  timeouts
+	sessions  sessions
 	elections elections
 	freezer   freezer
-	own       map[string][]wire.Rule // what the plan itself asks processes to report, by identity
-	fires     map[int]*record.Action
-	sessions  map[string]*sessions // by identity
 	settling  settling
-	wake      []chan struct{}
-	last      time.Time // of the newest event of the plan
-	told      string    // the newest message about who waits for whom, without times
-	shown     int       // the machine.wants that the Watcher was told last
 	work      work
-	err       error
-
-	running sync.WaitGroup // actions and lookups
-}
-
-type held struct {
-	event monitor.Event
-	timer *clock.Timer
-	by    string
-	told  bool // the Watcher knows about it
-}
-
-// arrival is an observation and what was looked up for it.
-type arrival struct {
-	event    monitor.Event
-	foreseen *Foresight // of an observation before a write
-	state    []byte     // of the object after a write whose answer lacks it
-	err      error
+	progress  progress
 }
 
 // New returns a coordinator; Run starts it.
@@ -160,22 +125,16 @@ func New(config Config) (*Coordinator, error) {
 	c := &Coordinator{
 		config:    config,
 		machine:   m,
-		commands:  make(chan func(context.Context)),
-		stopped:   make(chan struct{}),
-		enriched:  make(chan arrival),
-		timeouts:  make(chan record.Timeout),
-		completed: make(chan completion),
-		lapsed:    make(chan int),
-		expired:   make(chan int),
-		holds:     map[int]*held{},
-		switching: map[int]chan struct{}{},
-		before:    map[call]Foresight{},
-		gone:      map[*wire.Observation]bool{},
+		loop:      newLoop(),
+		recording: recording{recorder: config.Recorder},
+		holds:     newHolds(config.Watcher, config.Hold),
+		lookups:   newLookups(),
+		timeouts:  timeouts{elapsed: make(chan record.Timeout)},
+		sessions:  sessions{},
 		elections: newElections(),
 		freezer:   newFreezer(),
-		settling:  settling{active: map[string]time.Time{}},
-		fires:     map[int]*record.Action{},
-		sessions:  map[string]*sessions{},
+		settling:  settling{controllers: config.Controllers, active: map[string]time.Time{}},
+		work:      newWork(),
 	}
 	for i := range config.Plan.Actions {
 		a, err := actions.New(&config.Plan.Actions[i], config.Tools)
@@ -190,8 +149,9 @@ func New(config Config) (*Coordinator, error) {
 // Run serves processes and the plan until ctx ends; then it releases everything and waits for the running actions,
 // which use ctx too. Time is that of the clock in ctx. It returns an error only if the run record could not be written.
 func (c *Coordinator) Run(ctx context.Context) error {
-	defer c.running.Wait()
-	defer close(c.stopped)
+	defer c.lookups.running.Wait()
+	defer c.work.running.Wait()
+	defer close(c.loop.stopped)
 	c.clock = clock.Of(ctx)
 	c.work.open(ctx)
 	c.push(ctx)
@@ -200,71 +160,34 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			c.finish()
-			return c.err
+			c.holds.releaseAll()
+			return c.recording.err
 		case now := <-watchdog.C:
 			watchdog.Reset(c.watch(now))
 		case e := <-c.config.Monitor.Events():
 			c.monitored(ctx, e)
-		case a := <-c.enriched:
+		case a := <-c.lookups.done:
 			c.arrived(ctx, a)
-		case t := <-c.timeouts:
+		case t := <-c.timeouts.elapsed:
 			c.step(ctx, record.Event{Timeout: &t})
-		case done := <-c.completed:
+		case done := <-c.work.done:
 			c.complete(ctx, done)
-		case action := <-c.lapsed:
+		case action := <-c.work.lapsed:
 			c.lapse(ctx, action)
-		case seq := <-c.expired:
+		case seq := <-c.holds.expired:
 			c.expire(ctx, seq)
-		case f := <-c.commands:
+		case f := <-c.loop.commands:
 			f(ctx)
 		}
-	}
-}
-
-// watch reports who waits for whom if nothing has happened for the watchdog's time, once for each situation. It returns
-// when to check again.
-func (c *Coordinator) watch(now time.Time) time.Duration {
-	if quiet := now.Sub(c.last); c.began && quiet < c.config.Watchdog {
-		return c.config.Watchdog - quiet
-	}
-	if state := c.stuck(time.Time{}); c.began && state != "" && state != c.told {
-		c.told = state
-		text := c.stuck(now)
-		c.config.Logger.Info("waiting", "chain", text)
-		c.config.Watcher.Waiting(text)
-	}
-	return c.config.Watchdog
-}
-
-func (c *Coordinator) stuck(now time.Time) string {
-	return c.machine.Stuck(now, func(identity string) bool { return c.of(identity).connected() })
-}
-
-// errStopped is returned after Run has ended.
-var errStopped = errors.New("the coordinator has stopped")
-
-// do runs f in the owner's goroutine and waits for it. Work that f starts must use the context of Run, which f
-// receives, and not the caller's.
-func (c *Coordinator) do(ctx context.Context, f func(run context.Context)) error {
-	done := make(chan struct{})
-	select {
-	case c.commands <- func(run context.Context) { f(run); close(done) }:
-		<-done
-		return nil
-	case <-c.stopped:
-		return errStopped
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
 // Begin starts the plan: it enables the first action's trigger. Actions with trigger type none are complete when it
 // returns, unless they are asynchronous or have a waitBefore: a plan that begins with a pause begins paused.
 func (c *Coordinator) Begin(ctx context.Context) error {
-	if err := c.do(ctx, func(ctx context.Context) {
+	if err := c.loop.do(ctx, func(ctx context.Context) {
 		c.began = true
-		c.last = c.clock.Now()
+		c.progress.last = c.clock.Now()
 		// The record says who leads when the plan begins.
 		for _, id := range slices.Sorted(maps.Keys(c.elections.newest)) {
 			o := c.elections.newest[id]
@@ -275,22 +198,20 @@ func (c *Coordinator) Begin(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return c.until(ctx, func() bool { return !c.machine.AtOnce() })
+	return c.loop.until(ctx, func() bool { return !c.machine.AtOnce() })
 }
 
 // BeginEarly is Begin for a workload that begins later, with the function that it returns: only from then on the plan's
 // timeouts run.
 func (c *Coordinator) BeginEarly(ctx context.Context) (workload func(ctx context.Context) error, err error) {
-	if err := c.do(ctx, func(context.Context) { c.early = true }); err != nil {
+	if err := c.loop.do(ctx, func(context.Context) { c.timeouts.early = true }); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		return c.do(ctx, func(ctx context.Context) {
-			c.early = false
-			for _, timer := range c.waiting {
+		return c.loop.do(ctx, func(ctx context.Context) {
+			for _, timer := range c.timeouts.begin() {
 				c.startTimer(ctx, timer)
 			}
-			c.waiting = nil
 		})
 	}, c.Begin(ctx)
 }
@@ -315,13 +236,14 @@ type Status struct {
 // Status returns the progress of the plan.
 func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 	var s Status
-	err := c.do(ctx, func(context.Context) {
+	err := c.loop.do(ctx, func(context.Context) {
 		s = Status{
 			Fired: c.machine.Fired(), Completed: c.work.completed, Total: len(c.config.Plan.Actions),
 			Waiting: c.machine.Waiting(), Awaited: c.machine.Awaited(),
-			OnItsWay:  c.machine.WaitsForTimer() || c.takingOver(c.clock.Now()) || c.work.jumps(),
-			LastEvent: c.last, Now: c.clock.Now(),
-			Findings:   append([]record.Finding(nil), c.findings...),
+			OnItsWay: c.machine.WaitsForTimer() || c.work.jumps() ||
+				c.freezer.takingOver(c.clock.Now(), &c.elections, c.config.Monitor.Sessions()),
+			LastEvent: c.progress.last, Now: c.clock.Now(),
+			Findings:   slices.Clone(c.findings),
 			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(c.clock.Now()),
 			NoneFailed: c.machine.NoneFailed(),
 			Down:       c.machine.AllDown(), Electing: c.allElecting(), Lasting: c.lasting(),
@@ -333,19 +255,18 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 // Changed returns a channel that is closed at the next event after the call: a session begins or ends, an action fires
 // or completes.
 func (c *Coordinator) Changed(ctx context.Context) (<-chan struct{}, error) {
-	ch := make(chan struct{})
-	err := c.do(ctx, func(context.Context) { c.wake = append(c.wake, ch) })
-	return ch, err
+	return c.loop.nextChange(ctx)
 }
 
-func (c *Coordinator) changed() {
-	for _, ch := range c.wake {
-		close(ch)
-	}
-	c.wake = nil
+// ownRules are the rules of the plan itself, by identity.
+type ownRules map[string][]wire.Rule
+
+// take reports whether the plan has asked for an observation.
+func (r ownRules) take(s *monitor.Session, o *wire.Observation) bool {
+	return slices.ContainsFunc(r[s.Identity], func(rule wire.Rule) bool { return rule.Takes(o) })
 }
 
-// push tells the processes what to report.
+// push sends the processes the rules by which they report.
 func (c *Coordinator) push(ctx context.Context) {
 	c.own = c.machine.Rules(c.config.Resolve)
 	rules := c.machine.SideRules(c.config.Resolve)
@@ -370,284 +291,17 @@ func (c *Coordinator) push(ctx context.Context) {
 	c.config.Monitor.SetRules(ctx, rules, c.freezer.now()...)
 }
 
-// aside reports whether the plan itself has not asked for the observation.
-func (c *Coordinator) aside(s *monitor.Session, o *wire.Observation) bool {
-	return !slices.ContainsFunc(c.own[s.Identity], func(r wire.Rule) bool { return r.Takes(o) })
-}
-
-func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
-	c.unobserved(e)
-	if e.Observation != nil && e.Abandoned == nil {
-		election := c.elections.about(e.Session.Identity, e.Observation)
-		if election {
-			c.elections.note(e.Session, e.Observation)
-		}
-		c.settling.note(e.Session.Identity, election || c.elections.delivers(e.Observation), c.clock.Now())
-	}
-	switch {
-	case e.Started:
-		c.settling.active[e.Session.Identity] = c.clock.Now()
-		c.of(e.Session.Identity).begin(e.Session.ID)
-		c.changed()
-	case e.Abandoned != nil:
-		c.abandoned(ctx, e)
-	case e.Trouble != nil:
-		c.troubled(e)
-	case e.Missed != nil, e.Silent > 0:
-	case e.Ended:
-		c.of(e.Session.Identity).end(e.Session.ID)
-		c.elections.forget(e.Session)
-		for id := range c.before {
-			if id.session == e.Session.ID {
-				delete(c.before, id)
-			}
-		}
-		c.drop(e.Session)
-		if c.began {
-			c.step(ctx, record.Event{SessionEnd: &record.SessionEnd{By: e.Session.Identity, Session: e.Session.ID}})
-			c.iced(ctx, e.Session)
-		}
-		c.changed()
-	case c.began && needsForesight(e.Observation) && !c.aside(e.Session, e.Observation):
-		c.enrich(ctx, func() arrival {
-			foreseen, err := c.config.Lookup.Foresee(ctx, e.Session.Identity, e.Observation)
-			return arrival{event: e, foreseen: &foreseen, err: err}
-		})
-	case c.began && needsState(e.Observation) && !c.aside(e.Session, e.Observation):
-		c.enrich(ctx, func() arrival {
-			state, err := c.config.Lookup.State(ctx, e.Session.Identity, e.Observation)
-			return arrival{event: e, state: state, err: err}
-		})
-	default:
-		c.arrived(ctx, arrival{event: e})
-	}
-}
-
-// troubled adds a finding about a hook that has failed, one for each kind of failure in each process.
-func (c *Coordinator) troubled(e monitor.Event) {
-	f := record.Finding{
-		Severity: record.SeverityInconclusive, Judge: record.JudgeHook, Subject: e.Session.Identity,
-		Time: c.clock.Now(), Title: fmt.Sprintf("a hook in %s failed: %s", e.Session.Identity, e.Trouble.Text),
-		Detail: "This is a bug in Trommel, not in the controller; please report it. The process went on, and what " +
-			"the hook should have reported was not observed.\n" + e.Trouble.Stack,
-	}
-	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == f.Title }) {
-		c.findings = append(c.findings, f)
-	}
-}
-
-// drop ends the holds of a session that has ended and reports the oldest.
-func (c *Coordinator) drop(s *monitor.Session) {
-	var dropped []int
-	for seq, h := range c.holds {
-		if h.event.Session == s {
-			h.timer.Stop()
-			dropped = append(dropped, seq)
-		}
-	}
-	if len(dropped) == 0 {
-		return
-	}
-	o := c.holds[slices.Min(dropped)].event.Observation
-	for _, seq := range dropped {
-		c.forget(seq)
-	}
-	if !c.began || c.machine.Down(s.Identity) {
-		return
-	}
-	what := machine.DescribeHeld(c.observation(s, o))
-	if more := len(dropped) - 1; more > 0 {
-		what += fmt.Sprintf(" (and %d more)", more)
-	}
-	c.config.Watcher.Info(what + " is no longer held: its process has exited")
-}
-
-// unobserved adds a finding if an event shows that the run is not what its plan describes: the monitor has cut a
-// process off, a process did not answer, or its hook stopped waiting for the coordinator. There is one for each cause
-// in each process.
-func (c *Coordinator) unobserved(e monitor.Event) {
-	if !c.began {
-		return
-	}
-	var title, detail string
-	switch name := e.Session.Identity; {
-	case e.Lost != "":
-		title = fmt.Sprintf("%s was cut off: %s", name, e.Lost)
-		detail = "All its holds were released, and what it did until it reconnected was not observed."
-	case e.Silent > 0 && c.freezer.explains(e, time.Now()):
-		return
-	case e.Silent > 0:
-		title = fmt.Sprintf("%s did not answer for %s", name, e.Silent)
-		detail = "The process was running but did nothing, as if it were stopped: what it should have done cannot " +
-			"be judged."
-	case e.Missed != nil:
-		title = fmt.Sprintf("%s was not observed for a time: %s", name, e.Missed.Why)
-		detail = "The hook let the process go on, so that a hung coordinator does not block it."
-	case e.Abandoned != nil && e.Abandoned.LetGo:
-		title = fmt.Sprintf("%s was released by its hook: %s", name, e.Abandoned.Error)
-		detail = "It was held at " + machine.Describe(c.observation(e.Session, e.Observation)) + "."
-	default:
-		return
-	}
-	if !slices.ContainsFunc(c.findings, func(have record.Finding) bool { return have.Title == title }) {
-		c.findings = append(c.findings, record.Finding{
-			Severity: record.SeverityInconclusive, Judge: record.JudgeSession, Subject: e.Session.Identity,
-			Time: c.clock.Now(), Title: title,
-			Detail: detail + " From here on the run is not what the plan describes.",
-		})
-	}
-}
-
-// abandoned handles that the caller of a held observation has gone on because its context ended.
-func (c *Coordinator) abandoned(ctx context.Context, e monitor.Event) {
-	for seq, h := range c.holds {
-		if h.event.Observation != e.Observation {
-			continue
-		}
-		o := c.observation(h.event.Session, h.event.Observation)
-		who := "its caller gave up"
-		if e.Abandoned.LetGo {
-			who = "its hook released it"
-		}
-		c.config.Watcher.Info(fmt.Sprintf("%s is no longer held: %s (%s)", machine.DescribeHeld(o), who,
-			e.Abandoned.Error))
-		c.step(ctx, record.Event{Abandoned: &seq})
-		return
-	}
-	// Its lookup is still running; it will be released as soon as it arrives.
-	if c.began {
-		c.gone[e.Observation] = true
-	}
-}
-
-func (c *Coordinator) arrived(ctx context.Context, a arrival) {
-	o := a.event.Observation
-	if !c.began {
-		a.event.Release()
-		return
-	}
-	if a.err != nil {
-		c.config.Logger.Warn("lookup for a write failed", "object", o.Namespace+"/"+o.Name, "operation", o.Operation,
-			"error", a.err)
-	}
-	live := !c.of(a.event.Session.Identity).hasEnded(a.event.Session.ID)
-	if o.Point == wire.ControllerWrite {
-		c.fillIn(a, live)
-	}
-	r := c.observation(a.event.Session, o)
-	r.Aside = c.aside(a.event.Session, o)
-	r.Election = c.elections.about(r.By, o)
-	seq := c.seq + 1
-	c.holds[seq] = &held{event: a.event, by: a.event.Session.Identity, timer: c.clock.AfterFunc(c.config.Hold, func() {
-		select {
-		case c.expired <- seq:
-		case <-ctx.Done():
-		}
-	})}
-	c.step(ctx, record.Event{Observation: r})
-	// During the lookup its caller may have gone on, or its process died: there is nothing to hold.
-	abandoned := c.gone[o] || !live
-	delete(c.gone, o)
-	if abandoned && c.holds[seq] != nil {
-		c.step(ctx, record.Event{Abandoned: &seq})
-	}
-}
-
-// observation is recordObservation, with the cluster.
-func (c *Coordinator) observation(s *monitor.Session, o *wire.Observation) *record.Observation {
-	r := recordObservation(s, o)
-	if c.config.ClusterOf != nil {
-		r.Cluster = c.config.ClusterOf(s.Identity, o)
-	}
-	return r
-}
-
-func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observation {
-	return &record.Observation{
-		By: s.Identity, Session: s.ID, Call: o.Call, Point: o.Point, Phase: o.Phase, Op: o.Operation,
-		Group: o.Group, GroupKnown: o.GroupKnown, Resource: o.Resource, Kind: o.Kind, Namespace: o.Namespace,
-		Name: o.Name, Subresource: o.Subresource, Object: validJSON(o.Object), OldObject: validJSON(o.OldObject),
-		Live: o.Live, Reconciler: o.Reconciler, ReconcilerType: o.ReconcilerType, ReconcileID: o.ReconcileID,
-		Request: o.Request, CallName: o.CallName, Error: o.Error, Code: o.Code, Failed: o.Failed,
-		Version: o.Version, Query: o.Query, PatchType: o.PatchType, Patch: validJSON(o.Patch),
-		Objects: validList(o.Objects), Partial: o.Partial,
-	}
-}
-
-func validList(list [][]byte) []json.RawMessage {
-	var valid []json.RawMessage
-	for _, data := range list {
-		if v := validJSON(data); v != nil {
-			valid = append(valid, v)
-		}
-	}
-	return valid
-}
-
-// validJSON drops invalid JSON (a process may send anything), so that the record can be written.
-func validJSON(data []byte) json.RawMessage {
-	if len(data) == 0 || !json.Valid(data) {
-		return nil
-	}
-	return data
-}
-
 // step numbers and records an event, feeds it to the machine and carries out the effects.
 func (c *Coordinator) step(ctx context.Context, e record.Event) {
-	c.seq++
-	e.Seq = c.seq
-	e.Time = c.clock.Now()
+	e = c.recording.event(e, c.clock.Now())
 	// A crash-looping controller is not progress of the plan, nor is an observation that the plan has not asked for.
 	if e.SessionEnd == nil && (e.Observation == nil || !e.Observation.Aside) {
-		c.last = e.Time
-	}
-	if err := c.config.Recorder.Event(e); err != nil && c.err == nil {
-		c.err = err
+		c.progress.last = e.Time
 	}
 	c.carryOut(ctx, c.machine.Step(e), cause(e))
 }
 
-// cause describes the event, as the cause of an action that it fired.
-func cause(e record.Event) string {
-	switch {
-	case e.Observation != nil:
-		return machine.Describe(e.Observation)
-	case e.Timeout != nil:
-		return "a timeout"
-	case e.Began != nil:
-		return fmt.Sprintf("the beginning of action %d", *e.Began+1)
-	case e.Completed != nil:
-		return fmt.Sprintf("the completion of action %d", *e.Completed+1)
-	}
-	return fmt.Sprintf("event %d", e.Seq)
-}
-
-// note adds a remark about an action that is not an error, such as that it changed nothing. The action has fired and is
-// not complete.
-func (c *Coordinator) note(action int, text string) {
-	r := c.fires[action]
-	if r.Note != "" {
-		text = r.Note + "; " + text
-	}
-	r.Note = text
-}
-
-func (c *Coordinator) startTimer(ctx context.Context, t machine.StartTimer) {
-	if c.early {
-		c.waiting = append(c.waiting, t)
-		return
-	}
-	condition := c.machine.Condition(t.Action, t.Node)
-	c.clock.AfterFunc(condition.Timeout, func() {
-		c.awaitIdle(ctx, condition.Extend)
-		select {
-		case c.timeouts <- record.Timeout{Action: t.Action, Node: t.Node}:
-		case <-ctx.Done():
-		}
-	})
-}
-
-// carryOut carries effects out; cause tells the user what led to them.
+// carryOut carries effects out; cause describes for the user what led to them.
 func (c *Coordinator) carryOut(ctx context.Context, effects []machine.Effect, cause string) {
 	for _, effect := range effects {
 		switch effect := effect.(type) {
@@ -656,79 +310,36 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []machine.Effect, ca
 		case machine.Fire:
 			c.fire(ctx, effect, cause)
 		case machine.Release:
-			if h := c.holds[effect.Seq]; h != nil {
-				h.timer.Stop()
-				if effect.Fail == nil {
-					h.event.Release()
-				} else {
-					h.event.ReleaseToFail(failure(effect.Fail, h.event.Observation))
-					c.config.Watcher.Info(fmt.Sprintf("%s is made to fail: %s",
-						machine.Describe(c.observation(h.event.Session, h.event.Observation)), effect.Fail))
-				}
-				c.forget(effect.Seq)
-			}
+			c.release(effect)
 		case machine.Hold:
-			if h := c.holds[effect.Seq]; h != nil {
-				h.told = true
-				c.config.Watcher.Held(effect.Seq, c.observation(h.event.Session, h.event.Observation), effect.Why)
+			if e, ok := c.holds.event(effect.Seq); ok {
+				c.holds.show(effect.Seq, c.observation(e.Session, e.Observation), effect.Why)
 			}
 		case machine.Stale:
 			c.config.Watcher.Info("stale read: " + effect.Read.String())
 		case machine.Note:
-			c.note(effect.Action, effect.Text)
+			c.work.note(effect.Action, effect.Text)
 		case machine.Pausing:
 			// Synchronous, in the owner's goroutine: no event is judged before the new rules are in force.
 			c.push(ctx)
-			if ready := c.switching[effect.Action]; ready != nil {
-				close(ready)
-				delete(c.switching, effect.Action)
-			}
+			c.work.inForce(effect.Action)
 		}
 	}
-	c.showNext()
+	c.progress.showNext(c.machine, c.config.Watcher)
 }
 
-func (c *Coordinator) expire(ctx context.Context, seq int) {
-	h := c.holds[seq]
-	if h == nil {
+// release lets the caller of a held observation go on, or makes its call fail.
+func (c *Coordinator) release(effect machine.Release) {
+	e, ok := c.holds.event(effect.Seq)
+	if !ok {
 		return
 	}
-	o := c.observation(h.event.Session, h.event.Observation)
-	stuck := c.stuck(c.clock.Now())
-	if stuck != "" {
-		stuck += "\n"
+	if effect.Fail == nil {
+		c.holds.release(effect.Seq, nil)
+	} else {
+		c.holds.release(effect.Seq, failure(effect.Fail, e.Observation))
+		c.config.Watcher.Info(fmt.Sprintf("%s is made to fail: %s",
+			machine.Describe(c.observation(e.Session, e.Observation)), effect.Fail))
 	}
-	c.findings = append(c.findings, record.Finding{
-		Severity: record.SeverityInconclusive, Judge: record.JudgeHold, Subject: h.by, Time: c.clock.Now(),
-		Title: fmt.Sprintf("%s was held for %s and then released: %s", h.by, c.config.Hold, machine.Describe(o)),
-		Detail: stuck +
-			"A pause outlasted the suite's timeouts.hold, or an action did not complete. From here on the run is " +
-			"not what the plan describes.",
-	})
-	c.step(ctx, record.Event{Expired: &seq})
-}
-
-// finish releases everything at the end of Run, whatever the machine's state.
-func (c *Coordinator) finish() {
-	for seq, h := range c.holds {
-		h.timer.Stop()
-		h.event.Release()
-		c.forget(seq)
-	}
-}
-
-// forget ends a hold of the coordinator, whose process goes on or has exited.
-func (c *Coordinator) forget(seq int) {
-	if h := c.holds[seq]; h != nil && h.told {
-		c.config.Watcher.Released(seq)
-	}
-	delete(c.holds, seq)
-}
-
-// showNext tells the Watcher what the plan waits for, if that has changed.
-func (c *Coordinator) showNext() {
-	if n := c.machine.Wants(); n != c.shown {
-		c.shown = n
-		c.config.Watcher.Next(c.machine.Next())
-	}
+	c.holds.forget(effect.Seq)
 }

@@ -426,7 +426,7 @@ func TestPlanThatBeginsBeforeItsWorkload(t *testing.T) {
 	if err := begins(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.until(t.Context(), func() bool { return r.machine.Done() }); err != nil {
+	if err := r.loop.until(t.Context(), func() bool { return r.machine.Done() }); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(r.list(), ", "); got != "kill db, start db" {

@@ -143,13 +143,13 @@ func isAnnotatedLock(object []byte) bool {
 // and Endpoints with a [LeaderAnnotation].
 func (c *Coordinator) Locks(ctx context.Context, controller string) ([]plan.ResourceKey, error) {
 	var list []plan.ResourceKey
-	err := c.do(ctx, func(context.Context) { list = c.elections.of(controller) })
+	err := c.loop.do(ctx, func(context.Context) { list = c.elections.of(controller) })
 	return list, err
 }
 
 // LeaseLasts is how long the controller's Lease lasts without being renewed; 0: it has written none so far.
 func (c *Coordinator) LeaseLasts(ctx context.Context, controller string) (lasts time.Duration, err error) {
-	err = c.do(ctx, func(context.Context) { lasts = c.elections.lasts[controller] })
+	err = c.loop.do(ctx, func(context.Context) { lasts = c.elections.lasts[controller] })
 	return lasts, err
 }
 
@@ -159,16 +159,23 @@ func (e *elections) of(controller string) []plan.ResourceKey {
 	})
 }
 
+// elected lists those of the live sessions of an identity that have been elected leader.
+func (e *elections) elected(live []*monitor.Session, identity string) []*monitor.Session {
+	var all []*monitor.Session
+	for _, s := range live {
+		if s.Identity == identity && e.leads[s.ID] {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // electing returns a sentence about a controller that was leader before and waits to be elected again; empty if it does
 // not.
 func (c *Coordinator) electing(name string) string {
 	locks := c.elections.of(name)
-	if len(locks) == 0 || !c.of(name).connected() || c.machine.Down(name) {
-		return ""
-	}
-	if slices.ContainsFunc(c.config.Monitor.Sessions(), func(s *monitor.Session) bool {
-		return s.Identity == name && c.elections.leads[s.ID]
-	}) {
+	if len(locks) == 0 || !c.sessions.connected(name) || c.machine.Down(name) ||
+		len(c.elections.elected(c.config.Monitor.Sessions(), name)) > 0 {
 		return ""
 	}
 	var names []string

@@ -58,7 +58,7 @@ func TestAProcessIsFrozenBeforeItsCallIsReleased(t *testing.T) {
 		}
 		if !slices.Equal(r.frozen, []uint64{first.ID}) {
 			// The rules are the same as before; the next ones are not for it.
-			if err := r.do(t.Context(), r.push); err != nil {
+			if err := r.loop.do(t.Context(), r.push); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(r.frozen, []uint64{first.ID}) {
@@ -243,7 +243,7 @@ func TestAFrozenProcessKeepsItsSession(t *testing.T) {
 	}
 	start := time.Now()
 	for range 3 {
-		if err := r.do(t.Context(), r.push); err != nil {
+		if err := r.loop.do(t.Context(), r.push); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,9 +3,13 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
+	"sync"
 
+	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/effect"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -59,16 +63,52 @@ type Foresight struct {
 	Objects [][]byte // the objects that the deletion of a collection would delete
 }
 
-// enrich looks up what an observation lacks. It does not delay other observations: this one arrives when the lookup is
+// lookups are what the coordinator looks up about writes. The goroutine of Run owns them.
+type lookups struct {
+	done   chan arrival
+	before map[call]Foresight         // of the writes in progress
+	gone   map[*wire.Observation]bool // observations whose callers went on before they were looked up
+
+	running sync.WaitGroup
+}
+
+// arrival is an observation and what was looked up for it.
+type arrival struct {
+	event    monitor.Event
+	foreseen *Foresight // of an observation before a write
+	state    []byte     // of the object after a write whose answer lacks it
+	err      error
+}
+
+func newLookups() lookups {
+	return lookups{done: make(chan arrival), before: map[call]Foresight{}, gone: map[*wire.Observation]bool{}}
+}
+
+// forget drops what was looked up for a session: it has ended, or was frozen for a time.
+func (l *lookups) forget(session uint64) {
+	maps.DeleteFunc(l.before, func(id call, _ Foresight) bool { return id.session == session })
+}
+
+// abandon records that the caller of an observation went on during the lookup.
+func (l *lookups) abandon(o *wire.Observation) { l.gone[o] = true }
+
+// abandoned reports whether abandon was called for an observation that arrives now.
+func (l *lookups) abandoned(o *wire.Observation) bool {
+	gone := l.gone[o]
+	delete(l.gone, o)
+	return gone
+}
+
+// begin looks up what an observation lacks. It does not delay other observations: this one arrives when the lookup is
 // done.
-func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
+func (l *lookups) begin(ctx context.Context, lookup func() arrival) {
 	// The process that is looked up for waits for this one, not for time to pass.
-	release := c.clock.Hold()
-	c.running.Go(func() {
+	release := clock.Hold(ctx)
+	l.running.Go(func() {
 		defer release()
 		a := lookup()
 		select {
-		case c.enriched <- a:
+		case l.done <- a:
 		case <-ctx.Done():
 			a.event.Release()
 		}
@@ -77,7 +117,7 @@ func (c *Coordinator) enrich(ctx context.Context, lookup func() arrival) {
 
 // fillIn adds to the observation of a write the results of lookups, now or before the write. It keeps those of before
 // the write for the observation after it, if the process is still connected.
-func (c *Coordinator) fillIn(a arrival, live bool) {
+func (l *lookups) fillIn(a arrival, live bool) {
 	o := a.event.Observation
 	id := call{a.event.Session.ID, o.Call}
 	if o.Phase == wire.Before {
@@ -85,15 +125,15 @@ func (c *Coordinator) fillIn(a arrival, live bool) {
 			return
 		}
 		if live {
-			c.before[id] = *a.foreseen
+			l.before[id] = *a.foreseen
 		}
 		if o.PatchType != "" || a.foreseen.New != nil {
 			o.Object = a.foreseen.New
 		}
 		o.OldObject, o.Objects = a.foreseen.old(), a.foreseen.Objects
 	} else {
-		foreseen := c.before[id]
-		delete(c.before, id)
+		foreseen := l.before[id]
+		delete(l.before, id)
 		if len(o.OldObject) == 0 {
 			o.OldObject = foreseen.old()
 		}

@@ -8,12 +8,29 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/record"
 )
 
-// settling tracks the controllers' activity while the coordinator waits for them to become idle.
+// settling tracks the controllers' activity while the coordinator waits for them to become idle. The goroutine of Run
+// owns it.
 type settling struct {
-	on     bool
-	active map[string]time.Time // by controller: when it was last active
+	controllers []record.Controller
+	on          bool
+	active      map[string]time.Time // by controller: when it was last active
+}
+
+// stir marks every controller as active now: when settling starts, and when held observations are released.
+func (s *settling) stir(now time.Time) {
+	for _, controller := range s.controllers {
+		s.active[controller.Name] = now
+	}
+}
+
+// note records that a controller is active, leader election aside.
+func (s *settling) note(identity string, election bool, now time.Time) {
+	if s.on && !election {
+		s.active[identity] = now
+	}
 }
 
 // settleRules select what a controller reports while it settles: deliveries, reconciles and writes. Reads are left out
@@ -34,9 +51,9 @@ var settleRules = []wire.Rule{
 // A plan is judged only then: a controller that was restarted a moment ago has done nothing yet, neither right nor
 // wrong.
 func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless string, err error) {
-	err = c.do(context.WithoutCancel(ctx), func(run context.Context) {
+	err = c.loop.do(context.WithoutCancel(ctx), func(run context.Context) {
 		if !c.settling.on {
-			c.stir()
+			c.settling.stir(c.clock.Now())
 			c.settling.on = true
 		}
 		c.push(run)
@@ -46,13 +63,13 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 	}
 	for {
 		var next time.Duration
-		err := c.do(context.WithoutCancel(ctx), func(context.Context) {
+		err := c.loop.do(context.WithoutCancel(ctx), func(context.Context) {
 			restless, next = c.restless(c.clock.Now(), quiet)
 		})
 		if err != nil || restless == "" {
 			return "", err
 		}
-		changed, err := c.Changed(context.WithoutCancel(ctx))
+		changed, err := c.loop.nextChange(context.WithoutCancel(ctx))
 		if err != nil {
 			return "", err
 		}
@@ -71,15 +88,7 @@ func (c *Coordinator) Settle(ctx context.Context, quiet time.Duration) (restless
 // Stir makes [Coordinator.Settle] take all controllers for active now: something was done that they have not heard of
 // yet.
 func (c *Coordinator) Stir(ctx context.Context) error {
-	return c.do(ctx, func(context.Context) { c.stir() })
-}
-
-// stir marks every controller as active now: when settling starts, and when held observations are released.
-func (c *Coordinator) stir() {
-	now := c.clock.Now()
-	for _, controller := range c.config.Controllers {
-		c.settling.active[controller.Name] = now
-	}
+	return c.loop.do(ctx, func(context.Context) { c.settling.stir(c.clock.Now()) })
 }
 
 // restless says which controllers are not idle yet, and after what time to check again.
@@ -96,7 +105,7 @@ func (c *Coordinator) restless(now time.Time, quiet time.Duration) (who string, 
 		}
 		electing := c.electing(name)
 		switch rest := now.Sub(c.settling.active[name]); {
-		case !c.of(name).connected():
+		case !c.sessions.connected(name):
 			all = append(all, name+" is not connected")
 			next = min(next, quiet/10)
 		case electing != "":
@@ -123,7 +132,7 @@ func (c *Coordinator) awaitIdle(ctx context.Context, most time.Duration) {
 	defer cancel()
 	for {
 		var restless string
-		err := c.do(ctx, func(context.Context) { restless, _ = c.restless(c.clock.Now(), 0) })
+		err := c.loop.do(ctx, func(context.Context) { restless, _ = c.restless(c.clock.Now(), 0) })
 		if err != nil || restless == "" && (c.config.Busy == nil || !c.config.Busy(ctx)) {
 			return
 		}
@@ -144,12 +153,5 @@ func (c *Coordinator) untilQuiet(ctx context.Context, quiet, most time.Duration)
 			clock.Sleep(ctx, idleLook) != nil {
 			return
 		}
-	}
-}
-
-// note records that a controller is active, leader election aside.
-func (s *settling) note(identity string, election bool, now time.Time) {
-	if s.on && !election {
-		s.active[identity] = now
 	}
 }

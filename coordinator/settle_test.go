@@ -93,7 +93,7 @@ func TestSettleSaysWhoIsRestless(t *testing.T) {
 		t.Errorf("it leads: %q, %v", restless, err)
 	}
 	r.process.Close()
-	if err := r.until(t.Context(), func() bool { return !r.of("db").connected() }); err != nil {
+	if err := r.loop.until(t.Context(), func() bool { return !r.sessions.connected("db") }); err != nil {
 		t.Fatal(err)
 	}
 	r.process = r.connect(t, "db")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/trommel-dev/trommel/actions"
@@ -19,15 +20,76 @@ type work struct {
 	waits, does             context.Context // for waiting before and after an action; for carrying it out
 	cancelWaits, cancelDoes context.CancelFunc
 
-	underway  int   // actions that have fired and whose completion has not been judged
-	completed int   // carried out, including waitBefore and waitAfter
-	jumping   int   // actions under way that let the clock jump
-	begun     []int // actions that have begun and are not undone, in order
+	done      chan completion
+	lapsed    chan int // lasting actions whose effect has ended
+	fires     map[int]*record.Action
+	switching map[int]chan struct{} // by action: closed when its pause or resume is in force
+	underway  int                   // actions that have fired and whose completion has not been judged
+	completed int                   // carried out, including waitBefore and waitAfter
+	jumping   int                   // actions under way that let the clock jump
+	begun     []int                 // actions that have begun and are not undone, in order
+
+	running sync.WaitGroup
+}
+
+func newWork() work {
+	return work{
+		done: make(chan completion), lapsed: make(chan int),
+		fires: map[int]*record.Action{}, switching: map[int]chan struct{}{},
+	}
 }
 
 func (w *work) open(ctx context.Context) {
 	w.waits, w.cancelWaits = context.WithCancel(ctx)
 	w.does, w.cancelDoes = context.WithCancel(ctx)
+}
+
+// jumps reports whether an action that lets the clock jump is under way: how long something was quiet is known again
+// only when it is complete.
+func (w *work) jumps() bool { return w.jumping > 0 }
+
+// note adds a remark about an action that is not an error, such as that it changed nothing. The action has fired and is
+// not complete.
+func (w *work) note(action int, text string) {
+	r := w.fires[action]
+	if r.Note != "" {
+		text = r.Note + "; " + text
+	}
+	r.Note = text
+}
+
+// fire records that an action has fired.
+func (w *work) fire(r *record.Action) {
+	w.fires[r.Index] = r
+	w.underway++
+}
+
+// begin records that an action is being carried out. The channel is closed when its pause or resume is in force; nil: it
+// has none.
+func (w *work) begin(index int, a *plan.Action) <-chan struct{} {
+	w.begun = append(w.begun, index)
+	if plan.Has[*plan.Advance](a) {
+		w.jumping++
+	}
+	if !a.Switches() {
+		return nil
+	}
+	ready := make(chan struct{})
+	w.switching[index] = ready
+	return ready
+}
+
+// inForce records that the pause or resume of an action is in force.
+func (w *work) inForce(action int) {
+	if ready := w.switching[action]; ready != nil {
+		close(ready)
+		delete(w.switching, action)
+	}
+}
+
+// undone records that an action is undone.
+func (w *work) undone(action int) {
+	w.begun = slices.DeleteFunc(w.begun, func(b int) bool { return b == action })
 }
 
 // completion is the result of an action.
@@ -44,157 +106,48 @@ var errEnded = errors.New("the plan has ended")
 // fire carries an action out in its own goroutine.
 func (c *Coordinator) fire(ctx context.Context, f machine.Fire, cause string) {
 	a := &c.config.Plan.Actions[f.Action]
-	c.fires[f.Action] = &record.Action{
+	r := &record.Action{
 		Index: f.Action, Type: string(a.Type), Target: a.Object(), FiredBy: f.FiredBy, Cause: cause,
 		Fired: c.clock.Now(),
 	}
 	if u := plan.EffectOf[*plan.Upgrading](a); u != nil {
-		c.fires[f.Action].Upgrade = u.Name()
+		r.Upgrade = u.Name()
 	}
 	if pointed, ok := c.actions[f.Action].(actions.Pointed); ok {
 		if object := pointed.PointTo(f.About); object != "" {
-			c.fires[f.Action].Target = object
+			r.Target = object
 		}
 	}
-	c.work.underway++
-	c.asks(f)
+	c.work.fire(r)
+	if e, held := c.holds.event(f.FiredBy); held && e.Session.Identity == freezes(a) {
+		c.freezer.ask(f.Action, e.Session)
+	}
 	c.config.Watcher.Fired(f.Action, a, cause)
-	c.changed()
-	waits, does := c.work.waits, c.work.does
-	c.running.Go(func() {
-		done := c.carry(waits, does, f.Action)
+	c.loop.changed()
+	x := &execution{
+		c: c, index: f.Action, plan: a, action: c.actions[f.Action], waits: c.work.waits, does: c.work.does,
+	}
+	c.work.running.Go(func() {
+		done := x.carryOut()
 		select {
-		case c.completed <- done:
+		case c.work.done <- done:
 		case <-ctx.Done():
 		}
 	})
 }
 
-// carry carries an action out and blocks until it is done. Waits ends with the plan; does ends when the end of the plan
-// no longer waits for the action.
-func (c *Coordinator) carry(waits, does context.Context, i int) completion {
-	a := &c.config.Plan.Actions[i]
-	done := completion{index: i}
-	if !sleep(waits, a.WaitBefore) {
-		done.err = errEnded
-		return done
-	}
-	// What is carried out, such as a kill, takes real time, which the run's processes do not show.
-	release := clock.Hold(does)
-	defer release()
-	began := clock.Now(waits)
-	if done.err = c.begin(waits, i); done.err != nil {
-		return done
-	}
-	done.began = began
-	if done.err = c.aim(does, i); done.err == nil {
-		done.note, done.err = c.actions[i].Do(does)
-	}
-	if err := c.melt(does, i, done.err != nil, false); done.err == nil {
-		done.err = err
-	}
-	release()
-	if resume := plan.EffectOf[*plan.Resume](a); resume != nil && resume.OneByOne && done.err == nil {
-		done.note, done.err = c.resumeOneByOne(waits, i)
-	}
-	if done.err != nil {
-		if does.Err() != nil {
-			done.err = errEnded
-		}
-		return done
-	}
-	if !sleep(waits, a.WaitAfter) {
-		done.err = errEnded
-	}
-	return done
-}
-
-// begin sends the machine the event that the action has begun, and returns when its pause or resume is in force. After
-// the plan's end it returns errEnded.
-func (c *Coordinator) begin(ctx context.Context, i int) error {
-	var inForce chan struct{}
-	ended := false
-	if err := c.do(ctx, func(ctx context.Context) {
-		if ended = c.machine.Ended(); ended {
-			return
-		}
-		if c.config.Plan.Actions[i].Switches() {
-			inForce = make(chan struct{})
-			c.switching[i] = inForce
-		}
-		c.work.begun = append(c.work.begun, i)
-		if plan.Has[*plan.Advance](&c.config.Plan.Actions[i]) {
-			c.work.jumping++
-		}
-		c.step(ctx, record.Event{Began: &i})
-	}); err != nil || ended {
-		return errEnded
-	}
-	if inForce == nil {
-		return nil
-	}
-	select {
-	case <-inForce:
-		return nil
-	case <-ctx.Done():
-		return errEnded
-	}
-}
-
-// How long the controllers must do nothing until the next held observation goes on, how long that is waited for, and
-// how long all of them may take.
-const (
-	stepQuiet = 200 * time.Millisecond
-	stepMost  = 5 * time.Second
-	stepsMost = time.Minute
-)
-
-// resumeOneByOne ends an action's pauses, see plan.Resume: one observation after the other goes on, the next
-// when the controllers are idle. A note says that it took too long. After the plan's end it returns errEnded.
-func (c *Coordinator) resumeOneByOne(ctx context.Context, i int) (note string, err error) {
-	began := clock.Now(ctx)
-	for n := 0; ; n++ {
-		late := clock.Now(ctx).Sub(began) > stepsMost
-		ended, more := false, false
-		if err := c.do(ctx, func(ctx context.Context) {
-			if ended = c.machine.Ended(); ended {
-				return
-			}
-			c.stir() // the controllers have not heard of it yet
-			c.step(ctx, record.Event{Resumed: &record.Resumed{Action: i, All: late}})
-			more = c.machine.Resuming(i)
-		}); err != nil || ended {
-			return "", errEnded
-		}
-		switch {
-		case late:
-			return fmt.Sprintf("let %d go one by one, and after %s all that were left", n, stepsMost), nil
-		case !more:
-			return "", nil
-		}
-		c.untilQuiet(ctx, stepQuiet, stepMost)
-	}
-}
-
-// sleep waits for d and returns true, or false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return true // begin checks whether the plan has ended
-	}
-	return clock.Sleep(ctx, d) == nil
-}
-
+// complete handles that an action is complete.
 func (c *Coordinator) complete(ctx context.Context, done completion) {
 	a := &c.config.Plan.Actions[done.index]
-	r := c.fires[done.index]
+	r := c.work.fires[done.index]
 	r.Began, r.Done = done.began, c.clock.Now()
 	c.work.underway--
 	if plan.Has[*plan.Advance](a) && !done.began.IsZero() {
 		c.work.jumping--
-		c.stir() // what was due in that time happens now
+		c.settling.stir(c.clock.Now()) // what was due in that time happens now
 	}
 	if done.note != "" {
-		c.note(done.index, done.note)
+		c.work.note(done.index, done.note)
 	}
 	err := done.err
 	switch {
@@ -203,11 +156,11 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 		if done.began.IsZero() {
 			text = "did not begin before the plan ended"
 		}
-		c.note(done.index, text)
+		c.work.note(done.index, text)
 		err = nil
 	case err != nil:
 		r.Error = err.Error()
-		c.findings = append(c.findings, record.Finding{
+		c.findings.add(record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeAction, Subject: r.Target, Time: r.Done,
 			Title: fmt.Sprintf("%s failed: %v", r, err),
 		})
@@ -215,9 +168,7 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 	default:
 		c.work.completed++
 	}
-	if recordErr := c.config.Recorder.Action(*r); recordErr != nil && c.err == nil {
-		c.err = recordErr
-	}
+	c.recording.action(*r)
 	if r.Note != "" {
 		c.config.Watcher.Info(fmt.Sprintf("note: %s %s", r, r.Note))
 	}
@@ -225,16 +176,16 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 		c.config.Watcher.Completed(done.index, a, err)
 		c.step(ctx, record.Event{Completed: &done.index})
 	}
-	c.changed()
+	c.loop.changed()
 	if lasting, ok := c.actions[done.index].(actions.Lasting); ok && done.err == nil {
-		c.running.Go(func() {
+		c.work.running.Go(func() {
 			select {
 			case <-lasting.Ended():
 			case <-ctx.Done():
 				return
 			}
 			select {
-			case c.lapsed <- done.index:
+			case c.work.lapsed <- done.index:
 			case <-ctx.Done():
 			}
 		})
@@ -245,7 +196,7 @@ func (c *Coordinator) complete(ctx context.Context, done completion) {
 func (c *Coordinator) lapse(ctx context.Context, i int) {
 	c.config.Watcher.Info(fmt.Sprintf("%s: its effect has ended", c.machine.Name(i)))
 	c.step(ctx, record.Event{Lapsed: &i})
-	c.changed()
+	c.loop.changed()
 }
 
 // lasting returns the status of each action whose effect still lasts.
@@ -270,28 +221,28 @@ func (c *Coordinator) lasting() []string {
 // out, and cancels them when ctx ends. It may be called again.
 func (c *Coordinator) End(ctx context.Context) error {
 	// The plan must end even if ctx has already ended.
-	if err := c.do(context.WithoutCancel(ctx), func(ctx context.Context) {
+	if err := c.loop.do(context.WithoutCancel(ctx), func(ctx context.Context) {
 		if c.machine.Holding() {
-			c.stir() // checked before the end, which releases everything
+			c.settling.stir(c.clock.Now()) // checked before the end, which releases everything
 		}
 		if c.began && !c.machine.Ended() {
 			c.step(ctx, record.Event{End: true})
 		}
 		c.work.cancelWaits()
 		c.push(ctx)
-		c.changed()
+		c.loop.changed()
 	}); err != nil {
 		return err
 	}
 	idle := func() bool { return c.work.underway == 0 }
-	err := c.until(ctx, idle)
+	err := c.loop.until(ctx, idle)
 	if ctx.Err() == nil {
 		return err
 	}
-	if err := c.do(context.WithoutCancel(ctx), func(context.Context) { c.work.cancelDoes() }); err != nil {
+	if err := c.loop.do(context.WithoutCancel(ctx), func(context.Context) { c.work.cancelDoes() }); err != nil {
 		return err
 	}
-	return c.until(context.WithoutCancel(ctx), idle)
+	return c.loop.until(context.WithoutCancel(ctx), idle)
 }
 
 // Undo undoes, in reverse order, all actions that have begun, including those that were cut short or failed. The plan
@@ -300,7 +251,7 @@ func (c *Coordinator) Undo(ctx context.Context) error {
 	release := clock.Hold(ctx) // as while they are carried out
 	defer release()
 	var begun []int
-	if err := c.do(ctx, func(context.Context) { begun = slices.Clone(c.work.begun) }); err != nil {
+	if err := c.loop.do(ctx, func(context.Context) { begun = slices.Clone(c.work.begun) }); err != nil {
 		return err
 	}
 	var errs []error
@@ -313,9 +264,7 @@ func (c *Coordinator) Undo(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("undo %s: %w", record.ActionName(i, c.config.Plan.Actions[i].String()), err))
 			continue
 		}
-		if err := c.do(context.WithoutCancel(ctx), func(context.Context) {
-			c.work.begun = slices.DeleteFunc(c.work.begun, func(b int) bool { return b == i })
-		}); err != nil {
+		if err := c.loop.do(context.WithoutCancel(ctx), func(context.Context) { c.work.undone(i) }); err != nil {
 			errs = append(errs, err)
 		}
 	}

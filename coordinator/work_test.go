@@ -156,7 +156,7 @@ func TestEndWaitsForWhatIsBeingDone(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); endAndUndo(t, r) }()
 	// The plan ends while the action is running.
-	if err := r.until(t.Context(), r.machine.Ended); err != nil {
+	if err := r.loop.until(t.Context(), r.machine.Ended); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -293,16 +293,16 @@ func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 	db.Observe(w)
 	<-slow.asked
 	db.Close()
-	if err := r.until(t.Context(), func() bool { return !r.of("db").connected() }); err != nil {
+	if err := r.loop.until(t.Context(), func() bool { return !r.sessions.connected("db") }); err != nil {
 		t.Fatal(err)
 	}
 	close(slow.answer)
-	arrived := func() bool { return r.seq >= 4 } // begun, complete, the session's end, the write
+	arrived := func() bool { return r.recording.seq >= 4 } // begun, complete, the session's end, the write
 	for range 1000 {
 		var there bool
 		var holds, before int
-		if err := r.do(t.Context(), func(context.Context) {
-			there, holds, before = arrived(), len(r.holds), len(r.before)
+		if err := r.loop.do(t.Context(), func(context.Context) {
+			there, holds, before = arrived(), len(r.holds.bySeq), len(r.lookups.before)
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +320,7 @@ func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 // Regression: the end of a killed process's session can come late. Its successor had connected and gone again, and the
 // old session was taken for the new one.
 func TestConnectedIsWhoCameAfter(t *testing.T) {
-	s := &sessions{live: map[uint64]int{}, gone: map[uint64]bool{}}
+	s := sessions{}.of("db")
 	s.begin(7)
 	if s.since(1) > 0 || s.since(0) != 1 {
 		t.Error("the first session counts as a later one")
