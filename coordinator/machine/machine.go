@@ -317,7 +317,7 @@ func (m *Machine) observe(e record.Event) []Effect {
 		effects = append(effects, m.release(h))
 	} else {
 		m.held = append(m.held, h)
-		effects = append(effects, Hold{Seq: seq, Why: m.why(h)})
+		effects = append(effects, Hold{Seq: seq, Why: h.why(m.Name)})
 	}
 	return append(effects, m.readsEnded()...)
 }
@@ -338,11 +338,12 @@ func (m *Machine) blocking() int {
 	return m.blocked
 }
 
-func (m *Machine) why(h heldObservation) string {
+// why describes what holds an observation. Name returns the name of an action.
+func (h heldObservation) why(name func(action int) string) string {
 	if h.action >= 0 {
-		return fmt.Sprintf("until %s is complete", m.Name(h.action))
+		return fmt.Sprintf("until %s is complete", name(h.action))
 	}
-	return "paused by " + m.Name(h.pause)
+	return "paused by " + name(h.pause)
 }
 
 // Awaited explains what the plan still waits for and what came nearest. It is nil if all actions have fired.
@@ -533,7 +534,7 @@ func (m *Machine) completed(i int) []Effect {
 		// The pause that this action began also holds the observation that fired it, if it is in scope.
 		h.action, h.pause = next, m.pauses.by(h.origin)
 		if h.action >= 0 || h.pause >= 0 {
-			effects = append(effects, Hold{Seq: h.seq, Why: m.why(*h)})
+			effects = append(effects, Hold{Seq: h.seq, Why: h.why(m.Name)})
 		}
 	}
 	return append(effects, m.repause()...)
