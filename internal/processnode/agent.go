@@ -12,11 +12,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/internal/clock"
@@ -42,8 +37,8 @@ func (n *Node) startAgent() error {
 	if err != nil {
 		return fmt.Errorf("listen for pods: %w", err)
 	}
-	n.agent = &agent{node: n, listener: listener}
-	n.tasks.Go(n.agent.serve)
+	a := &agent{node: n, listener: listener}
+	n.tasks.Go(a.serve)
 	return nil
 }
 
@@ -85,7 +80,7 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 		if answer, ok := p.faults.Resolve(ctx, words[2]); ok {
 			return answer
 		}
-		answer, err := n.resolve(ctx, p, words[2])
+		answer, err := n.names.resolve(ctx, p, words[2])
 		if err != nil {
 			n.log.Warn("resolve a name for a pod", "namespace", p.namespace, "pod", p.name, "name", words[2],
 				"error", err)
@@ -116,12 +111,12 @@ func (a *agent) answer(ctx context.Context, words []string) string {
 
 // resolve returns what a name means inside a pod: addresses, "none" if the cluster has no such name, or "host" and the
 // name that must be looked up on the machine.
-func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error) {
+func (n names) resolve(ctx context.Context, p *pod, name string) (string, error) {
 	name = strings.ToLower(name)
 	absolute := strings.HasSuffix(name, ".")
 	name = strings.TrimSuffix(name, ".")
 	if !absolute && name == p.hostname() {
-		return p.address.ip.String(), nil
+		return p.address.IP.String(), nil
 	}
 	inCluster, ours := strings.CutSuffix(name, cluster.Domain)
 	if ours {
@@ -152,76 +147,6 @@ func (n *Node) resolve(ctx context.Context, p *pod, name string) (string, error)
 		}
 	}
 	return "host", nil
-}
-
-// lookup finds service, namespace or host, service, namespace. It returns an empty answer if there is no such name.
-func (n *Node) lookup(ctx context.Context, parts []string) (string, error) {
-	host := ""
-	if len(parts) == 3 {
-		host, parts = parts[0], parts[1:]
-	}
-	if len(parts) != 2 || slices.Contains(parts, "") || strings.ContainsAny(strings.Join(parts, ""), "_/*") {
-		return "", nil
-	}
-	service, err := n.client.CoreV1().Services(parts[1]).Get(ctx, parts[0], metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return "", nil
-	case err != nil:
-		return "", err
-	case service.Spec.Type == corev1.ServiceTypeExternalName:
-		if host != "" {
-			return "", nil
-		}
-		return "host " + service.Spec.ExternalName, nil
-	case service.Spec.ClusterIP != corev1.ClusterIPNone:
-		if host != "" {
-			return "", nil
-		}
-		return service.Spec.ClusterIP, nil
-	}
-	ips, err := n.headless(ctx, service, host)
-	return strings.Join(ips, " "), err
-}
-
-// headless lists the addresses of the pods of a headless Service, or only that of the pod with the given host name.
-func (n *Node) headless(ctx context.Context, service *corev1.Service, host string) ([]string, error) {
-	var ips []string
-	if len(service.Spec.Selector) == 0 {
-		slices, err := n.client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx,
-			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range slices.Items {
-			for _, e := range s.Endpoints {
-				if e.Conditions.Ready != nil && !*e.Conditions.Ready ||
-					host != "" && (e.Hostname == nil || *e.Hostname != host) {
-					continue
-				}
-				ips = append(ips, e.Addresses...)
-			}
-		}
-		return ips, nil
-	}
-	pods, err := n.client.CoreV1().Pods(service.Namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: labels.SelectorFromSet(service.Spec.Selector).String()})
-	if err != nil {
-		return nil, err
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		switch {
-		case pod.Status.PodIP == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		case !service.Spec.PublishNotReadyAddresses &&
-			(pod.DeletionTimestamp != nil || !conditionTrue(pod, corev1.PodReady)):
-		case host != "" && (pod.Spec.Hostname != host || pod.Spec.Subdomain != service.Name):
-		default:
-			ips = append(ips, pod.Status.PodIP)
-		}
-	}
-	slices.Sort(ips)
-	return ips, nil
 }
 
 // route returns what an address in a pod is on this machine: the same address, if it is not one of the cluster. An

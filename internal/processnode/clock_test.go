@@ -23,7 +23,7 @@ func atClock(t *testing.T, test func(ctx context.Context, t *testing.T, c *clock
 		c := clock.New()
 		ctx := clock.With(t.Context(), c)
 		n := &Node{config: Config{Clock: c}, ctx: ctx, changed: make(chan struct{})}
-		p := &pod{node: n, dirty: make(chan struct{}, 1), kill: make(chan struct{}), stopping: make(chan struct{})}
+		p := &pod{node: n, dirty: make(chan struct{}, 1), ending: newEnding()}
 		test(ctx, t, c, &container{pod: p, spec: &corev1.Container{}})
 	})
 }
@@ -86,7 +86,7 @@ func TestTimeless(t *testing.T) {
 	}
 	defer k.Close()
 	for _, timeless := range []bool{false, true} {
-		c := &container{pod: &pod{node: &Node{config: Config{Keeper: k}}}, timeless: timeless}
+		c := &container{pod: &pod{node: &Node{config: Config{Keeper: k}}}, program: program{timeless: timeless}}
 		p, err := c.adopt(func() (*child.Process, error) { return child.Start(exec.Command("sleep", "100000")) })
 		if err != nil {
 			t.Fatal(err)
@@ -124,28 +124,11 @@ func TestGraceByClock(t *testing.T) {
 		p.terminateLocked(2 * time.Hour)
 		p.terminateLocked(time.Hour)
 		p.node.mu.Unlock()
-		<-p.stopping
+		<-p.ending.stopping
 		if next := due(c); next != time.Hour {
 			t.Errorf("it is killed in %s", next)
 		}
 		c.Advance(time.Hour)
-		<-p.kill
-	})
-}
-
-func TestTokensByClock(t *testing.T) {
-	atClock(t, func(ctx context.Context, t *testing.T, c *clock.Clock, of *container) {
-		p := of.pod
-		timer := clock.NewTimer(ctx, 0)
-		if p.awaitTokens(ctx, timer); due(c) != 0 {
-			t.Errorf("without tokens it waits for %s", due(c))
-		}
-		p.volumes.tokens = map[string]*volumeToken{
-			"a": {renew: c.Now().Add(2 * time.Hour)}, "b": {renew: c.Now().Add(time.Hour)},
-		}
-		if p.awaitTokens(ctx, timer); due(c) != time.Hour {
-			t.Errorf("it waits for %s", due(c))
-		}
-		timer.Stop()
+		<-p.ending.kill
 	})
 }

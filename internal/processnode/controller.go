@@ -63,11 +63,11 @@ func (n *Node) routeOf(c *controller) string {
 func (n *Node) containersLocked(c *controller) []*container {
 	var all []*container
 	for _, p := range n.pods {
-		if p.controller == c && !p.terminating {
+		if p.controller == c && !p.ending.begun {
 			all = append(all, p.containers...)
 		}
 	}
-	return slices.DeleteFunc(all, func(c *container) bool { return c.idle })
+	return slices.DeleteFunc(all, func(c *container) bool { return c.program.idle })
 }
 
 // Kill sends SIGKILL to every process of the controller and waits until they have exited. None starts again before

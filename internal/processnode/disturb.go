@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/trommel-dev/trommel/internal/processnode/address"
 	"github.com/trommel-dev/trommel/internal/processnode/faults"
+	"github.com/trommel-dev/trommel/internal/processnode/volumes"
 )
 
 func (n *Node) faultSocket() string { return filepath.Join(n.config.Dir, "faults.sock") }
@@ -18,13 +20,13 @@ func (n *Node) faultSocket() string { return filepath.Join(n.config.Dir, "faults
 // startFaults lets injectors disturb the node's pods.
 func (n *Node) startFaults() error {
 	set, err := faults.New(n.ctx, faults.Config{
-		Node: n.config.Name, Socket: n.faultSocket(), Host: hostAddress.ip,
-		Dir: n.config.Dir, ServiceAccount: serviceAccountMount,
+		Node: n.config.Name, Socket: n.faultSocket(), Host: address.Host.IP,
+		Dir: n.config.Dir, ServiceAccount: volumes.ServiceAccountMount,
 		CA: n.config.CA, Certificate: n.config.Certificate, ServiceCIDR: n.config.ServiceCIDR,
 		Service: func(ctx context.Context, namespace, name string) (*corev1.Service, error) {
 			return n.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
-		Headless: n.headless,
+		Headless: n.names.headless,
 		Changed: func() <-chan struct{} {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -53,7 +55,7 @@ func (p *pod) addToFaults() (*faults.Pod, error) {
 			defer p.node.mu.Unlock()
 			return p.object.Labels
 		},
-		IP: p.address.ip, Loopback: p.address.loopback,
+		IP: p.address.IP, Loopback: p.address.Loopback,
 		DialAPIServer: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", p.node.config.APIServers[p.node.routeOf(p.controller)])
 		},
@@ -79,11 +81,11 @@ func (d disturbed) Started() bool {
 	return d.starts > 0
 }
 
-func (d disturbed) Hooked() bool { return d.hooked }
+func (d disturbed) Hooked() bool { return d.program.hooked }
 
-func (d disturbed) Heeds() (bool, error) { return d.pod.node.heeding.has(d.path) }
+func (d disturbed) Heeds() (bool, error) { return d.pod.node.heeding.has(d.program.path) }
 
-func (d disturbed) Paths(path string) []string { return d.files.names(path) }
+func (d disturbed) Paths(path string) []string { return d.program.files.Names(path) }
 
 func (d disturbed) PID() int {
 	d.pod.node.mu.Lock()

@@ -10,9 +10,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/trommel-dev/trommel/internal/processnode/address"
 	"github.com/trommel-dev/trommel/internal/processnode/faults"
 )
 
@@ -61,11 +60,11 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 	}
 	e.set("HOME", home)
 	e.set("HOSTNAME", c.pod.hostname())
-	if c.hooked {
+	if c.program.hooked {
 		e.set(envPodHostname, c.pod.hostname())
-		if c.pod.address.own() {
-			e.set(envPodIP, c.pod.address.ip.String())
-			e.set(envPodLoopback, c.pod.address.loopback.String())
+		if c.pod.address.Own() {
+			e.set(envPodIP, c.pod.address.IP.String())
+			e.set(envPodLoopback, c.pod.address.Loopback.String())
 			e.set(envPodID, string(c.pod.uid))
 			e.set(envPodAgent, c.pod.node.agentSocket())
 		}
@@ -79,11 +78,11 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 	e.set("KUBERNETES_SERVICE_HOST", host)
 	e.set("KUBERNETES_SERVICE_PORT", port)
 	e.set("KUBERNETES_SERVICE_PORT_HTTPS", port)
-	if c.pod.usesServiceAccount() {
-		e.set(envServiceAccountDir, c.pod.serviceAccountDir())
-		e.set(envKubeconfig, c.pod.kubeconfigFile())
-		if !c.hooked {
-			e.set("KUBECONFIG", c.pod.kubeconfigFile())
+	if dir, kubeconfig, ok := c.pod.volumes.Account(); ok {
+		e.set(envServiceAccountDir, dir)
+		e.set(envKubeconfig, kubeconfig)
+		if !c.program.hooked {
+			e.set("KUBECONFIG", kubeconfig)
 		}
 	}
 	if c.pod.isInjector() {
@@ -110,26 +109,11 @@ func (c *container) environment(ctx context.Context, home string) (*environment,
 	return e, nil
 }
 
-// formatEnv formats the environment. A process without hooks gets the container's own values with their mount paths
-// replaced.
-func (c *container) formatEnv(e *environment) []string {
-	env := make([]string, 0, len(e.names))
-	for _, name := range e.names {
-		value := e.values[name]
-		if !c.hooked && e.own[name] && !strings.HasPrefix(name, "TROMMEL_") {
-			value = rewritePaths(value, c.mounts)
-			e.values[name] = value
-		}
-		env = append(env, name+"="+value)
-	}
-	return env
-}
-
 func (p *pod) envFrom(ctx context.Context, e *environment, from corev1.EnvFromSource) error {
 	var data map[string]string
 	switch {
 	case from.ConfigMapRef != nil:
-		cm, err := p.configMap(ctx, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+		cm, err := p.objects().ConfigMap(ctx, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 		if err != nil {
 			return fmt.Errorf("envFrom: %w", err)
 		}
@@ -137,7 +121,7 @@ func (p *pod) envFrom(ctx context.Context, e *environment, from corev1.EnvFromSo
 			data = cm.Data
 		}
 	case from.SecretRef != nil:
-		secret, err := p.secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
+		secret, err := p.objects().Secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
 		if err != nil {
 			return fmt.Errorf("envFrom: %w", err)
 		}
@@ -166,7 +150,7 @@ func (c *container) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (s
 		return v, err == nil, err
 	case from.ConfigMapKeyRef != nil:
 		ref := from.ConfigMapKeyRef
-		cm, err := p.configMap(ctx, ref.Name, ref.Optional)
+		cm, err := p.objects().ConfigMap(ctx, ref.Name, ref.Optional)
 		if err != nil || cm == nil {
 			return "", false, err
 		}
@@ -177,7 +161,7 @@ func (c *container) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (s
 		return v, ok, nil
 	case from.SecretKeyRef != nil:
 		ref := from.SecretKeyRef
-		secret, err := p.secret(ctx, ref.Name, ref.Optional)
+		secret, err := p.objects().Secret(ctx, ref.Name, ref.Optional)
 		if err != nil || secret == nil {
 			return "", false, err
 		}
@@ -188,30 +172,6 @@ func (c *container) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (s
 		return string(v), ok, nil
 	}
 	return "", false, fmt.Errorf("source is not supported on the process node")
-}
-
-// configMap returns nil for a missing optional ConfigMap.
-func (p *pod) configMap(ctx context.Context, name string, optional *bool) (*corev1.ConfigMap, error) {
-	cm, err := p.node.client.CoreV1().ConfigMaps(p.namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && isTrue(optional) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return cm, nil
-}
-
-// secret returns nil for a missing optional Secret.
-func (p *pod) secret(ctx context.Context, name string, optional *bool) (*corev1.Secret, error) {
-	s, err := p.node.client.CoreV1().Secrets(p.namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && isTrue(optional) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
@@ -254,9 +214,9 @@ func (p *pod) field(path string) (string, error) {
 	case "spec.serviceAccountName":
 		return o.Spec.ServiceAccountName, nil
 	case "status.hostIP", "status.hostIPs":
-		return hostIP, nil
+		return address.HostIP, nil
 	case "status.podIP", "status.podIPs":
-		return p.address.ip.String(), nil
+		return p.address.IP.String(), nil
 	}
 	return "", fmt.Errorf("field path %q is not supported", path)
 }
@@ -287,7 +247,7 @@ func (c *container) resource(ref *corev1.ResourceFieldSelector) (string, error) 
 	}
 	quantity, ok := list[corev1.ResourceName(name)]
 	if !ok {
-		quantity = c.pod.node.object().Status.Allocatable[corev1.ResourceName(name)]
+		quantity = c.pod.node.registration.object().Status.Allocatable[corev1.ResourceName(name)]
 	}
 	divisor := ref.Divisor.MilliValue()
 	if divisor == 0 {

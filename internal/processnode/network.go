@@ -48,7 +48,7 @@ func (n *Node) Pods() []PodInfo {
 	for _, p := range pods {
 		status := p.status()
 		n.mu.Lock()
-		object, terminating := p.object, p.terminating
+		object, terminating := p.object, p.ending.begun
 		n.mu.Unlock()
 		info := PodInfo{
 			Namespace: p.namespace, Name: p.name, Labels: object.Labels, Hostname: p.spec.Hostname, IP: status.PodIP,

@@ -17,16 +17,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +35,9 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/processnode/address"
 	"github.com/trommel-dev/trommel/internal/processnode/faults"
+	"github.com/trommel-dev/trommel/internal/processnode/volumes"
 )
 
 // DefaultName is the default of Config.Name.
@@ -89,12 +87,14 @@ type Node struct {
 	logging context.Context
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
-	agent   *agent
-	hooked  hooked // executables with hooks
-	heeding hooked // executables that heed faults that begin while they run
+	hooked  *hooked // executables with hooks
+	heeding *hooked // executables that heed faults that begin while they run
 
-	addresses addresses
-	faults    *faults.Set
+	registration registration
+	addresses    *address.Pool
+	names        names
+	queues       queues
+	faults       *faults.Set
 
 	mu          sync.Mutex
 	closed      bool
@@ -129,6 +129,8 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	}
 	n := &Node{
 		config: config, client: client, log: config.Logger,
+		hooked: newHooked(podMarker), heeding: newHooked(faultsMarker), addresses: address.NewPool(),
+		names: names{client}, queues: queues(filepath.Join(config.Dir, "queues")),
 		pods: map[types.UID]*pod{}, stopped: map[types.UID]bool{}, controllers: map[string]*controller{},
 		changed: make(chan struct{}),
 	}
@@ -136,9 +138,7 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	logging := klog.NewContext(clock.With(context.Background(), config.Clock),
 		logr.FromSlogHandler(config.Logger.Handler()))
 	n.ctx, n.cancel = context.WithCancel(logging)
-	n.hooked.marker, n.hooked.known = podMarker, map[string]bool{}
-	n.heeding.marker, n.heeding.known = faultsMarker, map[string]bool{}
-	n.addresses.used = map[netip.Addr]bool{}
+	n.registration = registration{name: config.Name, client: client, log: config.Logger, ctx: n.ctx}
 	n.logging = logging
 	if err := n.startAgent(); err != nil {
 		n.cancel()
@@ -152,12 +152,12 @@ func Start(ctx context.Context, config Config) (*Node, error) {
 	if config.Unregistered {
 		return n, nil
 	}
-	if err := n.register(ctx); err != nil {
+	if err := n.registration.register(ctx); err != nil {
 		n.cancel()
 		n.tasks.Wait()
 		return nil, fmt.Errorf("register process node %q: %w", config.Name, err)
 	}
-	n.tasks.Go(n.heartbeat)
+	n.tasks.Go(n.registration.heartbeat)
 	if err := n.watchPods(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("process node: %w", err), n.Close(context.WithoutCancel(ctx)))
 	}
@@ -186,10 +186,10 @@ func (n *Node) Close(context.Context) error {
 	n.mu.Unlock()
 	n.cancel()
 	for _, p := range pods {
-		<-p.ended
+		<-p.ending.ended
 	}
 	n.tasks.Wait()
-	n.addresses.close()
+	n.addresses.Close()
 	return nil
 }
 
@@ -199,124 +199,12 @@ func (n *Node) broadcastLocked() {
 	n.changed = make(chan struct{})
 }
 
-func (n *Node) register(ctx context.Context) error {
-	_, err := n.client.CoreV1().Nodes().Create(ctx, n.object(), metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		var old *corev1.Node
-		if old, err = n.client.CoreV1().Nodes().Get(ctx, n.config.Name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		node := n.object()
-		node.ResourceVersion = old.ResourceVersion
-		_, err = n.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
-	}
-	return err
-}
-
-func (n *Node) object() *corev1.Node {
-	capacity := corev1.ResourceList{
-		corev1.ResourceCPU:              resource.MustParse("1k"),
-		corev1.ResourceMemory:           resource.MustParse("1Ti"),
-		corev1.ResourcePods:             resource.MustParse("10k"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
-	}
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: n.config.Name,
-			Labels: map[string]string{
-				cluster.LabelProcessNode: "true",
-				corev1.LabelHostname:     n.config.Name,
-				corev1.LabelOSStable:     runtime.GOOS,
-				corev1.LabelArchStable:   runtime.GOARCH,
-			},
-		},
-		Spec: corev1.NodeSpec{
-			Taints: []corev1.Taint{{Key: cluster.TaintProcessNode, Effect: corev1.TaintEffectNoSchedule}},
-		},
-		Status: corev1.NodeStatus{
-			Capacity:    capacity,
-			Allocatable: capacity,
-			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: hostIP},
-				{Type: corev1.NodeHostName, Address: n.config.Name},
-			},
-			Conditions: []corev1.NodeCondition{n.readyCondition(metav1.NewTime(n.now()))},
-			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion: "trommel", OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
-				ContainerRuntimeVersion: "process://1",
-			},
-		},
-	}
-}
-
-func (n *Node) readyCondition(now metav1.Time) corev1.NodeCondition {
-	return corev1.NodeCondition{
-		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-		Message:           "pods run as local processes",
-		LastHeartbeatTime: now, LastTransitionTime: now,
-	}
-}
-
-// A kubelet's lease is valid for 40 s, and renewed every 10 s. This node ends with its cluster, so nobody has to notice
-// that soon, and each renewal costs an idle cluster whose clock moves ahead some time.
-const (
-	leaseSeconds      = 3600
-	heartbeatInterval = 15 * time.Minute
-	heartbeatRetry    = 10 * time.Second // after a failure
-)
-
-// heartbeat renews the node's lease until the node closes.
-func (n *Node) heartbeat() {
-	for {
-		wait := heartbeatInterval
-		if err := n.renewLease(); err != nil && n.ctx.Err() == nil {
-			n.log.Warn("renew node lease", "node", n.config.Name, "error", err)
-			wait = heartbeatRetry
-		}
-		if clock.Sleep(n.ctx, wait) != nil {
-			return
-		}
-	}
-}
-
-func (n *Node) renewLease() error {
-	ctx, cancel := clock.WithTimeout(n.ctx, heartbeatRetry)
-	defer cancel()
-	leases := n.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	seconds, now := int32(leaseSeconds), metav1.NewMicroTime(n.now())
-	lease, err := leases.Get(ctx, n.config.Name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		lease.Spec.RenewTime = &now
-		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-	case apierrors.IsNotFound(err):
-		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: n.config.Name},
-			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: &n.config.Name, LeaseDurationSeconds: &seconds, RenewTime: &now,
-			},
-		}, metav1.CreateOptions{})
-	}
-	return err
-}
-
-// watchOn lets a watch last. A reflector of client-go asks the API server to end it after five to ten minutes. If the
-// cluster's clock moves ahead, they may be over at once; the reflector, which waits in real time, would take that for
-// a failure, and pause before it lists everything again.
-func watchOn(o *metav1.ListOptions) {
-	if o.TimeoutSeconds != nil { // only a watch has one
-		o.TimeoutSeconds = new(int64(watchSeconds))
-	}
-}
-
-const watchSeconds = 10 * 365 * 24 * 60 * 60
-
 // watchPods watches the pods that are bound to this node.
 func (n *Node) watchPods(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.config.Name).String()
-			watchOn(o)
+			volumes.WatchOn(o)
 		}))
 	informer := factory.Core().V1().Pods().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -365,7 +253,7 @@ func (n *Node) observe(object *corev1.Pod) {
 		go p.run()
 	}
 	if !maps.Equal(p.object.Labels, object.Labels) || !maps.Equal(p.object.Annotations, object.Annotations) {
-		p.changed()
+		p.volumes.Changed()
 	}
 	p.object = object
 	if object.DeletionTimestamp != nil {
@@ -409,7 +297,7 @@ func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
 	n.mu.Unlock()
 	for _, p := range ending {
 		select {
-		case <-p.ended:
+		case <-p.ending.ended:
 		case <-ctx.Done():
 			return fmt.Errorf("stop pod %s/%s: %w", p.namespace, p.name, ctx.Err())
 		}
@@ -417,6 +305,3 @@ func (n *Node) Stop(ctx context.Context, keep []types.UID) error {
 	// Their injectors have exited.
 	return n.EndFaults(ctx)
 }
-
-// hostIP is the node's address.
-const hostIP = "127.0.0.1"

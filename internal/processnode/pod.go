@@ -16,7 +16,9 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/processnode/address"
 	"github.com/trommel-dev/trommel/internal/processnode/faults"
+	"github.com/trommel-dev/trommel/internal/processnode/volumes"
 )
 
 // pod runs one pod. Its fields below "guarded" are guarded by Node.mu; the others are set before it runs.
@@ -28,46 +30,86 @@ type pod struct {
 	spec       *corev1.PodSpec // read only
 	controller *controller     // nil if the pod does not belong to a controller under test
 	faults     *faults.Pod     // its way to the API server and to others
-	address    address
+	address    address.Address
 	dir        string
 	init       []*container
 	containers []*container
 
-	stopping chan struct{} // closed when the pod must end
-	kill     chan struct{} // closed when its grace period is over
-	killOnce sync.Once
-	ended    chan struct{} // closed when nothing of it is left
-	dirty    chan struct{} // contains a token when the status must be written
-	volumes  volumes
+	dirty   chan struct{} // contains a token when the status must be written
+	volumes *volumes.Volumes
 
 	// guarded
 	object      *corev1.Pod // newest known; read only
-	terminating bool
-	graces      []*clock.Timer // close kill
-	gone        bool           // the object has been deleted
+	ending      ending
+	gone        bool // the object has been deleted
 	started     metav1.Time
 	preparing   error // why the pod cannot start yet
 	initialized bool
-	transitions map[corev1.PodConditionType]corev1.PodCondition
+	conditions  conditions
+}
+
+// ending is how a pod ends. Node.mu guards its fields below the channels, which everyone may wait for.
+type ending struct {
+	stopping chan struct{} // closed when the pod must end
+	kill     chan struct{} // closed when its grace period is over
+	ended    chan struct{} // closed when nothing of it is left
+
+	killOnce sync.Once
+	begun    bool           // stopping is closed
+	graces   []*clock.Timer // close kill
+}
+
+func newEnding() ending {
+	return ending{stopping: make(chan struct{}), kill: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// begin closes stopping. It returns false if it was closed already.
+func (e *ending) begin() bool {
+	if e.begun {
+		return false
+	}
+	e.begun = true
+	close(e.stopping)
+	return true
+}
+
+// killAfter closes kill after a grace period. A later call can only shorten it.
+func (e *ending) killAfter(ctx context.Context, grace time.Duration) {
+	kill := func() { e.killOnce.Do(func() { close(e.kill) }) }
+	if grace <= 0 {
+		kill()
+		return
+	}
+	e.graces = append(e.graces, clock.AfterFunc(ctx, grace, kill))
+}
+
+func (e *ending) stopTimers() {
+	for _, t := range e.graces {
+		t.Stop()
+	}
 }
 
 func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 	p := &pod{
 		node: n, uid: object.UID, namespace: object.Namespace, name: object.Name, spec: &object.Spec, object: object,
-		dir:      filepath.Join(n.config.Dir, string(object.UID)),
-		stopping: make(chan struct{}), kill: make(chan struct{}), ended: make(chan struct{}),
-		dirty:   make(chan struct{}, 1),
-		volumes: volumes{outdated: make(chan struct{}, 1), tokens: map[string]*volumeToken{}},
-		started: metav1.NewTime(n.now()), transitions: map[corev1.PodConditionType]corev1.PodCondition{},
+		dir:    filepath.Join(n.config.Dir, string(object.UID)),
+		ending: newEnding(), dirty: make(chan struct{}, 1),
+		started:    metav1.NewTime(n.now()),
+		conditions: conditions{now: n.now, transitions: map[corev1.PodConditionType]corev1.PodCondition{}},
 	}
+	p.volumes = volumes.New(volumes.Pod{
+		Client: n.client, Logger: n.log, UID: p.uid, Namespace: p.namespace, Name: p.name, Spec: p.spec,
+		Unregistered: n.config.Unregistered, CA: n.config.CA, Dir: p.dir,
+		Claims: filepath.Join(n.config.Dir, "claims"), Field: p.field,
+	})
 	var err error
-	if p.address, err = n.addresses.take(); err != nil {
+	if p.address, err = n.addresses.Take(); err != nil {
 		return nil, err
 	}
 	if name := object.Annotations[cluster.AnnotationController]; name != "" {
 		c, err := n.controllerLocked(name)
 		if err != nil {
-			n.addresses.giveBack(p.address)
+			n.addresses.GiveBack(p.address)
 			return nil, err
 		}
 		if server := object.Annotations[cluster.AnnotationAPIServer]; server == "" ||
@@ -85,7 +127,7 @@ func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 		p.containers = append(p.containers, &container{pod: p, spec: &p.spec.Containers[i]})
 	}
 	if p.faults, err = p.addToFaults(); err != nil {
-		n.addresses.giveBack(p.address)
+		n.addresses.GiveBack(p.address)
 		return nil, err
 	}
 	return p, nil
@@ -93,16 +135,10 @@ func (n *Node) newPodLocked(object *corev1.Pod) (*pod, error) {
 
 // terminateLocked ends the pod's processes: SIGTERM now, SIGKILL after grace. A later call can only shorten the grace.
 func (p *pod) terminateLocked(grace time.Duration) {
-	if !p.terminating {
-		p.terminating = true
-		close(p.stopping)
+	if p.ending.begin() {
 		p.node.broadcastLocked()
 	}
-	if grace <= 0 {
-		p.killOnce.Do(func() { close(p.kill) })
-		return
-	}
-	p.graces = append(p.graces, clock.AfterFunc(p.node.ctx, grace, func() { p.killOnce.Do(func() { close(p.kill) }) }))
+	p.ending.killAfter(p.node.ctx, grace)
 }
 
 // run runs the pod until it has ended.
@@ -113,19 +149,18 @@ func (p *pod) run() {
 	stopped, stop := context.WithCancel(ctx)
 	tasks.Go(func() {
 		select {
-		case <-p.stopping:
+		case <-p.ending.stopping:
 		case <-ctx.Done():
 		}
 		stop()
 	})
 	if p.prepare(stopped) {
-		tasks.Go(func() { p.renewToken(stopped) })
-		tasks.Go(func() { p.followVolumes(stopped) })
+		tasks.Go(func() { p.volumes.Follow(stopped) })
 		p.runContainers(stopped)
 	}
 	p.touch()
 	// A pod that has completed stays until it is deleted.
-	<-p.stopping
+	<-p.ending.stopping
 	cancel()
 	tasks.Wait()
 	p.finish()
@@ -133,14 +168,12 @@ func (p *pod) run() {
 	n := p.node
 	n.mu.Lock()
 	delete(n.pods, p.uid)
-	for _, t := range p.graces {
-		t.Stop()
-	}
+	p.ending.stopTimers()
 	n.broadcastLocked()
 	n.mu.Unlock()
 	p.faults.Close()
-	n.addresses.giveBack(p.address)
-	close(p.ended)
+	n.addresses.GiveBack(p.address)
+	close(p.ending.ended)
 }
 
 // prepare prepares what the containers need. It retries until it succeeds or the pod must end.
@@ -173,15 +206,12 @@ func (p *pod) prepareOnce(ctx context.Context) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
 	}
-	if err := p.writeServiceAccount(ctx); err != nil {
-		return fmt.Errorf("service account: %w", err)
-	}
-	volumes, err := p.writeVolumes(ctx)
+	folders, err := p.volumes.Write(ctx, p.faults.APIServer())
 	if err != nil {
 		return err
 	}
 	for _, c := range append(append([]*container{}, p.init...), p.containers...) {
-		if err := c.prepare(ctx, volumes); err != nil {
+		if err := c.prepare(ctx, folders); err != nil {
 			return fmt.Errorf("container %q: %w", c.spec.Name, err)
 		}
 	}
@@ -196,7 +226,7 @@ func (p *pod) runContainers(ctx context.Context) {
 	defer sidecars.Wait()
 	defer stopSidecars()
 	for _, c := range p.init {
-		if c.idle {
+		if c.program.idle {
 			continue
 		}
 		if c.isSidecar() {
@@ -212,7 +242,7 @@ func (p *pod) runContainers(ctx context.Context) {
 	p.initialized = true
 	p.node.mu.Unlock()
 	for _, c := range p.containers {
-		if c.idle {
+		if c.program.idle {
 			main.Go(func() { <-ctx.Done() })
 			continue
 		}
@@ -260,4 +290,9 @@ func (p *pod) touch() {
 	case p.dirty <- struct{}{}:
 	default:
 	}
+}
+
+// objects reads objects of the pod's namespace.
+func (p *pod) objects() volumes.Objects {
+	return volumes.Objects{Client: p.node.client, Namespace: p.namespace}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/child"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
+	"github.com/trommel-dev/trommel/internal/processnode/volumes"
 )
 
 // Intervals of probes of a container that is not ready: waiting for a whole period would only cost time. They double.
@@ -33,7 +34,7 @@ func (c *container) probe(ctx context.Context, r *run) {
 	if probe == nil {
 		return
 	}
-	if c.readyFile != "" && c.followReadyFile(ctx, r) == nil {
+	if c.program.readyFile != "" && c.followReadyFile(ctx, r) == nil {
 		return
 	}
 	n := c.pod.node
@@ -86,11 +87,11 @@ func (c *container) followReadyFile(ctx context.Context, r *run) error {
 		return err
 	}
 	defer func() { _ = watcher.Close() }()
-	if err := watcher.Add(filepath.Dir(c.readyFile)); err != nil {
+	if err := watcher.Add(filepath.Dir(c.program.readyFile)); err != nil {
 		return err
 	}
 	for {
-		_, err := os.Stat(c.readyFile)
+		_, err := os.Stat(c.program.readyFile)
 		c.setReady(err == nil)
 		select {
 		case <-ctx.Done():
@@ -173,20 +174,20 @@ func (c *container) probeHost(named string) string {
 	if named != "" {
 		return named
 	}
-	return c.pod.address.ip.String()
+	return c.pod.address.IP.String()
 }
 
 func (c *container) probeExec(ctx context.Context, command []string) error {
 	if len(command) == 0 {
 		return nil
 	}
-	path, err := lookPath(command[0], c.workDir, c.lookupEnv)
+	path, err := lookPath(command[0], c.program.workDir, c.program.lookupEnv)
 	if err != nil {
 		return err
 	}
-	mounts := c.mounts
-	if c.hooked {
-		mounts = c.files.moved()
+	mounts := c.program.mounts
+	if c.program.hooked {
+		mounts = c.program.files.Moved()
 	}
 	hooked := false
 	if !c.pod.isInjector() {
@@ -198,11 +199,11 @@ func (c *container) probeExec(ctx context.Context, command []string) error {
 	for i, s := range command {
 		argv[i] = s
 		if !hooked {
-			argv[i] = rewritePaths(s, mounts)
+			argv[i] = volumes.RewritePaths(s, mounts)
 		}
 	}
 	p, err := keeper.Adopt(c.pod.node.config.Keeper, func() (*child.Process, error) {
-		return child.Start(&exec.Cmd{Path: path, Args: argv, Env: c.env, Dir: c.workDir})
+		return child.Start(&exec.Cmd{Path: path, Args: argv, Env: c.program.env, Dir: c.program.workDir})
 	})
 	if err != nil {
 		return err
@@ -217,15 +218,6 @@ func (c *container) probeExec(ctx context.Context, command []string) error {
 		return fmt.Errorf("exit code %d", p.ExitCode())
 	}
 	return nil
-}
-
-func (c *container) lookupEnv(name string) (string, bool) {
-	for _, e := range c.env {
-		if len(e) > len(name) && e[:len(name)] == name && e[len(name)] == '=' {
-			return e[len(name)+1:], true
-		}
-	}
-	return "", false
 }
 
 // port resolves a probe's port, which may be the name of one of the container's ports.

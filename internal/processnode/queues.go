@@ -14,10 +14,13 @@ import (
 
 var _ cluster.QueueReader = (*Node)(nil)
 
-// queueDir is the directory in which processes with hooks keep the tables of their work queues.
-func (n *Node) queueDir() string { return filepath.Join(n.config.Dir, "queues") }
+// queues is the directory in which processes with hooks keep the tables of their work queues.
+type queues string
 
-func (n *Node) queueFile(pid int) string { return filepath.Join(n.queueDir(), strconv.Itoa(pid)) }
+func (q queues) file(pid int) string { return filepath.Join(string(q), strconv.Itoa(pid)) }
+
+// forget removes the table of a process that has exited.
+func (q queues) forget(pid int) { _ = os.Remove(q.file(pid)) }
 
 // Queues implements cluster.QueueReader.
 func (n *Node) Queues(_ context.Context, name string) (all []wire.Queue, known bool, err error) {
@@ -28,7 +31,7 @@ func (n *Node) Queues(_ context.Context, name string) (all []wire.Queue, known b
 	}
 	n.mu.Unlock()
 	for _, pid := range pids {
-		queues, err := wire.ReadQueues(n.queueFile(pid))
+		queues, err := wire.ReadQueues(n.queues.file(pid))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, wire.ErrQueuesNotReady) {
 			return nil, false, nil
 		}
@@ -39,6 +42,3 @@ func (n *Node) Queues(_ context.Context, name string) (all []wire.Queue, known b
 	}
 	return all, true, nil
 }
-
-// forgetQueues removes the table of a process that has exited.
-func (n *Node) forgetQueues(pid int) { _ = os.Remove(n.queueFile(pid)) }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/processnode/address"
 )
 
 // writeStatuses writes the pod's status whenever it has changed, until ctx ends.
@@ -91,10 +92,10 @@ func (p *pod) status() *corev1.PodStatus {
 	s := &corev1.PodStatus{
 		Phase:              p.phaseLocked(),
 		ObservedGeneration: p.object.Generation,
-		HostIP:             hostIP,
-		HostIPs:            []corev1.HostIP{{IP: hostIP}},
-		PodIP:              p.address.ip.String(),
-		PodIPs:             []corev1.PodIP{{IP: p.address.ip.String()}},
+		HostIP:             address.HostIP,
+		HostIPs:            []corev1.HostIP{{IP: address.HostIP}},
+		PodIP:              p.address.IP.String(),
+		PodIPs:             []corev1.PodIP{{IP: p.address.IP.String()}},
 		StartTime:          &p.started,
 	}
 	allReady := p.initialized
@@ -116,10 +117,10 @@ func (p *pod) status() *corev1.PodStatus {
 	}
 	ready := p.readyLocked()
 	s.Conditions = []corev1.PodCondition{
-		p.conditionLocked(corev1.PodReadyToStartContainers, p.preparing == nil && !done, ""),
-		p.conditionLocked(corev1.PodInitialized, p.initialized, ""),
-		p.conditionLocked(corev1.ContainersReady, allReady, reason),
-		p.conditionLocked(corev1.PodReady, ready, reason),
+		p.conditions.of(p.object, corev1.PodReadyToStartContainers, p.preparing == nil && !done, ""),
+		p.conditions.of(p.object, corev1.PodInitialized, p.initialized, ""),
+		p.conditions.of(p.object, corev1.ContainersReady, allReady, reason),
+		p.conditions.of(p.object, corev1.PodReady, ready, reason),
 	}
 	return s
 }
@@ -145,17 +146,23 @@ func conditionTrue(o *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-// conditionLocked keeps the time of the last transition while the status does not change.
-func (p *pod) conditionLocked(kind corev1.PodConditionType, yes bool, reason string) corev1.PodCondition {
+// conditions are a pod's conditions.
+type conditions struct {
+	now         func() time.Time
+	transitions map[corev1.PodConditionType]corev1.PodCondition
+}
+
+// of returns a condition. It keeps the time of the last transition while the status does not change.
+func (all *conditions) of(o *corev1.Pod, kind corev1.PodConditionType, yes bool, reason string) corev1.PodCondition {
 	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason,
-		ObservedGeneration: p.object.Generation}
+		ObservedGeneration: o.Generation}
 	if yes {
 		c.Status, c.Reason = corev1.ConditionTrue, ""
 	}
-	old, ok := p.transitions[kind]
+	old, ok := all.transitions[kind]
 	if !ok || old.Status != c.Status {
-		old = corev1.PodCondition{Status: c.Status, LastTransitionTime: metav1.NewTime(p.node.now())}
-		p.transitions[kind] = old
+		old = corev1.PodCondition{Status: c.Status, LastTransitionTime: metav1.NewTime(all.now())}
+		all.transitions[kind] = old
 	}
 	c.LastTransitionTime = old.LastTransitionTime
 	return c
@@ -188,12 +195,12 @@ func (p *pod) phaseLocked() corev1.PodPhase {
 }
 
 func (c *container) statusLocked() corev1.ContainerStatus {
-	idle := c.idle && c.pod.preparing == nil && (c.isInit || c.pod.initialized)
+	idle := c.program.idle && c.pod.preparing == nil && (c.isInit || c.pod.initialized)
 	started := c.current != nil || idle
 	s := corev1.ContainerStatus{
 		Name:         c.spec.Name,
 		Image:        c.spec.Image,
-		ImageID:      c.path,
+		ImageID:      c.program.path,
 		RestartCount: int32(max(c.starts-1, 0)),
 		Ready:        idle || c.ready && (c.current == nil || !c.current.frozen),
 		Started:      &started,

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/processnode"
+	"github.com/trommel-dev/trommel/internal/processnode/volumes"
 )
 
 // annotationReplaced on a Deployment: a run has scaled it to 0. Its value is a replaced.
@@ -176,7 +176,7 @@ func podOf(d *appsv1.Deployment) *corev1.Pod {
 	}
 	if p.Spec.AutomountServiceAccountToken == nil || *p.Spec.AutomountServiceAccountToken {
 		const volume = "kube-api-access-trommel"
-		mount := corev1.VolumeMount{Name: volume, MountPath: processnode.ServiceAccountMount, ReadOnly: true}
+		mount := corev1.VolumeMount{Name: volume, MountPath: volumes.ServiceAccountMount, ReadOnly: true}
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: volume})
 		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 			for i := range list {

@@ -1,4 +1,4 @@
-package processnode
+package exits
 
 import (
 	"os"
@@ -48,8 +48,8 @@ func TestRanOutOfMemory(t *testing.T) {
 			if err := os.WriteFile(file, []byte(before+tt.log), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c := &container{logFile: file, hooked: tt.hooked}
-			if got := c.ranOutOfMemory(int64(len(before))); got != tt.want {
+			p := Process{Log: file, LogStart: int64(len(before)), Hooked: tt.hooked}
+			if got := p.RanOutOfMemory(); got != tt.want {
 				t.Errorf("ran out of memory: %t", got)
 			}
 		})

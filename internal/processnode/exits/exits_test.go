@@ -1,12 +1,14 @@
-package processnode
+package exits
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/trommel-dev/trommel/internal/processnode/volumes"
 )
 
 func TestExplainMachine(t *testing.T) {
-	mounts := []mount{{path: "/etc/webhook/certs", local: "/x"}}
+	mounts := []volumes.Mount{{Path: "/etc/webhook/certs", Local: "/x"}}
 	for _, tt := range []struct{ name, log, want string }{
 		{
 			"port",

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package processnode
+package address
 
 // reserveBlock returns nil: the loopback interface has only the address 127.0.0.1.
 func reserveBlock() (*addressBlock, error) { return nil, nil }

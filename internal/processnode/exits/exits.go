@@ -1,4 +1,6 @@
-package processnode
+// Package exits finds out why a pod's process has exited: what the process says at its end, and whether it used a port,
+// a file or a name of this machine instead of its pod's.
+package exits
 
 import (
 	"bufio"
@@ -16,6 +18,8 @@ import (
 	"syscall"
 
 	"github.com/trommel-dev/trommel/internal/cluster/dynamic"
+	"github.com/trommel-dev/trommel/internal/processnode/address"
+	"github.com/trommel-dev/trommel/internal/processnode/volumes"
 )
 
 var (
@@ -28,27 +32,38 @@ var (
 // tailBytes is how much of a log's end is searched for the cause.
 const tailBytes = 16 << 10
 
-// metMachine explains the exit of a process that used this machine's port, file or name instead of its pod's, or did
-// not find it on this machine, or that has reached the machine's limits, and how to solve that. It is empty if its log
-// mentions nothing of this kind. A process with hooks is affected by the machine only by the limits, if a port is in
-// use on all of the machine's addresses, or if the machine has only one loopback address.
-func (c *container) metMachine(log string) string {
-	if met := explainLimits(log, limitsNow); met != "" && len(c.pod.node.faults.List()) == 0 { // one may answer so
-		return met
-	}
-	if c.hooked {
-		return explainPort(log, c.pod.address)
-	}
-	return explainMachine(log, c.mounts)
+// Process is a process that has exited.
+type Process struct {
+	Log      string // its file
+	LogStart int64  // where its output begins in Log
+	Hooked   bool   // its executable has hooks in the standard library
+	Mounts   []volumes.Mount
+	Address  address.Address // of its pod
 }
 
-// logEnd returns the end of the log from start on, tailBytes at most; empty if it cannot be read.
-func (c *container) logEnd(start int64) string {
-	f, err := os.Open(c.logFile)
+// MetMachine explains the exit of a process that used this machine's port, file or name instead of its pod's, or did
+// not find it on this machine, or that has reached the machine's limits, and how to solve that. It is empty if the end
+// of its log mentions nothing of this kind. A process with hooks is affected by the machine only by the limits, if a
+// port is in use on all of the machine's addresses, or if the machine has only one loopback address. Disturbed reports
+// whether a fault may be why it has reached limits.
+func (p Process) MetMachine(log string, disturbed func() bool) string {
+	if met := explainLimits(log, limitsNow); met != "" && !disturbed() {
+		return met
+	}
+	if p.Hooked {
+		return explainPort(log, p.Address)
+	}
+	return explainMachine(log, p.Mounts)
+}
+
+// LogEnd returns the end of the log, tailBytes at most; empty if it cannot be read.
+func (p Process) LogEnd() string {
+	f, err := os.Open(p.Log)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
+	start := p.LogStart
 	if info, err := f.Stat(); err == nil && info.Size()-start > tailBytes {
 		start = info.Size() - tailBytes
 	}
@@ -72,18 +87,18 @@ var (
 	noMemoryAnywhere = regexp.MustCompile(`(?i)out ?of ?memory|cannot allocate memory|memoryerror|bad_alloc`)
 )
 
-// ranOutOfMemory reports whether the process whose log begins at start says that it ended for want of memory.
-func (c *container) ranOutOfMemory(start int64) bool {
-	f, err := os.Open(c.logFile)
+// RanOutOfMemory reports whether the process says in its log that it ended for want of memory.
+func (p Process) RanOutOfMemory() bool {
+	f, err := os.Open(p.Log)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	if _, err := f.Seek(start, io.SeekStart); err != nil {
+	if _, err := f.Seek(p.LogStart, io.SeekStart); err != nil {
 		return false
 	}
 	says := noMemoryAnywhere
-	if c.hooked {
+	if p.Hooked {
 		says = noMemory
 	}
 	lines := bufio.NewReader(f)
@@ -95,7 +110,7 @@ func (c *container) ranOutOfMemory(start int64) bool {
 		switch {
 		case says.Match(line):
 			return true
-		case c.hooked && runtimeFault.Match(line):
+		case p.Hooked && runtimeFault.Match(line):
 			fault, top = true, false
 		case fault && top:
 			if runtimeOnTop.Match(line) {
@@ -111,8 +126,8 @@ func (c *container) ranOutOfMemory(start int64) bool {
 	}
 }
 
-// readLastWords reads a termination message, of which a kubelet takes 4096 bytes. There may be none.
-func readLastWords(file string) string {
+// ReadMessage reads a termination message, of which a kubelet takes 4096 bytes. There may be none.
+func ReadMessage(file string) string {
 	const longest = 4096
 	f, err := os.Open(file)
 	if err != nil {
@@ -126,9 +141,9 @@ func readLastWords(file string) string {
 	return string(text)
 }
 
-// terminationMessage is what a kubelet makes of a log with the policy FallbackToLogsOnError: its last 80 lines, 2048
+// MessageFromLog is what a kubelet makes of a log with the policy FallbackToLogsOnError: its last 80 lines, 2048
 // bytes at most.
-func terminationMessage(log string) string {
+func MessageFromLog(log string) string {
 	lines := strings.Split(log, "\n")
 	log = strings.Join(lines[max(len(lines)-80, 0):], "\n")
 	return log[max(len(log)-2048, 0):]
@@ -136,12 +151,12 @@ func terminationMessage(log string) string {
 
 // explainPort is for a process with hooks. It distinguishes a port that the process has opened twice, which is its own
 // bug, from one that is in use on the machine.
-func explainPort(log string, pod address) string {
+func explainPort(log string, pod address.Address) string {
 	m := portTaken.FindStringSubmatch(log)
 	if m == nil {
 		return ""
 	}
-	if !pod.own() {
+	if !pod.Own() {
 		return fmt.Sprintf("port %s is already in use, perhaps by another run: this machine has only one loopback "+
 			"address, which all pods share. Give the controller another port with `args:` or `env:`", m[1])
 	}
@@ -150,7 +165,7 @@ func explainPort(log string, pod address) string {
 		return ""
 	}
 	// No pod has this address.
-	nobody := pod.ip.As4()
+	nobody := pod.IP.As4()
 	nobody[3] = 1
 	listener, err := net.Listen("tcp4", net.JoinHostPort(netip.AddrFrom4(nobody).String(), port))
 	if err == nil {
@@ -166,7 +181,7 @@ func explainPort(log string, pod address) string {
 		m[1])
 }
 
-func explainMachine(log string, mounts []mount) string {
+func explainMachine(log string, mounts []volumes.Mount) string {
 	const why = "the executable has no hooks for its pod's files, address and names, so it uses this machine's: %s. " +
 		"Build it with `build:`, or %s"
 	if m := portTaken.FindStringSubmatch(log); m != nil {
@@ -176,14 +191,14 @@ func explainMachine(log string, mounts []mount) string {
 	for _, m := range noSuchFile.FindAllStringSubmatch(log, -1) {
 		path := filepath.Clean(m[1])
 		switch {
-		case strings.HasPrefix(path, serviceAccountMount):
+		case strings.HasPrefix(path, volumes.ServiceAccountMount):
 			return fmt.Sprintf(why, path+" exists in the pod but not on this machine",
 				"make it take its configuration from KUBECONFIG")
 		default:
 			for _, mount := range mounts {
-				if path == mount.path || strings.HasPrefix(path, mount.path+"/") {
+				if path == mount.Path || strings.HasPrefix(path, mount.Path+"/") {
 					return fmt.Sprintf(why,
-						path+" exists in the pod's volume at "+mount.path+" but not on this machine",
+						path+" exists in the pod's volume at "+mount.Path+" but not on this machine",
 						"give it the path with `args:` or `env:`, where mount paths are replaced by their paths on "+
 							"this machine")
 				}
@@ -199,8 +214,8 @@ func explainMachine(log string, mounts []mount) string {
 	return ""
 }
 
-// missingLoader returns an error if a program is linked with libraries of a machine unlike this one.
-func missingLoader(path string) error {
+// MissingLoader returns an error if a program is linked with libraries of a machine unlike this one.
+func MissingLoader(path string) error {
 	loader, err := dynamic.Loader(path)
 	if err != nil || loader == "" {
 		return nil //nolint:nilerr // then something else is wrong with it

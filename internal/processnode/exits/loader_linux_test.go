@@ -1,4 +1,4 @@
-package processnode
+package exits
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ func TestMissingLoader(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := missingLoader("/bin/true"); err != nil {
+	if err := MissingLoader("/bin/true"); err != nil {
 		t.Errorf("a program of this machine: %v", err)
 	}
 	at := bytes.Index(text, []byte("/lib"))
@@ -27,10 +27,10 @@ func TestMissingLoader(t *testing.T) {
 	if err := os.WriteFile(program, text, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := missingLoader(program); err == nil || !strings.Contains(err.Error(), string(text[at:end])) {
+	if err := MissingLoader(program); err == nil || !strings.Contains(err.Error(), string(text[at:end])) {
 		t.Errorf("without its loader %s: %v", text[at:end], err)
 	}
-	if err := missingLoader("loader_linux_test.go"); err != nil {
+	if err := MissingLoader("loader_linux_test.go"); err != nil {
 		t.Errorf("what is no program: %v", err)
 	}
 }
