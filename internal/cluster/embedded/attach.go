@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/egress"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded/snapshot"
 	"github.com/trommel-dev/trommel/internal/processnode"
 )
 
@@ -173,16 +174,12 @@ func (a *Attached) Logs(context.Context) ([]cluster.Log, error) { return logsIn(
 
 // KeepSnapshot stores a snapshot in the cluster's directory.
 func (a *Attached) KeepSnapshot(b cluster.Snapshot) error {
-	return b.(*snapshot).writeFile(a.snapshotFile())
+	return snapshot.Write(b, a.snapshotFile())
 }
 
 // KeptSnapshot reads the snapshot stored in the cluster's directory.
 func (a *Attached) KeptSnapshot() (cluster.Snapshot, error) {
-	b, err := readSnapshot(a.snapshotFile())
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
+	return snapshot.Read(a.snapshotFile())
 }
 
 // DropSnapshot deletes the snapshot stored in the cluster's directory.

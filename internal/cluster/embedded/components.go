@@ -13,44 +13,56 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded/snapshot"
 	"github.com/trommel-dev/trommel/internal/pki"
+	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
+// programs are those of the control plane, and how they are started.
+type programs struct {
+	config Config
+	dir    *privatedir.Dir
+	logDir string
+	keeper *keeper.Keeper // nil: real time
+	access *access
+	// coordinator is where API servers look for it, with the token.
+	coordinator, token string
+}
+
 // newComponent returns a component that has not been started; name is also its log's.
-func (c *Cluster) newComponent(name, program string, args ...string) *component {
+func (p *programs) newComponent(name, program string, args ...string) *component {
 	return &component{
 		name:    name,
 		program: program,
-		binary:  c.config.Binary,
+		binary:  p.config.Binary,
 		args:    args,
-		env:     append(baseEnv(c.dir.Path()), c.keeper.Environ()...),
-		logFile: filepath.Join(c.logDir, name+".log"),
-		keeper:  c.keeper,
+		env:     append(baseEnv(p.dir.Path()), p.keeper.Environ()...),
+		logFile: filepath.Join(p.logDir, name+".log"),
+		keeper:  p.keeper,
 	}
 }
-
-func (c *Cluster) etcdSocket() string { return etcdSocket(c.dir.Path()) }
 
 // etcdSocket is the socket on which etcd listens, in the cluster's directory.
 func etcdSocket(dir string) string { return filepath.Join(dir, "etcd.sock") }
 
 // etcd listens only on a unix socket: it has no users, but other users cannot enter the socket's directory. As the only
 // member it advertises nothing, but the flags require addresses.
-func (c *Cluster) etcd() *component {
+func (p *programs) etcd() *component {
 	const peer = "http://127.0.0.1:2380"
 	// It is the only member, and elects itself after one heartbeat. Where waiting costs nothing, only the heartbeats
 	// that come after that do.
 	heartbeat, election, commit := 10, 100, "100ms"
-	if c.keeper != nil {
+	if p.keeper != nil {
 		heartbeat, election, commit = 500, 5000, "1s"
 	}
-	etcd := c.newComponent("etcd", "etcd",
+	etcd := p.newComponent("etcd", "etcd",
 		"--name=etcd",
-		"--data-dir="+c.dir.File("etcd"),
-		"--listen-client-urls=unix://"+c.etcdSocket(),
+		"--data-dir="+p.dir.File("etcd"),
+		"--listen-client-urls=unix://"+etcdSocket(p.dir.Path()),
 		"--advertise-client-urls=http://127.0.0.1:2379",
-		"--listen-peer-urls=unix://"+c.dir.File("peer.sock"),
+		"--listen-peer-urls=unix://"+p.dir.File("peer.sock"),
 		"--initial-advertise-peer-urls="+peer,
 		"--initial-cluster=etcd="+peer,
 		fmt.Sprintf("--heartbeat-interval=%d", heartbeat),
@@ -61,7 +73,7 @@ func (c *Cluster) etcd() *component {
 		"--quota-backend-bytes=2147483648",
 		"--log-level=warn",
 	)
-	if first := c.config.FirstRevision; first > 0 {
+	if first := p.config.FirstRevision; first > 0 {
 		etcd.env = append(etcd.env, fmt.Sprintf("%s=%d", envFirstRevision, first))
 	}
 	return etcd
@@ -81,35 +93,35 @@ type apiServer struct {
 	lifecycle sync.Mutex // one Kill or Start at a time
 }
 
-func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
+func (p *programs) newAPIServer(name string) (*apiServer, error) {
 	port, err := reservePort()
 	if err != nil {
 		return nil, err
 	}
 	args := []string{
-		"--etcd-servers=unix://" + c.etcdSocket(),
+		"--etcd-servers=unix://" + etcdSocket(p.dir.Path()),
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port.number),
 		"--permit-port-sharing=true", // see port
 		// All API servers have the same address, so they cannot register as endpoints of the Service kubernetes.
 		"--endpoint-reconciler-type=none",
 		"--advertise-address=127.0.0.1",
-		"--tls-cert-file=" + c.dir.File("server.crt"),
-		"--tls-private-key-file=" + c.dir.File("server.key"),
-		"--client-ca-file=" + c.dir.File("ca.crt"),
+		"--tls-cert-file=" + p.dir.File("server.crt"),
+		"--tls-private-key-file=" + p.dir.File("server.key"),
+		"--client-ca-file=" + p.dir.File("ca.crt"),
 		// As on any cluster: programs that take them from the ConfigMap extension-apiserver-authentication would try
 		// again and again.
-		"--requestheader-client-ca-file=" + c.dir.File("front-proxy-ca.crt"),
+		"--requestheader-client-ca-file=" + p.dir.File("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + c.dir.File("sa.pub"),
-		"--service-account-signing-key-file=" + c.dir.File("sa.key"),
+		"--service-account-key-file=" + p.dir.File("sa.pub"),
+		"--service-account-signing-key-file=" + p.dir.File("sa.key"),
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
-		"--egress-selector-config-file=" + c.dir.File(egressConfigFile),
+		"--egress-selector-config-file=" + p.dir.File(egressConfigFile),
 		// Without this, an API server prefers a node's name and looks it up in the host's DNS.
 		"--kubelet-preferred-address-types=InternalIP,Hostname",
 		"--service-cluster-ip-range=" + serviceCIDR,
@@ -119,31 +131,31 @@ func (c *Cluster) newAPIServer(name string) (*apiServer, error) {
 		"--etcd-db-metric-poll-interval=0",
 		logFlush,
 	}
-	args = append(args, featureGates(c.config.FeatureGates)...)
-	args = append(args, c.config.APIServerArgs...)
-	a := &apiServer{component: c.newComponent(name, "kube-apiserver", args...), port: port}
-	address, token := c.Rendezvous()
+	args = append(args, featureGates(p.config.FeatureGates)...)
+	args = append(args, p.config.APIServerArgs...)
+	a := &apiServer{component: p.newComponent(name, "kube-apiserver", args...), port: port}
 	// Starting allocates much memory and frees most of it. Half as many collections make the start a sixth faster and
 	// cost 40 MB.
-	a.env = append(a.env, "GOGC=200", envCoordinator+"="+address, envToken+"="+token, envIdentity+"="+c.identity(name))
-	if c.config.RemovedAPIs {
+	a.env = append(a.env, "GOGC=200", envCoordinator+"="+p.coordinator, envToken+"="+p.token,
+		envIdentity+"="+p.identity(name))
+	if p.config.RemovedAPIs {
 		a.env = append(a.env, envRemovedAPIs+"=true")
 	}
-	if a.admin, err = issueClient(c.ca, "trommel:admin", "system:masters"); err != nil {
+	if a.admin, err = issueClient(p.access.ca, "trommel:admin", "system:masters"); err != nil {
 		return nil, err
 	}
-	if a.client, err = rest.HTTPClientFor(c.restConfig(port.addr(), a.admin)); err != nil {
+	if a.client, err = rest.HTTPClientFor(p.access.restConfig(port.addr(), a.admin)); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
 // identity is the name by which the coordinator knows an API server.
-func (c *Cluster) identity(apiServer string) string {
-	if c.config.Member == "" {
+func (p *programs) identity(apiServer string) string {
+	if p.config.Member == "" {
 		return apiServer
 	}
-	return c.config.Member + "/" + apiServer
+	return p.config.Member + "/" + apiServer
 }
 
 // shutDown kills the process, even while StartAPIServer waits until it is ready.
@@ -191,18 +203,18 @@ func (a *apiServer) readyz(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) controllerManager() *component {
+func (p *programs) controllerManager() *component {
 	controllers := "--controllers=*"
-	for _, name := range c.config.DisableControllers {
+	for _, name := range p.config.DisableControllers {
 		controllers += ",-" + name
 	}
 	args := []string{
-		"--kubeconfig=" + c.kubeconfigFile("kube-controller-manager"),
+		"--kubeconfig=" + p.access.kubeconfigFile("kube-controller-manager"),
 		"--secure-port=0",
 		"--leader-elect=false",
 		controllers,
-		"--root-ca-file=" + c.dir.File("ca.crt"),
-		"--service-account-private-key-file=" + c.dir.File("sa.key"),
+		"--root-ca-file=" + p.dir.File("ca.crt"),
+		"--service-account-private-key-file=" + p.dir.File("sa.key"),
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--kube-api-qps=1000",
 		"--kube-api-burst=2000",
@@ -212,14 +224,14 @@ func (c *Cluster) controllerManager() *component {
 		"--profiling=false",
 		logFlush,
 	}
-	args = append(args, featureGates(c.config.FeatureGates)...)
-	args = append(args, c.config.ControllerManagerArgs...)
-	return c.newComponent("kube-controller-manager", "kube-controller-manager", args...)
+	args = append(args, featureGates(p.config.FeatureGates)...)
+	args = append(args, p.config.ControllerManagerArgs...)
+	return p.newComponent("kube-controller-manager", "kube-controller-manager", args...)
 }
 
-func (c *Cluster) scheduler() *component {
+func (p *programs) scheduler() *component {
 	args := []string{
-		"--kubeconfig=" + c.kubeconfigFile("kube-scheduler"),
+		"--kubeconfig=" + p.access.kubeconfigFile("kube-scheduler"),
 		"--secure-port=0",
 		"--leader-elect=false",
 		"--kube-api-qps=1000",
@@ -227,16 +239,16 @@ func (c *Cluster) scheduler() *component {
 		"--profiling=false",
 		logFlush,
 	}
-	args = append(args, featureGates(c.config.FeatureGates)...)
-	args = append(args, c.config.SchedulerArgs...)
-	return c.newComponent("kube-scheduler", "kube-scheduler", args...)
+	args = append(args, featureGates(p.config.FeatureGates)...)
+	args = append(args, p.config.SchedulerArgs...)
+	return p.newComponent("kube-scheduler", "kube-scheduler", args...)
 }
 
-func (c *Cluster) kwok() *component {
-	return c.newComponent("kwok", "kwok",
-		"--kubeconfig="+c.kubeconfigFile("kwok"),
-		"--config="+c.dir.File("kwok.yaml"),
-		"--manage-nodes-with-annotation-selector="+simulatedAnnotation+"="+simulatedValue,
+func (p *programs) kwok() *component {
+	return p.newComponent("kwok", "kwok",
+		"--kubeconfig="+p.access.kubeconfigFile("kwok"),
+		"--config="+p.dir.File("kwok.yaml"),
+		"--manage-nodes-with-annotation-selector="+snapshot.SimulatedAnnotation+"="+snapshot.SimulatedValue,
 		// Leases are for several KWOK instances: after a restart KWOK would wait until the old instance's leases
 		// expire.
 		"--node-lease-duration-seconds=0",

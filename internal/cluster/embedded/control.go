@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded/snapshot"
 )
 
 // controlService is the name of the service on a cluster's control socket. The socket is in a directory that only the
@@ -97,11 +98,9 @@ func (s *controlServer) serve(conn net.Conn) {
 
 // abandon records when a run was killed.
 func (s *controlServer) abandon() {
-	store := newStore(s.cluster.etcdSocket())
-	defer store.close()
 	ctx, cancel := clock.WithTimeout(s.ctx, abandonTimeout)
 	defer cancel()
-	revision, err := store.revision(ctx)
+	revision, err := snapshot.Revision(ctx, etcdSocket(s.cluster.dir.Path()))
 	if err != nil {
 		s.cluster.config.Logger.Warn("a run was killed; objects applied from now on are taken for the run's",
 			"error", err)

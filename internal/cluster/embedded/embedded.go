@@ -28,7 +28,6 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/egress"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
-	"github.com/trommel-dev/trommel/internal/pki"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/internal/processnode"
 )
@@ -62,7 +61,8 @@ type Cluster struct {
 	clock  *clock.Clock   // nil: this machine's
 	keeper *keeper.Keeper // of its clock; nil: real time
 
-	ca        *pki.Authority
+	access    *access
+	programs  *programs
 	apis      []*apiServer
 	others    []*component // etcd, kube-controller-manager, kube-scheduler, kwok
 	infra     *passthrough.Proxy
@@ -191,7 +191,10 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.config.Progress(fmt.Sprintf("starting etcd and %d API servers", c.config.APIServers))
-	etcd := c.etcd()
+	c.access = &access{cluster: c.config.Name, dir: c.dir}
+	c.programs = &programs{config: c.config, dir: c.dir, logDir: c.logDir, keeper: c.keeper, access: c.access}
+	c.programs.coordinator, c.programs.token = c.Rendezvous()
+	etcd := c.programs.etcd()
 	c.others = append(c.others, etcd)
 	if _, err := etcd.start(); err != nil {
 		return err
@@ -200,7 +203,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
-	err = etcd.whileRunning(ctx, func(ctx context.Context) error { return awaitSocket(ctx, c.etcdSocket()) })
+	err = etcd.whileRunning(ctx, func(ctx context.Context) error { return awaitSocket(ctx, etcdSocket(c.dir.Path())) })
 	if err != nil {
 		return err
 	}
@@ -227,17 +230,14 @@ func (c *Cluster) startAPIServers(ctx context.Context) error {
 // prepare creates keys, ports, files and the components.
 func (c *Cluster) prepare() error {
 	var err error
-	if c.ca, err = pki.New("trommel " + c.config.Name); err != nil {
-		return fmt.Errorf("create the cluster's keys: %w", err)
-	}
-	if err := c.writeServerKeys(); err != nil {
+	if err := c.access.create(); err != nil {
 		return fmt.Errorf("create the cluster's keys: %w", err)
 	}
 	if err := c.dir.Write("kwok.yaml", []byte(stagesFor(c.config))); err != nil {
 		return err
 	}
 	for i := range c.config.APIServers {
-		a, err := c.newAPIServer(fmt.Sprintf("apiserver-%d", i+1))
+		a, err := c.programs.newAPIServer(fmt.Sprintf("apiserver-%d", i+1))
 		if err != nil {
 			return err
 		}
@@ -246,7 +246,7 @@ func (c *Cluster) prepare() error {
 	if c.infra, err = passthrough.New(c.clock, c.dialAnyAPIServer); err != nil {
 		return fmt.Errorf("listen for the infrastructure: %w", err)
 	}
-	if err := c.writeKubeconfigs(); err != nil {
+	if err := c.access.writeKubeconfigs(c.infra.Addr(), c.apis); err != nil {
 		return err
 	}
 	c.network, err = c.newNetwork()
@@ -257,9 +257,9 @@ func (c *Cluster) prepare() error {
 // expect.
 func (c *Cluster) startInfrastructure(ctx context.Context) error {
 	c.config.Progress("starting controller manager, scheduler, simulated nodes and the process node")
-	infra := []*component{c.controllerManager()}
+	infra := []*component{c.programs.controllerManager()}
 	if !c.config.Small {
-		infra = append(infra, c.scheduler(), c.kwok())
+		infra = append(infra, c.programs.scheduler(), c.programs.kwok())
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, component := range infra {
@@ -293,11 +293,11 @@ func (c *Cluster) startInfrastructure(ctx context.Context) error {
 }
 
 func (c *Cluster) startProcessNode(ctx context.Context) error {
-	user, err := issueClient(c.ca, "trommel:process-node", "system:masters")
+	user, err := issueClient(c.access.ca, "trommel:process-node", "system:masters")
 	if err != nil {
 		return err
 	}
-	pair, err := issueServer(c.ca)
+	pair, err := issueServer(c.access.ca)
 	if err != nil {
 		return err
 	}
@@ -310,10 +310,10 @@ func (c *Cluster) startProcessNode(ctx context.Context) error {
 		servers[a.name] = a.port.addr()
 	}
 	c.processes, err = processnode.Start(ctx, processnode.Config{
-		RESTConfig:  c.restConfig(c.infra.Addr(), user),
+		RESTConfig:  c.access.restConfig(c.infra.Addr(), user),
 		APIServers:  servers,
 		First:       c.apis[0].name,
-		CA:          c.ca.PEM(),
+		CA:          c.access.ca.PEM(),
 		Certificate: &certificate,
 		ServiceCIDR: netip.MustParsePrefix(serviceCIDR), PodCIDR: netip.MustParsePrefix(podCIDR),
 		Route:  c.network.Resolve,
@@ -368,7 +368,7 @@ func (c *Cluster) RESTConfig(apiServer string) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.restConfig(a.port.addr(), a.admin), nil
+	return c.access.restConfig(a.port.addr(), a.admin), nil
 }
 
 // Kubeconfig returns the path of a kubeconfig file for the same access.

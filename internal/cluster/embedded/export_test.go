@@ -5,6 +5,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded/snapshot"
 )
 
 // Keeper is the keeper of the cluster's clock.
@@ -12,30 +13,15 @@ func Keeper(c *Cluster) *keeper.Keeper { return c.keeper }
 
 // Objects reads from etcd the objects that a reset restores.
 func Objects(ctx context.Context, c *Cluster) (map[string]string, error) {
-	store := newStore(c.etcdSocket())
-	defer store.close()
-	keys, _, err := store.list(ctx, registryPrefix, false)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]string{}
-	for _, kv := range keys {
-		switch roleOf(string(kv.Key)) {
-		case restored:
-			all[string(kv.Key)] = string(kv.Value)
-		case present:
-			all[string(kv.Key)] = ""
-		}
-	}
-	return all, nil
+	return snapshot.Objects(ctx, etcdSocket(c.dir.Path()))
 }
 
 // Reread writes a snapshot to a file and reads it back.
 func Reread(b cluster.Snapshot, file string) (cluster.Snapshot, error) {
-	if err := b.(*snapshot).writeFile(file); err != nil {
+	if err := snapshot.Write(b, file); err != nil {
 		return nil, err
 	}
-	return readSnapshot(file)
+	return snapshot.Read(file)
 }
 
 // PIDs are the process IDs of the cluster's components that run, by their names.

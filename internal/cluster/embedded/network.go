@@ -33,7 +33,7 @@ const (
 // Services, pods and nodes, and the other one for webhooks given by URL.
 func (c *Cluster) newNetwork() (*network, error) {
 	n := &network{}
-	client, err := kubernetes.NewForConfig(c.restConfig(c.infra.Addr(), c.apis[0].admin))
+	client, err := kubernetes.NewForConfig(c.access.restConfig(c.infra.Addr(), c.apis[0].admin))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (c *Cluster) newNetwork() (*network, error) {
 }
 
 func (n *network) serve(c *Cluster) error {
-	pair, err := issueServer(c.ca)
+	pair, err := issueServer(c.access.ca)
 	if err != nil {
 		return err
 	}

@@ -13,20 +13,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/cluster/embedded/snapshot"
 )
 
-// Marks of the nodes that KWOK manages, and only of those.
 const (
-	simulatedAnnotation = "kwok.x-k8s.io/node" // KWOK's own
-	simulatedValue      = "fake"
-	podCIDR             = "10.128.0.0/16"
-	storageClass        = "standard"
-	provisioner         = "trommel.dev/volume"
+	podCIDR      = "10.128.0.0/16"
+	storageClass = "standard"
+	provisioner  = "trommel.dev/volume"
 )
 
 // createObjects creates the nodes and the storage class, and waits until pods can be created in namespace default.
 func (c *Cluster) createObjects(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.restConfig(c.infra.Addr(), c.apis[0].admin))
+	client, err := kubernetes.NewForConfig(c.access.restConfig(c.infra.Addr(), c.apis[0].admin))
 	if err != nil {
 		return err
 	}
@@ -90,7 +88,7 @@ func newNode(name, ip string, now metav1.Time) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
-			Annotations: map[string]string{simulatedAnnotation: simulatedValue},
+			Annotations: map[string]string{snapshot.SimulatedAnnotation: snapshot.SimulatedValue},
 			Labels: map[string]string{
 				corev1.LabelHostname:   name,
 				corev1.LabelOSStable:   "linux",

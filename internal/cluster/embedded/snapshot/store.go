@@ -1,4 +1,4 @@
-package embedded
+package snapshot
 
 import (
 	"bytes"
@@ -62,6 +62,34 @@ func (s *store) list(ctx context.Context, prefix string, keysOnly bool) ([]keyVa
 func (s *store) revision(ctx context.Context) (int64, error) {
 	answer, err := call[rangeResponse](ctx, s, "range", rangeRequest{Key: []byte(registryPrefix), KeysOnly: true})
 	return answer.Header.Revision, err
+}
+
+// Revision returns the current revision of the etcd at a socket.
+func Revision(ctx context.Context, socket string) (int64, error) {
+	s := newStore(socket)
+	defer s.close()
+	return s.revision(ctx)
+}
+
+// Objects returns the objects that a reset restores, from the etcd at a socket, by their keys. If a key must only exist,
+// its value is empty.
+func Objects(ctx context.Context, socket string) (map[string]string, error) {
+	s := newStore(socket)
+	defer s.close()
+	keys, _, err := s.list(ctx, registryPrefix, false)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, kv := range keys {
+		switch roleOf(string(kv.Key)) {
+		case restored:
+			all[string(kv.Key)] = string(kv.Value)
+		case present:
+			all[string(kv.Key)] = ""
+		}
+	}
+	return all, nil
 }
 
 // change puts a key, or deletes it if value is nil.

@@ -1,4 +1,6 @@
-package embedded
+// Package snapshot records the state of a control plane in etcd and restores it. The control plane may be one that this
+// process runs or one that another process runs.
+package snapshot
 
 import (
 	"bytes"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
 // registryPrefix is the prefix of all keys of the API servers in etcd.
@@ -290,6 +293,18 @@ func (b *snapshot) writeFile(file string) error {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	return nil
+}
+
+// Write writes a snapshot, which this package has taken, to a file that only its owner can read.
+func Write(b cluster.Snapshot, file string) error { return b.(*snapshot).writeFile(file) }
+
+// Read reads a snapshot from a file.
+func Read(file string) (cluster.Snapshot, error) {
+	b, err := readSnapshot(file)
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 func readSnapshot(file string) (*snapshot, error) {

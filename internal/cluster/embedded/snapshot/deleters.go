@@ -1,4 +1,4 @@
-package embedded
+package snapshot
 
 import (
 	"context"
@@ -25,19 +25,19 @@ func restoresContainer(c keyChange) bool {
 }
 
 // definitionsDeleted reports whether an API server is deleting the objects of a definition.
-func (r resetter) definitionsDeleted(ctx context.Context) (bool, error) {
-	running, err := r.cluster.Running(ctx)
+func (r Resetter) definitionsDeleted(ctx context.Context) (bool, error) {
+	running, err := r.Cluster.Running(ctx)
 	if err != nil {
 		return false, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	var busy atomic.Bool
-	for _, server := range r.cluster.APIServers() {
+	for _, server := range r.Cluster.APIServers() {
 		if !running[server] {
 			continue
 		}
 		group.Go(func() error {
-			config, err := r.cluster.RESTConfig(server)
+			config, err := r.Cluster.RESTConfig(server)
 			if err != nil {
 				return err
 			}
