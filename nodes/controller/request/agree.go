@@ -48,7 +48,7 @@ func (r *Reconciler) disagreements(ctx context.Context, q *nodes.CycleNodeReques
 			strange = append(strange, id)
 		}
 	}
-	found, err := r.existing(ctx, strange)
+	found, err := r.reads().existing(ctx, strange)
 	if err != nil {
 		return nil, false, err
 	}
@@ -168,7 +168,7 @@ func (r *Reconciler) withoutNode(
 		"instances are terminated, so that their groups replace them, because they have no Node: %s",
 		strings.Join(replace, ", "))
 	// What is going to be done is written first. The replacements are waited for as long as these were.
-	return nil, true, r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
+	return nil, true, r.statuses().write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 		s.Replaced = append(s.Replaced, replace...)
 		s.EquilibriumWaitStarted, s.Message = r.Env.Now(), "replaces instances that have no node: "+
 			controller.List(replace)
@@ -178,7 +178,7 @@ func (r *Reconciler) withoutNode(
 // attachAgain attaches an instance that a request detached, unless another request is at it.
 func (r *Reconciler) attachAgain(ctx context.Context, q *nodes.CycleNodeRequest, node *corev1.Node) (string, error) {
 	if by := types.UID(node.Annotations[controller.AnnotationClaim]); by != "" && by != q.UID {
-		holder, err := r.holder(ctx, by)
+		holder, err := r.reads().holder(ctx, by)
 		if err != nil {
 			return "", err
 		}

@@ -19,12 +19,12 @@ import (
 )
 
 // child reads the CycleNodeStatus of a node; nil: there is none.
-func (r *Reconciler) child(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
+func (r reads) child(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
 	*nodes.CycleNodeStatus, error,
 ) {
 	s := &nodes.CycleNodeStatus{}
 	key := client.ObjectKey{Namespace: q.Namespace, Name: controller.StatusName(q, ref.ProviderID)}
-	if err := r.Env.Reader.Get(ctx, key, s); err != nil {
+	if err := r.env.Reader.Get(ctx, key, s); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if s.Spec.RequestUID != q.UID || s.Spec.Node.ProviderID != ref.ProviderID {
@@ -42,13 +42,13 @@ func (r *Reconciler) children(ctx context.Context, q *nodes.CycleNodeRequest) (
 	states := map[string]nodes.NodeState{}
 	var failed []string
 	for _, n := range inState(q, nodes.NodeCycling) {
-		s, err := r.child(ctx, q, &n.NodeRef)
+		s, err := r.reads().child(ctx, q, &n.NodeRef)
 		if err != nil {
 			return false, nil, err
 		}
 		switch {
 		case s == nil:
-			gone, err := r.gone(ctx, &n.NodeRef)
+			gone, err := r.reads().gone(ctx, &n.NodeRef)
 			if err != nil {
 				return false, nil, err
 			}
@@ -66,24 +66,24 @@ func (r *Reconciler) children(ctx context.Context, q *nodes.CycleNodeRequest) (
 		}
 	}
 	if len(failed) > 0 {
-		return true, nil, r.to(ctx, q, nodes.RequestHealing, func(s *nodes.CycleNodeRequestStatus) {
+		return true, nil, r.statuses().to(ctx, q, nodes.RequestHealing, func(s *nodes.CycleNodeRequestStatus) {
 			setStates(s, states)
 			s.Reason = strings.Join(failed, "; ")
 		})
 	}
 	if len(states) > 0 {
-		return true, nil, r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
+		return true, nil, r.statuses().write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
 	}
 	return false, waits, nil
 }
 
 // gone reports whether neither instance nor Node exist.
-func (r *Reconciler) gone(ctx context.Context, ref *nodes.NodeRef) (bool, error) {
-	node, err := r.Env.NodeOf(ctx, ref)
+func (r reads) gone(ctx context.Context, ref *nodes.NodeRef) (bool, error) {
+	node, err := r.env.NodeOf(ctx, ref)
 	if node != nil || err != nil {
 		return false, err
 	}
-	instance, err := r.Env.Instance(ctx, ref.ProviderID)
+	instance, err := r.env.Instance(ctx, ref.ProviderID)
 	return instance == nil, err
 }
 
@@ -106,14 +106,14 @@ func (r *Reconciler) create(ctx context.Context, q *nodes.CycleNodeRequest, ref 
 	}
 	err := r.Env.Client.Create(ctx, s)
 	if apierrors.IsAlreadyExists(err) {
-		_, err = r.child(ctx, q, ref) // ours: an answer was lost
+		_, err = r.reads().child(ctx, q, ref) // ours: an answer was lost
 	}
 	return err
 }
 
 // initialised detaches nodes; when none is left, it looks whether all is as it should be.
 func (r *Reconciler) initialised(ctx context.Context, q *nodes.CycleNodeRequest) (string, error) {
-	v, err := r.look(ctx, q)
+	v, err := r.reads().look(ctx, q)
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +121,7 @@ func (r *Reconciler) initialised(ctx context.Context, q *nodes.CycleNodeRequest)
 		return r.detach(ctx, q, v, detaching)
 	}
 	active, available := len(inState(q, nodes.NodeDetached, nodes.NodeCycling)), inState(q, nodes.NodeAvailable)
-	found, err := r.existing(ctx, ids(available))
+	found, err := r.reads().existing(ctx, ids(available))
 	if err != nil {
 		return "", err
 	}
@@ -143,12 +143,12 @@ func (r *Reconciler) initialised(ctx context.Context, q *nodes.CycleNodeRequest)
 	case len(strange) > 0:
 		return controller.List(strange), nil
 	case len(states) > 0:
-		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
+		return "", r.statuses().write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 			setStates(s, states)
 			s.ScaleUpStarted, s.Message = r.Env.Now(), ""
 		})
 	case active > 0:
-		return "", r.to(ctx, q, nodes.RequestWaitingTermination, nil)
+		return "", r.statuses().to(ctx, q, nodes.RequestWaitingTermination, nil)
 	}
 	return r.finish(ctx, q, v)
 }
@@ -167,7 +167,7 @@ func (r *Reconciler) detach(
 	for _, n := range detaching {
 		if node := v.nodes[n.ProviderID]; node != nil {
 			if by := node.Annotations[controller.AnnotationClaim]; by != string(q.UID) {
-				if other, err := r.claimOne(ctx, q, node); err != nil {
+				if other, err := r.claims().claimOne(ctx, q, node); err != nil {
 					return "", err
 				} else if other != "" {
 					return "", failf("node %s was claimed by request %s", n.Name, other)
@@ -184,7 +184,7 @@ func (r *Reconciler) detach(
 		called = true
 		takeOut := r.Env.Provider.Detach
 		if q.Spec.Restore {
-			if wait, err := r.stillSurplus(ctx, q, v, &n); wait != "" || err != nil {
+			if wait, err := r.surplus().stillSurplus(ctx, q, v, &n); wait != "" || err != nil {
 				return wait, err
 			}
 			takeOut = r.Env.Provider.Remove
@@ -204,11 +204,11 @@ func (r *Reconciler) detach(
 	}
 	if called {
 		var err error
-		if v, err = r.look(ctx, q); err != nil {
+		if v, err = r.reads().look(ctx, q); err != nil {
 			return "", err
 		}
 	}
-	found, err := r.existing(ctx, ids(detaching))
+	found, err := r.reads().existing(ctx, ids(detaching))
 	if err != nil {
 		return "", err
 	}
@@ -230,11 +230,13 @@ func (r *Reconciler) detach(
 	if len(left) > 0 {
 		return "waits until these nodes are detached: " + controller.List(left), nil
 	}
-	return "", r.to(ctx, q, nodes.RequestScalingUp, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
+	return "", r.statuses().to(ctx, q, nodes.RequestScalingUp, func(s *nodes.CycleNodeRequestStatus) {
+		setStates(s, states)
+	})
 }
 
 // claimOne claims a Node again whose claim is not ours; it returns the request that has it, if there is one.
-func (r *Reconciler) claimOne(ctx context.Context, q *nodes.CycleNodeRequest, node *corev1.Node) (string, error) {
+func (r claims) claimOne(ctx context.Context, q *nodes.CycleNodeRequest, node *corev1.Node) (string, error) {
 	v := &view{
 		members: map[string]member{node.Spec.ProviderID: {}},
 		nodes:   map[string]*corev1.Node{node.Spec.ProviderID: node},
@@ -277,7 +279,7 @@ func full(q *nodes.CycleNodeRequest, v *view) (fresh []nodes.NodeRef, lacks []st
 
 // scalingUp waits for replacements that are Ready and healthy.
 func (r *Reconciler) scalingUp(ctx context.Context, q *nodes.CycleNodeRequest) (string, error) {
-	v, err := r.look(ctx, q)
+	v, err := r.reads().look(ctx, q)
 	if err != nil {
 		return "", err
 	}
@@ -299,7 +301,7 @@ func (r *Reconciler) scalingUp(ctx context.Context, q *nodes.CycleNodeRequest) (
 	if len(lacks) > 0 {
 		return "waits for new nodes: " + controller.List(lacks), nil
 	}
-	return "", r.to(ctx, q, nodes.RequestCordoningNode, nil)
+	return "", r.statuses().to(ctx, q, nodes.RequestCordoningNode, nil)
 }
 
 // cordoning cordons the detached nodes, makes their pre-termination checks, and lets those that pass be cycled.
@@ -334,13 +336,13 @@ func (r *Reconciler) cordoning(ctx context.Context, q *nodes.CycleNodeRequest) (
 	}
 	if len(states) == len(detached) {
 		// The nodes' statuses are made when this is written.
-		return "", r.to(ctx, q, nodes.RequestWaitingTermination, change)
+		return "", r.statuses().to(ctx, q, nodes.RequestWaitingTermination, change)
 	}
 	const message = "waits until pre-termination checks pass"
 	if len(states) == 0 && equality.Semantic.DeepEqual(checked, q.Status.PreTerminationChecks) {
 		return message, nil
 	}
-	return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { change(s); s.Message = message })
+	return "", r.statuses().write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { change(s); s.Message = message })
 }
 
 // waitingTermination waits until enough nodes are cycled for the next ones; waits is what these wait for.
@@ -349,7 +351,7 @@ func (r *Reconciler) waitingTermination(
 ) (string, error) {
 	active := len(inState(q, nodes.NodeCycling))
 	if active == 0 || active <= concurrency(q)/2 && len(inState(q, nodes.NodeAvailable)) > 0 {
-		return "", r.to(ctx, q, nodes.RequestInitialised, nil)
+		return "", r.statuses().to(ctx, q, nodes.RequestInitialised, nil)
 	}
 	return untilDone(active, waits), nil
 }
@@ -367,7 +369,7 @@ func untilDone(active int, waits []string) string {
 // full.
 func (r *Reconciler) finish(ctx context.Context, q *nodes.CycleNodeRequest, v *view) (string, error) {
 	var problems []string
-	found, err := r.existing(ctx, ids(q.Status.NodesToTerminate))
+	found, err := r.reads().existing(ctx, ids(q.Status.NodesToTerminate))
 	if err != nil {
 		return "", err
 	}
@@ -398,13 +400,13 @@ func (r *Reconciler) finish(ctx context.Context, q *nodes.CycleNodeRequest, v *v
 	if _, lacks := full(q, v); len(lacks)+len(problems) > 0 {
 		return controller.List(append(problems, lacks...)), nil
 	}
-	if err := r.releaseAll(ctx, q); err != nil {
+	if err := r.claims().releaseAll(ctx, q); err != nil {
 		return "", err
 	}
-	if err := r.unmark(ctx, v); err != nil {
+	if err := r.surplus().unmark(ctx, v); err != nil {
 		return "", err
 	}
-	return "", r.to(ctx, q, nodes.RequestSuccessful, func(s *nodes.CycleNodeRequestStatus) {
+	return "", r.statuses().to(ctx, q, nodes.RequestSuccessful, func(s *nodes.CycleNodeRequestStatus) {
 		s.Message = fmt.Sprintf("%d nodes cycled", s.NumNodesCycled)
 		switch {
 		case q.Spec.Restore && len(s.NodesToTerminate) == 0:

@@ -37,7 +37,7 @@ func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (strin
 		}
 	}
 	if len(states) > 0 {
-		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
+		return "", r.statuses().write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 			setStates(s, states)
 			s.HealingStarted = r.Env.Now() // the timeout is for what is undone now
 		})
@@ -59,17 +59,17 @@ func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (strin
 	}
 	switch {
 	case len(states) > 0:
-		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
+		return "", r.statuses().write(ctx, q, func(s *nodes.CycleNodeRequestStatus) { setStates(s, states) })
 	case active > 0:
 		// They have timeouts of their own.
-		return "", r.say(ctx, q, q.Status.Reason+"; "+untilDone(active, busy))
+		return "", r.statuses().say(ctx, q, q.Status.Reason+"; "+untilDone(active, busy))
 	case len(waits) > 0:
 		return controller.List(waits), nil
 	}
-	if err := r.releaseAll(ctx, q); err != nil {
+	if err := r.claims().releaseAll(ctx, q); err != nil {
 		return "", err
 	}
-	extra, words, err := r.extra(ctx, q)
+	extra, words, err := r.surplus().extra(ctx, q)
 	if err != nil {
 		return "", err
 	}
@@ -80,7 +80,7 @@ func (r *Reconciler) heal(ctx context.Context, q *nodes.CycleNodeRequest) (strin
 func (r *Reconciler) failed(
 	ctx context.Context, q *nodes.CycleNodeRequest, reason string, extra int, words string,
 ) error {
-	err := r.to(ctx, q, nodes.RequestFailed, func(s *nodes.CycleNodeRequestStatus) {
+	err := r.statuses().to(ctx, q, nodes.RequestFailed, func(s *nodes.CycleNodeRequestStatus) {
 		s.Reason, s.ExtraInstances = reason, int64(extra)
 		if words != "" {
 			s.Message = reason + "; " + words
@@ -94,10 +94,10 @@ func (r *Reconciler) failed(
 
 // give ends a request that cannot be healed in time. The reason tells a person what is left to do.
 func (r *Reconciler) give(ctx context.Context, q *nodes.CycleNodeRequest, reason string) error {
-	if err := r.releaseAll(ctx, q); err != nil {
+	if err := r.claims().releaseAll(ctx, q); err != nil {
 		return err
 	}
-	extra, words, err := r.extra(ctx, q)
+	extra, words, err := r.surplus().extra(ctx, q)
 	if err != nil {
 		extra, words = 0, "" // what cannot be asked cannot be said
 	}
@@ -109,7 +109,7 @@ func (r *Reconciler) give(ctx context.Context, q *nodes.CycleNodeRequest, reason
 func (r *Reconciler) cyclingNode(ctx context.Context, q *nodes.CycleNodeRequest, ref *nodes.NodeRef) (
 	state nodes.NodeState, wait string, err error,
 ) {
-	s, err := r.child(ctx, q, ref)
+	s, err := r.reads().child(ctx, q, ref)
 	if failed := (*failure)(nil); errors.As(err, &failed) {
 		return nodes.NodeAttaching, "", nil // someone else's
 	} else if err != nil {
@@ -140,7 +140,7 @@ func (r *Reconciler) undo(ctx context.Context, q *nodes.CycleNodeRequest, ref *n
 	nodes.NodeState, string, error,
 ) {
 	// A status that was made while the request went to Healing gives up by itself, or was quicker.
-	s, err := r.child(ctx, q, ref)
+	s, err := r.reads().child(ctx, q, ref)
 	if failed := (*failure)(nil); err != nil && !errors.As(err, &failed) {
 		return "", "", err
 	}

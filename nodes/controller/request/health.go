@@ -80,7 +80,7 @@ func (r *Reconciler) healthy(ctx context.Context, q *nodes.CycleNodeRequest, at 
 	if equality.Semantic.DeepEqual(changed.Status.HealthChecks, q.Status.HealthChecks) {
 		return done, nil
 	}
-	err := r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
+	err := r.statuses().write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 		s.HealthChecks = changed.Status.HealthChecks
 	})
 	return false, err // the change wakes the controller

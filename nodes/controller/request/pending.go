@@ -18,24 +18,24 @@ import (
 // pending waits for other requests of the groups, claims the groups' Nodes, waits until the provider and Kubernetes
 // agree on them, and records the nodes that are to be cycled.
 func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (string, error) {
-	others, err := r.others(ctx, q)
+	others, err := r.reads().others(ctx, q)
 	if err != nil {
 		return "", err
 	}
 	for _, o := range others {
 		if begun(o) || earlier(o, q) {
-			if err := r.releaseAll(ctx, q); err != nil {
+			if err := r.claims().releaseAll(ctx, q); err != nil {
 				return "", err
 			}
 			return r.waitFor(ctx, q, o)
 		}
 	}
 	if q.Status.EquilibriumWaitStarted == nil {
-		return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
+		return "", r.statuses().write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 			s.EquilibriumWaitStarted, s.Message = r.Env.Now(), "compares the provider's instances with the nodes"
 		})
 	}
-	v, err := r.look(ctx, q)
+	v, err := r.reads().look(ctx, q)
 	if errors.Is(err, provider.ErrNotFound) {
 		return "", &failure{reason: err.Error(), group: v.missing}
 	} else if err != nil {
@@ -51,7 +51,7 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 	if len(v.members) == 0 {
 		return "", failf("there are no nodes in %s", strings.Join(controller.GroupsOf(&q.Spec), ", "))
 	}
-	if other, err := r.claim(ctx, q, v); err != nil {
+	if other, err := r.claims().claim(ctx, q, v); err != nil {
 		return "", err
 	} else if other != nil {
 		return r.waitFor(ctx, q, other)
@@ -63,13 +63,13 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 	if err := r.drainable(ctx, q, chosen); err != nil {
 		return "", err
 	}
-	if err := r.hasRoom(ctx, q, chosen); err != nil {
+	if err := r.surplus().hasRoom(ctx, q, chosen); err != nil {
 		return "", err
 	}
 	if done, err := r.oldHealthy(ctx, q, chosen); !done || err != nil {
 		return "", err
 	}
-	err = r.to(ctx, q, nodes.RequestInitialised, func(s *nodes.CycleNodeRequestStatus) {
+	err = r.statuses().to(ctx, q, nodes.RequestInitialised, func(s *nodes.CycleNodeRequestStatus) {
 		s.NodesToTerminate, s.Groups, s.HealthChecks = chosen, nil, nil
 		for _, name := range controller.GroupsOf(&q.Spec) {
 			s.Groups = append(s.Groups, nodes.GroupRecord{
@@ -97,9 +97,9 @@ func (r *Reconciler) pending(ctx context.Context, q *nodes.CycleNodeRequest) (st
 }
 
 // others lists the other requests that have a group in common with this one and have not ended.
-func (r *Reconciler) others(ctx context.Context, q *nodes.CycleNodeRequest) ([]*nodes.CycleNodeRequest, error) {
+func (r reads) others(ctx context.Context, q *nodes.CycleNodeRequest) ([]*nodes.CycleNodeRequest, error) {
 	var list nodes.CycleNodeRequestList
-	if err := r.Env.Reader.List(ctx, &list); err != nil {
+	if err := r.env.Reader.List(ctx, &list); err != nil {
 		return nil, err
 	}
 	var others []*nodes.CycleNodeRequest
@@ -107,7 +107,7 @@ func (r *Reconciler) others(ctx context.Context, q *nodes.CycleNodeRequest) ([]*
 		o := &list.Items[i]
 		// Nobody may ever carry out a new request of a namespace that these controllers do not serve. If others do, it
 		// is seen when they have begun, or have claimed the nodes.
-		if o.Status.Phase == "" && !r.Env.Serves(o.Namespace) {
+		if o.Status.Phase == "" && !r.env.Serves(o.Namespace) {
 			continue
 		}
 		if o.UID != q.UID && !controller.Ended(o.Status.Phase) && controller.ShareGroup(&o.Spec, &q.Spec) {
@@ -139,15 +139,15 @@ func (r *Reconciler) waitFor(ctx context.Context, q, other *nodes.CycleNodeReque
 	if q.Status.EquilibriumWaitStarted == nil && q.Status.Message == message {
 		return "", nil
 	}
-	return "", r.write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
+	return "", r.statuses().write(ctx, q, func(s *nodes.CycleNodeRequestStatus) {
 		s.EquilibriumWaitStarted, s.Message = nil, message
 	})
 }
 
 // holder finds the request of a claim; nil: it has ended, so that the claim is void.
-func (r *Reconciler) holder(ctx context.Context, uid types.UID) (*nodes.CycleNodeRequest, error) {
+func (r reads) holder(ctx context.Context, uid types.UID) (*nodes.CycleNodeRequest, error) {
 	var list nodes.CycleNodeRequestList
-	if err := r.Env.Reader.List(ctx, &list); err != nil {
+	if err := r.env.Reader.List(ctx, &list); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
@@ -160,15 +160,16 @@ func (r *Reconciler) holder(ctx context.Context, uid types.UID) (*nodes.CycleNod
 
 // claim claims all Nodes of the groups. If another request has one, it returns that request. The other one gives its
 // claims back if it is the later of the two.
-func (r *Reconciler) claim(ctx context.Context, q *nodes.CycleNodeRequest, v *view) (*nodes.CycleNodeRequest, error) {
+func (r claims) claim(ctx context.Context, q *nodes.CycleNodeRequest, v *view) (*nodes.CycleNodeRequest, error) {
 	for _, id := range sorted(v.members) {
 		// Holders are looked up after the Node was read: a claim's request cannot be younger than the claim.
 		if by := types.UID(v.nodes[id].Annotations[controller.AnnotationClaim]); by != "" && by != q.UID {
-			if other, err := r.holder(ctx, by); other != nil || err != nil {
+			other, err := reads{r.env}.holder(ctx, by)
+			if other != nil || err != nil {
 				return other, err
 			}
 		}
-		if err := r.Env.Claim(ctx, v.nodes[id], q.UID); err != nil {
+		if err := r.env.Claim(ctx, v.nodes[id], q.UID); err != nil {
 			return nil, err
 		}
 	}
@@ -183,7 +184,7 @@ func (r *Reconciler) chooseSome(ctx context.Context, q *nodes.CycleNodeRequest, 
 	if err != nil || !q.Spec.Restore {
 		return chosen, err
 	}
-	return r.surplus(ctx, v, chosen)
+	return r.surplus().choose(ctx, v, chosen)
 }
 
 func choose(q *nodes.CycleNodeRequest, v *view) ([]nodes.CycleNodeRequestNode, error) {

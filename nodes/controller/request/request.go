@@ -82,6 +82,19 @@ func (r *Reconciler) checks() checks.Client {
 	}
 }
 
+// The parts of the reconciler that are not about one phase. They have no state of their own.
+type (
+	reads    struct{ env *controller.Env } // read what is so now
+	claims   struct{ env *controller.Env } // claim the Nodes of a request's groups, and release them
+	statuses struct{ env *controller.Env } // write the status of a request
+	surplus  struct{ env *controller.Env } // count, mark and choose Nodes that make groups larger than before
+)
+
+func (r *Reconciler) reads() reads       { return reads{r.Env} }
+func (r *Reconciler) claims() claims     { return claims{r.Env} }
+func (r *Reconciler) statuses() statuses { return statuses{r.Env} }
+func (r *Reconciler) surplus() surplus   { return surplus{r.Env} }
+
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
 	r := &Reconciler{Env: env}
@@ -155,7 +168,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if reason := r.timedOut(q); reason != "" {
 			return r.Env.Result(r.Env.Later(), r.fail(ctx, q, reason+": "+message))
 		}
-		if told := r.say(ctx, q, message); told != nil {
+		if told := r.statuses().say(ctx, q, message); told != nil {
 			return r.Env.Result(ctrl.Result{}, told)
 		}
 	}
@@ -189,11 +202,11 @@ func (r *Reconciler) fail(ctx context.Context, q *nodes.CycleNodeRequest, reason
 	if q.Status.Phase == nodes.RequestHealing {
 		return r.give(ctx, q, reason)
 	}
-	return r.to(ctx, q, nodes.RequestHealing, func(s *nodes.CycleNodeRequestStatus) { s.Reason = reason })
+	return r.statuses().to(ctx, q, nodes.RequestHealing, func(s *nodes.CycleNodeRequestStatus) { s.Reason = reason })
 }
 
 // say writes the message if it is another.
-func (r *Reconciler) say(ctx context.Context, q *nodes.CycleNodeRequest, message string) error {
+func (r statuses) say(ctx context.Context, q *nodes.CycleNodeRequest, message string) error {
 	if q.Status.Message == message {
 		return nil
 	}
@@ -201,7 +214,7 @@ func (r *Reconciler) say(ctx context.Context, q *nodes.CycleNodeRequest, message
 }
 
 // write changes the status as it was read.
-func (r *Reconciler) write(
+func (r statuses) write(
 	ctx context.Context, q *nodes.CycleNodeRequest, change func(*nodes.CycleNodeRequestStatus),
 ) error {
 	changed := q.DeepCopy()
@@ -227,14 +240,14 @@ func (r *Reconciler) write(
 	if len(changed.Status.NodesToTerminate) > 0 {
 		changed.Status.Progress = fmt.Sprintf("%d/%d", cycled, len(changed.Status.NodesToTerminate))
 	}
-	if err := r.Env.Client.Status().Update(ctx, changed); err != nil {
+	if err := r.env.Client.Status().Update(ctx, changed); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if int64(cycled) != before {
 		for _, n := range changed.Status.NodesToTerminate {
 			if old := controller.FindNode(q, n.ProviderID); n.State == nodes.NodeCycled &&
 				(old == nil || old.State != nodes.NodeCycled) {
-				r.Env.NodesCycled(n.NodeGroupName, 1)
+				r.env.NodesCycled(n.NodeGroupName, 1)
 			}
 		}
 	}
@@ -242,11 +255,11 @@ func (r *Reconciler) write(
 }
 
 // to writes the next phase, and what else changes with it.
-func (r *Reconciler) to(
+func (r statuses) to(
 	ctx context.Context, q *nodes.CycleNodeRequest, phase nodes.RequestPhase,
 	change func(*nodes.CycleNodeRequestStatus),
 ) error {
-	from, began, now, note := q.Status.Phase, q.Status.PhaseStarted, r.Env.Now(), ""
+	from, began, now, note := q.Status.Phase, q.Status.PhaseStarted, r.env.Now(), ""
 	if !slices.Contains(Transitions[from], phase) {
 		return fmt.Errorf("no way from phase %q to %q", from, phase)
 	}
@@ -273,9 +286,9 @@ func (r *Reconciler) to(
 	if note == "" {
 		note = "phase " + string(phase)
 	}
-	r.Env.Events.Eventf(q, nil, kind, string(phase), "Cycle", "%s", note)
+	r.env.Events.Eventf(q, nil, kind, string(phase), "Cycle", "%s", note)
 	if began != nil {
-		r.Env.PhaseEnded("CycleNodeRequest", string(from), now.Sub(began.Time))
+		r.env.PhaseEnded("CycleNodeRequest", string(from), now.Sub(began.Time))
 	}
 	return nil
 }
@@ -330,7 +343,7 @@ func (r *Reconciler) step(ctx context.Context, q *nodes.CycleNodeRequest) (waits
 		if err := r.validate(q); err != nil {
 			return "", err
 		}
-		return "", r.to(ctx, q, nodes.RequestPending, nil)
+		return "", r.statuses().to(ctx, q, nodes.RequestPending, nil)
 	case phase == nodes.RequestPending:
 		return r.pending(ctx, q)
 	}
@@ -374,10 +387,10 @@ type member struct {
 }
 
 // look asks the provider for the groups, and the API server for the selected nodes.
-func (r *Reconciler) look(ctx context.Context, q *nodes.CycleNodeRequest) (*view, error) {
+func (r reads) look(ctx context.Context, q *nodes.CycleNodeRequest) (*view, error) {
 	v := &view{groups: map[string]*provider.Group{}, members: map[string]member{}, nodes: map[string]*corev1.Node{}}
 	for _, name := range controller.GroupsOf(&q.Spec) {
-		g, err := r.Env.Provider.Group(ctx, name)
+		g, err := r.env.Provider.Group(ctx, name)
 		if err != nil {
 			return &view{missing: name}, err
 		}
@@ -401,23 +414,23 @@ func (r *Reconciler) look(ctx context.Context, q *nodes.CycleNodeRequest) (*view
 }
 
 // selected lists the Nodes that the selector selects.
-func (r *Reconciler) selected(ctx context.Context, q *nodes.CycleNodeRequest) ([]corev1.Node, error) {
+func (r reads) selected(ctx context.Context, q *nodes.CycleNodeRequest) ([]corev1.Node, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&q.Spec.Selector)
 	if err != nil {
 		return nil, failf("selector: %v", err)
 	}
 	var list corev1.NodeList
-	err = r.Env.Reader.List(ctx, &list, client.MatchingLabelsSelector{Selector: selector})
+	err = r.env.Reader.List(ctx, &list, client.MatchingLabelsSelector{Selector: selector})
 	return list.Items, err
 }
 
 // existing asks the provider which of the instances exist.
-func (r *Reconciler) existing(ctx context.Context, ids []string) (map[string]provider.Instance, error) {
+func (r reads) existing(ctx context.Context, ids []string) (map[string]provider.Instance, error) {
 	found := map[string]provider.Instance{}
 	if len(ids) == 0 {
 		return found, nil
 	}
-	list, err := r.Env.Provider.Instances(ctx, ids...)
+	list, err := r.env.Provider.Instances(ctx, ids...)
 	for _, i := range list {
 		found[i.ProviderID] = i
 	}
@@ -433,15 +446,15 @@ func ids(list []nodes.CycleNodeRequestNode) []string {
 }
 
 // releaseAll removes the request's marks from all Nodes of its groups.
-func (r *Reconciler) releaseAll(ctx context.Context, q *nodes.CycleNodeRequest) error {
-	list, err := r.selected(ctx, q)
+func (r claims) releaseAll(ctx context.Context, q *nodes.CycleNodeRequest) error {
+	list, err := reads{r.env}.selected(ctx, q)
 	if failed := (*failure)(nil); errors.As(err, &failed) {
 		return nil // it never claimed anything
 	} else if err != nil {
 		return err
 	}
 	for i := range list {
-		if err := r.Env.Release(ctx, &list[i], q.UID); err != nil {
+		if err := r.env.Release(ctx, &list[i], q.UID); err != nil {
 			return err
 		}
 	}

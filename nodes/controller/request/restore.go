@@ -21,14 +21,14 @@ import (
 
 // extra is by how many instances the groups are larger than when the request began, and what a person can do about it:
 // attaching increases a group's desired capacity. Nodes that were started for the request are marked.
-func (r *Reconciler) extra(ctx context.Context, q *nodes.CycleNodeRequest) (extra int, words string, err error) {
-	selected, err := r.selected(ctx, q)
+func (r surplus) extra(ctx context.Context, q *nodes.CycleNodeRequest) (extra int, words string, err error) {
+	selected, err := reads{r.env}.selected(ctx, q)
 	if failed := (*failure)(nil); err != nil && !errors.As(err, &failed) {
 		return 0, "", err
 	}
 	var each []string
 	for _, record := range q.Status.Groups {
-		g, err := r.Env.Provider.Group(ctx, record.Name)
+		g, err := r.env.Provider.Group(ctx, record.Name)
 		if errors.Is(err, provider.ErrNotFound) {
 			continue
 		} else if err != nil {
@@ -57,7 +57,7 @@ func (r *Reconciler) extra(ctx context.Context, q *nodes.CycleNodeRequest) (extr
 // mark marks the Nodes of a group that were started for the request, and returns how many there are. The provider does
 // not tell why it has started an instance: if there are more new ones than the request has detached, it is not known
 // which are ours, and none is marked.
-func (r *Reconciler) mark(
+func (r surplus) mark(
 	ctx context.Context, q *nodes.CycleNodeRequest, g *provider.Group, record *nodes.GroupRecord, list []corev1.Node,
 ) (marked int, err error) {
 	detached := 0
@@ -80,7 +80,7 @@ func (r *Reconciler) mark(
 	}
 	for i := range list {
 		if node := &list[i]; slices.Contains(fresh, node.Spec.ProviderID) {
-			err := r.Env.PatchNode(ctx, node, func(n *corev1.Node) bool {
+			err := r.env.PatchNode(ctx, node, func(n *corev1.Node) bool {
 				if _, _, ok := surplusAbove(n); ok {
 					return false // an earlier request's, which was made when the group was smaller still
 				}
@@ -107,9 +107,9 @@ func surplusAbove(node *corev1.Node) (group string, capacity int, ok bool) {
 const nothingToRestore = "nothing to remove: no node of the groups was started for a request that failed, or the " +
 	"groups are no larger than before it"
 
-// surplus lists those of the nodes that are to be removed: of those that are marked, as many as make their groups as
+// choose lists those of the nodes that are to be removed: of those that are marked, as many as make their groups as
 // large again as the marks say, those with the fewest pods first.
-func (r *Reconciler) surplus(ctx context.Context, v *view, all []nodes.CycleNodeRequestNode) (
+func (r surplus) choose(ctx context.Context, v *view, all []nodes.CycleNodeRequestNode) (
 	[]nodes.CycleNodeRequestNode, error,
 ) {
 	type candidate struct {
@@ -122,7 +122,7 @@ func (r *Reconciler) surplus(ctx context.Context, v *view, all []nodes.CycleNode
 		if !ok || group != n.NodeGroupName {
 			continue
 		}
-		pods, err := r.Env.Pods(ctx, n.Name)
+		pods, err := r.env.Pods(ctx, n.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func (r *Reconciler) surplus(ctx context.Context, v *view, all []nodes.CycleNode
 }
 
 // hasRoom looks whether the pods of nodes that are to be removed have room elsewhere, before anything is done.
-func (r *Reconciler) hasRoom(
+func (r surplus) hasRoom(
 	ctx context.Context, q *nodes.CycleNodeRequest, chosen []nodes.CycleNodeRequestNode,
 ) error {
 	if !q.Spec.Restore || len(chosen) == 0 {
@@ -157,7 +157,7 @@ func (r *Reconciler) hasRoom(
 	for _, n := range chosen {
 		names = append(names, n.Name)
 	}
-	without, err := r.Env.WithoutRoom(ctx, names...)
+	without, err := r.env.WithoutRoom(ctx, names...)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (r *Reconciler) hasRoom(
 
 // stillSurplus looks, immediately before a node is taken out of its group, whether it still may be. It returns what is
 // waited for.
-func (r *Reconciler) stillSurplus(
+func (r surplus) stillSurplus(
 	ctx context.Context, q *nodes.CycleNodeRequest, v *view, n *nodes.CycleNodeRequestNode,
 ) (wait string, err error) {
 	node, g := v.nodes[n.ProviderID], v.groups[n.NodeGroupName]
@@ -195,13 +195,13 @@ func (r *Reconciler) stillSurplus(
 }
 
 // unmark removes outdated marks, of groups that are not larger than before.
-func (r *Reconciler) unmark(ctx context.Context, v *view) error {
+func (r surplus) unmark(ctx context.Context, v *view) error {
 	for id, node := range v.nodes {
 		group, capacity, ok := surplusAbove(node)
 		if !ok || group != v.members[id].group || v.groups[group].DesiredCapacity > capacity {
 			continue
 		}
-		err := r.Env.PatchNode(ctx, node, func(n *corev1.Node) bool {
+		err := r.env.PatchNode(ctx, node, func(n *corev1.Node) bool {
 			delete(n.Annotations, controller.AnnotationSurplus)
 			return true
 		})
