@@ -178,7 +178,7 @@ func (r *disruptionReconciler) authorize(
 		return words, err
 	}
 	for _, who := range all {
-		there, err := who.in(c.name, names)
+		there, err := who.in(c.target.name, names)
 		if err != nil {
 			return err.Error(), nil
 		}
@@ -191,12 +191,12 @@ func (r *disruptionReconciler) authorize(
 				User: there.name, Groups: there.groups, ResourceAttributes: &right.attributes,
 			}}
 			if err := c.client.Create(ctx, review); apierrors.IsForbidden(err) {
-				return fmt.Sprintf("cluster %s does not say what users may: %v", c.name, err), nil
+				return fmt.Sprintf("cluster %s does not say what users may: %v", c.target.name, err), nil
 			} else if err != nil {
 				return "", err
 			}
 			if !review.Status.Allowed {
-				words := fmt.Sprintf("user %s must not %s of cluster %s", called, right.words, c.name)
+				words := fmt.Sprintf("user %s must not %s of cluster %s", called, right.words, c.target.name)
 				if reason := review.Status.Reason; reason != "" {
 					words += ": " + reason
 				}

@@ -74,13 +74,13 @@ func parentOf(child *chaos.Disruption) types.NamespacedName {
 
 // childKey is the name of a disruption's child.
 func (c *connection) childKey(d *chaos.Disruption) types.NamespacedName {
-	return types.NamespacedName{Namespace: d.Spec.RemoteCluster.Namespace, Name: childName(c.parent, d)}
+	return types.NamespacedName{Namespace: d.Spec.RemoteCluster.Namespace, Name: childName(c.target.parent, d)}
 }
 
 // find asks the API server for the child of a disruption; nil: there is none.
 func (c *connection) find(ctx context.Context, d *chaos.Disruption) (*chaos.Disruption, error) {
 	child, err := controller.Get(ctx, c.client, c.childKey(d))
-	if child != nil && err == nil && !isChild(c.parent, d, child) {
+	if child != nil && err == nil && !isChild(c.target.parent, d, child) {
 		return nil, nil
 	}
 	return child, err

@@ -119,7 +119,7 @@ func (r *clusterReconciler) connect(ctx context.Context, c *chaos.RemoteCluster)
 		}
 	}
 	sum := sha256.Sum256(append([]byte(c.Spec.Namespace+"\x00"+string(c.UID)+"\x00"), text...))
-	return r.all.connect(ctx, &connection{
+	return r.all.connect(ctx, target{
 		name: c.Name, key: hex.EncodeToString(sum[:]), namespace: c.Spec.Namespace, expected: expected,
 	}, to)
 }

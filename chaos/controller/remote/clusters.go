@@ -93,9 +93,9 @@ func (c *clusters) remove(name string) {
 	}
 }
 
-// connect sees to it that there is a connection made from this; another one ends.
-func (c *clusters) connect(ctx context.Context, want *connection, to *rest.Config) error {
-	if old := c.get(want.name); old != nil && old.key == want.key {
+// connect ensures that there is a connection to the target. A connection to another one ends.
+func (c *clusters) connect(ctx context.Context, want target, to *rest.Config) error {
+	if old := c.get(want.name); old != nil && old.target.key == want.key {
 		return nil
 	}
 	id, err := c.clusterID(ctx)
@@ -201,7 +201,7 @@ func (c *clusters) sweep(ctx context.Context, name string) {
 	}
 	for i := range list.Items {
 		child := &list.Items[i]
-		if child.DeletionTimestamp != nil || child.Annotations[AnnotationParentCluster] != connection.parent ||
+		if child.DeletionTimestamp != nil || child.Annotations[AnnotationParentCluster] != connection.target.parent ||
 			child.Annotations[AnnotationParentUID] == "" {
 			continue
 		}

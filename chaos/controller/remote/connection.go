@@ -79,18 +79,23 @@ type events struct {
 	sweep   func(context.Context)      // it is time to look for children without parents
 }
 
-// connection is the access to one cluster, from newConnection until stop. It looks at the cluster again and again, and
-// has a cache of the disruptions there that belong to this cluster.
-type connection struct {
-	name, key string // of the RemoteCluster; what it is made from
+// target is what a connection is made from. It does not change.
+type target struct {
+	name, key string // of the RemoteCluster; what identifies the target
 	namespace string
 	parent    string // ID of this cluster
 	expected  string // ID of the other one; empty: any
 	look      time.Duration
 	tell      events
 	installer controller.Installer // nil: none
-	// installing has room for some entries: who installs something puts one in.
+	// installing has room for some entries: each installation in progress has one.
 	installing chan struct{}
+}
+
+// connection is the access to one cluster, from newConnection until stop. It looks at the cluster again and again, and
+// has a cache of the disruptions there that belong to this cluster.
+type connection struct {
+	target target
 
 	to     *rest.Config // of the transport below, for the installer
 	http   *http.Client
@@ -111,7 +116,8 @@ type connection struct {
 }
 
 // newConnection makes a connection and starts it. It does not wait for the cluster.
-func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (_ *connection, err error) {
+func newConnection(made target, to *rest.Config, scheme *runtime.Scheme) (_ *connection, err error) {
+	c := &connection{target: made}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -137,7 +143,7 @@ func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (_ *c
 	if err != nil {
 		return nil, err
 	}
-	ours := labels.SelectorFromSet(labels.Set{LabelParentCluster: c.parent})
+	ours := labels.SelectorFromSet(labels.Set{LabelParentCluster: c.target.parent})
 	c.cache, err = cache.New(to, cache.Options{
 		Scheme: scheme, HTTPClient: c.http, Mapper: mapper, ReaderFailOnMissingInformer: true,
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -145,7 +151,7 @@ func newConnection(c *connection, to *rest.Config, scheme *runtime.Scheme) (_ *c
 			&chaos.Disruption{}: {Label: ours},
 			&corev1.Event{}:     {Field: fields.OneTermEqualSelector("involvedObject.kind", "Disruption")},
 			&corev1.Pod{}: {
-				Namespaces: map[string]cache.Config{c.namespace: {}},
+				Namespaces: map[string]cache.Config{c.target.namespace: {}},
 				Label:      labels.SelectorFromSet(labels.Set{"app": deployment}),
 			},
 		},
@@ -204,7 +210,7 @@ func (c *connection) set(s state) {
 	c.state = s
 	c.mu.Unlock()
 	if before != s {
-		c.tell.changed()
+		c.target.tell.changed()
 	}
 	if !before.reachable.ok && s.reachable.ok || before.installed.ok && !s.installed.ok {
 		c.ask()
@@ -238,7 +244,7 @@ func (c *connection) run(ctx context.Context) {
 	defer c.dialer.CloseAll()
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	if c.installer != nil {
+	if c.target.installer != nil {
 		beside.Go(func() { c.install(ctx) })
 	}
 	started, failures := false, 0
@@ -261,14 +267,14 @@ func (c *connection) run(ctx context.Context) {
 		}
 		c.set(s)
 		if s.reachesIt() {
-			c.tell.sweep(ctx)
+			c.target.tell.sweep(ctx)
 		}
-		wait := c.look
+		wait := c.target.look
 		if s.reachable.ok {
 			failures = 0
 		} else {
 			// From a tenth of the usual time up to six times of it, and never all clusters at once.
-			wait = min(c.look/10<<min(failures, 10), 6*c.look)
+			wait = min(c.target.look/10<<min(failures, 10), 6*c.target.look)
 			wait += rand.N(wait/4 + 1)
 			failures++
 		}
@@ -318,9 +324,9 @@ func (c *connection) lookAt(life context.Context) (s state) {
 		s.reachable = no("Unreachable", "%v", err)
 		return s
 	}
-	if c.expected != "" && c.expected != string(system.UID) {
+	if c.target.expected != "" && c.target.expected != string(system.UID) {
 		s.reachable = no(reasonAnother, "the kubeconfig leads to another cluster (%s) than the one that is in use "+
-			"(%s)", system.UID, c.expected)
+			"(%s)", system.UID, c.target.expected)
 		return s
 	}
 	s.clusterID, s.reachable = string(system.UID), verdict{true, "Answers", "the API server answers"}
@@ -330,12 +336,13 @@ func (c *connection) lookAt(life context.Context) (s state) {
 		return s
 	}
 	d := &appsv1.Deployment{}
-	if err := c.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deployment}, d); err != nil {
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: c.target.namespace, Name: deployment}, d); err != nil {
 		s.installed = c.judge(err)
 		return s
 	}
 	s.version = versionOf(d)
-	s.installed = verdict{true, reasonInstalled, fmt.Sprintf("Deployment %s/%s is there", c.namespace, deployment)}
+	s.installed = verdict{true, reasonInstalled,
+		fmt.Sprintf("Deployment %s/%s is there", c.target.namespace, deployment)}
 	if !c.watching {
 		if err := c.watch(ctx, life); err != nil {
 			s.installed = c.judge(err)
@@ -356,7 +363,7 @@ func (c *connection) judge(err error) verdict {
 	case errors.Is(err, errNoDefinition):
 		return no("NotInstalled", "the definition of Disruption (%s) is not there", chaos.GroupVersion)
 	case apierrors.IsNotFound(err):
-		return no("NotInstalled", "there is no Deployment %s/%s", c.namespace, deployment)
+		return no("NotInstalled", "there is no Deployment %s/%s", c.target.namespace, deployment)
 	case apierrors.IsForbidden(err):
 		return no("Forbidden", "the kubeconfig's user lacks rights: %v", err)
 	}
@@ -380,7 +387,7 @@ func (c *connection) mayWatch(ctx context.Context) error {
 	if err := c.client.List(ctx, &corev1.EventList{}, one); err != nil {
 		return err
 	}
-	return c.client.List(ctx, &corev1.PodList{}, one, client.InNamespace(c.namespace))
+	return c.client.List(ctx, &corev1.PodList{}, one, client.InNamespace(c.target.namespace))
 }
 
 // watch adds the informers. What they wake may wait until the connection ends.
@@ -415,7 +422,7 @@ func (c *connection) watch(ctx, life context.Context) error {
 	}
 	if err := on(&chaos.Disruption{}, func(o any) {
 		if d, ok := o.(*chaos.Disruption); ok {
-			c.tell.child(parentOf(d))
+			c.target.tell.child(parentOf(d))
 		}
 	}); err != nil {
 		return err
@@ -429,7 +436,7 @@ func (c *connection) watch(ctx, life context.Context) error {
 		key := client.ObjectKey{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 		// A child that the cache does not have yet wakes its parent itself.
 		if c.cache.Get(life, key, d) == nil && d.UID == e.InvolvedObject.UID {
-			c.tell.child(parentOf(d))
+			c.target.tell.child(parentOf(d))
 		}
 	}); err != nil {
 		return err
@@ -440,12 +447,12 @@ func (c *connection) watch(ctx, life context.Context) error {
 // readiness judges the controllers' pods.
 func (c *connection) readiness(ctx context.Context, s *state) {
 	d := &appsv1.Deployment{}
-	if err := c.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: deployment}, d); err != nil {
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: c.target.namespace, Name: deployment}, d); err != nil {
 		s.ready = no("Unknown", "%v", err)
 		return
 	}
 	var pods corev1.PodList
-	if err := c.cache.List(ctx, &pods, client.InNamespace(c.namespace)); err != nil {
+	if err := c.cache.List(ctx, &pods, client.InNamespace(c.target.namespace)); err != nil {
 		s.ready = no("Unknown", "%v", err)
 		return
 	}
@@ -460,7 +467,7 @@ func (c *connection) readiness(ctx context.Context, s *state) {
 	}
 	switch {
 	case wanted == 0:
-		s.ready = no("NoReplicas", "Deployment %s/%s has no replicas", c.namespace, deployment)
+		s.ready = no("NoReplicas", "Deployment %s/%s has no replicas", c.target.namespace, deployment)
 	case ready < wanted:
 		s.ready = no("PodsNotReady", "%d of %d pods of the controllers are ready", ready, wanted)
 	default:

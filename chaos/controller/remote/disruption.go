@@ -192,7 +192,7 @@ func (r *disruptionReconciler) begin(ctx context.Context, d *chaos.Disruption) (
 		if refused != "" {
 			return 0, r.refuse(ctx, d, "NotAuthorized", refused)
 		}
-		child = newChild(c.parent, latest)
+		child = newChild(c.target.parent, latest)
 		err = c.client.Create(asking, child)
 		switch {
 		case apierrors.IsAlreadyExists(err):
@@ -205,7 +205,7 @@ func (r *disruptionReconciler) begin(ctx context.Context, d *chaos.Disruption) (
 		r.env.Events.Eventf(d, nil, corev1.EventTypeNormal, "Created", "Create",
 			"disruption %s/%s in cluster %s", child.Namespace, child.Name, name)
 	}
-	if !isChild(c.parent, d, child) {
+	if !isChild(c.target.parent, d, child) {
 		return 0, r.refuse(ctx, d, "NameTaken", fmt.Sprintf("there is another disruption %s/%s in cluster %s",
 			child.Namespace, child.Name, name))
 	}

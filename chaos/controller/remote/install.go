@@ -144,9 +144,9 @@ func (c *connection) install(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			wait := checkInstalled * c.look
+			wait := checkInstalled * c.target.look
 			if came.err != "" {
-				wait = min(c.look<<min(failures, 10), wait)
+				wait = min(c.target.look<<min(failures, 10), wait)
 				failures++
 			} else {
 				failures = 0
@@ -160,7 +160,7 @@ func (c *connection) install(ctx context.Context) {
 			c.mu.Unlock()
 			if !same {
 				c.poke() // what is there has changed
-				c.tell.changed()
+				c.target.tell.changed()
 			}
 		}
 		select {
@@ -177,20 +177,20 @@ func (c *connection) carryOut(ctx context.Context, want wish) outcome {
 	select {
 	case <-ctx.Done():
 		return outcome{}
-	case c.installing <- struct{}{}:
-		defer func() { <-c.installing }()
+	case c.target.installing <- struct{}{}:
+		defer func() { <-c.target.installing }()
 	}
 	ctx, cancel := context.WithTimeout(ctx, installPatience)
 	defer cancel()
-	at := controller.Place{To: c.to, Namespace: c.namespace, Parent: c.parent, Cluster: c.name}
+	at := controller.Place{To: c.to, Namespace: c.target.namespace, Parent: c.target.parent, Cluster: c.target.name}
 	came := outcome{known: true, of: want}
 	var err error
 	if want.uninstall {
-		err = c.installer.Uninstall(ctx, at)
+		err = c.target.installer.Uninstall(ctx, at)
 	} else {
 		var values map[string]any
 		if err = utiljson.Unmarshal([]byte(want.values), &values); err == nil {
-			came.release, err = c.installer.Install(ctx, at, values)
+			came.release, err = c.target.installer.Install(ctx, at, values)
 		}
 	}
 	if err != nil {
