@@ -73,10 +73,10 @@ type Config struct {
 	// Lookup finds out what an observation of a write does not contain. It is called while the write waits.
 	Lookup Lookup
 	Hold   time.Duration // longest hold of one observation
-	// Busy reports whether something is in the controllers' work queues. It is called concurrently. Nil: nobody knows.
+	// Busy reports whether something is in the controllers' work queues. It is called concurrently. Nil: unknown.
 	Busy func(ctx context.Context) bool
-	// Watchdog is how long nothing may happen while something is held or paused, before the Watcher is told who waits
-	// for whom. Zero: 10s, or half of Hold if that is shorter.
+	// Watchdog is how long nothing may happen while something is held or paused. After that the Watcher is called with
+	// who waits for whom. Zero: 10s, or half of Hold if that is shorter.
 	Watchdog time.Duration
 	Recorder Recorder
 	Watcher  Watcher

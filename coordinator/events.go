@@ -48,7 +48,7 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 	}
 }
 
-// exited handles that a session has ended: nothing of it is held any longer.
+// exited handles the end of a session, with which its holds end.
 func (c *Coordinator) exited(ctx context.Context, s *monitor.Session) {
 	c.sessions.of(s.Identity).end(s.ID)
 	c.elections.forget(s)

@@ -15,7 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// requested returns what a write does, as far as its request alone tells.
+// requested returns what a write does, as far as its request alone says.
 func requested(o *wire.Observation) (plan.EventKind, bool) {
 	return effect.Of(&record.Observation{Point: wire.ControllerWrite, Phase: o.Phase, Op: o.Operation,
 		Subresource: o.Subresource})

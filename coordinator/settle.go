@@ -39,7 +39,7 @@ var settleRules = []wire.Rule{
 	{Point: wire.ControllerRecv, Phase: wire.After, AnyGroup: true},
 	{Point: wire.Reconcile, Phase: wire.Before, AnyGroup: true},
 	{Point: wire.Reconcile, Phase: wire.After, AnyGroup: true},
-	{Point: wire.ControllerWrite, Phase: wire.Before, AnyGroup: true}, // when it began tells what it has done
+	{Point: wire.ControllerWrite, Phase: wire.Before, AnyGroup: true}, // its beginning shows what it has done
 	{Point: wire.ControllerWrite, Phase: wire.After, AnyGroup: true},
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
-// agent tells processes with hooks in their standard library what the cluster's names and addresses are on this
+// agent answers processes with hooks in their standard library what the cluster's names and addresses are on this
 // machine. A process connects, sends one line and receives one: "UID resolve NAME" or "UID dial NETWORK HOST:PORT",
 // with the UID of its pod.
 type agent struct {

@@ -84,8 +84,8 @@ func readyCondition(now metav1.Time) corev1.NodeCondition {
 	}
 }
 
-// A kubelet's lease is valid for 40 s, and renewed every 10 s. This node ends with its cluster, so nobody has to notice
-// that soon, and each renewal costs an idle cluster whose clock moves ahead some time.
+// A kubelet's lease is valid for 40 s, and renewed every 10 s. This node ends with its cluster, so its absence
+// need not be noticed soon, and each renewal costs an idle cluster whose clock moves ahead some time.
 const (
 	leaseSeconds      = 3600
 	heartbeatInterval = 15 * time.Minute

@@ -20,7 +20,7 @@ import (
 
 // writeStatuses writes the pod's status whenever it has changed, until ctx ends.
 func (p *pod) writeStatuses(ctx context.Context) {
-	if !p.isInjector() { // somebody waits for its start, which this write would delay
+	if !p.isInjector() { // a fault waits for its start, which this write would delay
 		p.touch()
 	}
 	for {

@@ -92,7 +92,7 @@ func (r *Reconciler) failed(
 	return err
 }
 
-// give ends a request that cannot be healed in time. The reason tells a person what is left to do.
+// give ends a request that cannot be healed in time. The reason says what is left to do by hand.
 func (r *Reconciler) give(ctx context.Context, q *nodes.CycleNodeRequest, reason string) error {
 	if err := r.claims().releaseAll(ctx, q); err != nil {
 		return err

@@ -105,8 +105,8 @@ func (r reads) others(ctx context.Context, q *nodes.CycleNodeRequest) ([]*nodes.
 	var others []*nodes.CycleNodeRequest
 	for i := range list.Items {
 		o := &list.Items[i]
-		// Nobody may ever carry out a new request of a namespace that these controllers do not serve. If others do, it
-		// is seen when they have begun, or have claimed the nodes.
+		// A new request of a namespace that these controllers do not serve may never be carried out. If other
+		// controllers serve it, that is seen when they have begun, or have claimed the nodes.
 		if o.Status.Phase == "" && !r.env.Serves(o.Namespace) {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 const apiServicesPrefix = registryPrefix + "apiregistration.k8s.io/apiservices/"
 
 // withoutAvailability leaves out the APIServices of which only the status has changed. Each API server says there
-// whether it reaches the one that the APIService is for, in words of its own: as long as nobody answers, they may write
+// whether it reaches the one that the APIService is for, in words of its own: while that one is down, they may write
 // over each other and over what a reset has restored, without end.
 func withoutAvailability(ctx context.Context, store *store, b *snapshot, changes []keyChange) ([]keyChange, error) {
 	ofAPIService := func(c keyChange) bool { return c.value != nil && strings.HasPrefix(c.key, apiServicesPrefix) }
