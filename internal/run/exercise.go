@@ -61,9 +61,9 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	if err != nil {
 		return err
 	}
-	findings, err := workload.Run(planCtx, config)
+	failed, err := workload.Run(planCtx, config)
 	meta.WorkloadEnd = clock.Now(ctx)
-	if err == nil && len(findings) == 0 && invariants.Awaited() {
+	if err == nil && failed == nil && invariants.Awaited() {
 		// The plan may keep the API server from answering; then the recorder catches up when everything is given back.
 		catchUpCtx, cancel := clock.WithTimeoutCause(ctx, 2*time.Second, errors.New("not within 2s"))
 		_ = r.catchUp(catchUpCtx, recorder)
@@ -77,12 +77,13 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		}
 		return fmt.Errorf("workload: %w", err)
 	}
-	if len(findings) > 0 {
+	if failed != nil {
 		status, err := p.coordinator.Status(ctx)
 		if err != nil {
 			return err
 		}
-		findings = withCauses(findings, r.causes(ctx, p))
+		failed.Detail = strings.Trim(strings.Join(append(r.causes(ctx, p), failed.Detail), "\n"), "\n")
+		findings := []record.Finding{judge.Step(failed)}
 		r.journal.add(judge.Untested(findings, r.plan, courseOf(status, ""))...)
 	}
 	if err != nil && timedOut {
@@ -97,10 +98,10 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	}
 	var stuck string
 	switch {
-	case err == nil && len(findings) == 0 && len(r.plan.Actions) == 0: // nothing else is to come
+	case err == nil && failed == nil && len(r.plan.Actions) == 0: // nothing else is to come
 	case timedOut:
 		stuck = context.Cause(planCtx).Error()
-	case len(findings) > 0:
+	case failed != nil:
 		stuck = "the workload failed" // what the plan still waits for may never happen
 	default:
 		if stuck, err = p.course.await(planCtx, meta.WorkloadEnd); err != nil {
@@ -110,7 +111,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 
 	r.journal.enter("judges")
 	// What is different when the workload has not come to its end follows from that, too.
-	return r.judge(ctx, p, recorder, invariants, stuck, len(findings) > 0 || err != nil && timedOut)
+	return r.judge(ctx, p, recorder, invariants, stuck, failed != nil || err != nil && timedOut)
 }
 
 // shift lets the controllers run by themselves before the workload begins, as the run's options say.
@@ -244,12 +245,4 @@ func (r *runner) causes(ctx context.Context, p *parts) (lines []string) {
 		lines = status.Electing
 	}
 	return append(lines, p.logs.lastErrors(ctx)...)
-}
-
-// withCauses adds possible causes to findings.
-func withCauses(findings []record.Finding, causes []string) []record.Finding {
-	for i := range findings {
-		findings[i].Detail = strings.Trim(strings.Join(append(slices.Clone(causes), findings[i].Detail), "\n"), "\n")
-	}
-	return findings
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -98,11 +99,11 @@ func TestStepHasItsTimeByTheClock(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}}
-		var findings []record.Finding
+		var failed *facts.StepFailure
 		done := make(chan error)
 		go func() {
 			var err error
-			findings, err = r.run(clock.With(t.Context(), c), []step{sleep, never})
+			failed, err = r.run(clock.With(t.Context(), c), []step{sleep, never})
 			done <- err
 		}()
 		for _, passes := range []time.Duration{10 * time.Hour, time.Hour} {
@@ -115,8 +116,8 @@ func TestStepHasItsTimeByTheClock(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		check(t, findings, "workload bug: step 2: wait: not within 1h0m0s")
-		if at := findings[0].Time; !at.Equal(began.Add(11 * time.Hour)) {
+		check(t, failed, "workload bug: step 2: wait: not within 1h0m0s")
+		if at := failed.Time; !at.Equal(began.Add(11 * time.Hour)) {
 			t.Errorf("found after %s", at.Sub(began))
 		}
 	})
@@ -139,8 +140,8 @@ func TestFunctionsAndCommandsHoldTheClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if findings, err := r.run(ctx, []step{s}); len(findings) > 0 || err != nil || !called || c.Held() {
-		t.Errorf("a function: %+v, %v; held: %t, then %t", findings, err, called, c.Held())
+	if failed, err := r.run(ctx, []step{s}); failed != nil || err != nil || !called || c.Held() {
+		t.Errorf("a function: %+v, %v; held: %t, then %t", failed, err, called, c.Held())
 	}
 	pipe := filepath.Join(r.dir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -284,8 +285,8 @@ func TestStepThatUpgradesSaysSo(t *testing.T) {
 	upgrades.title, upgrades.timeout = "step 2", time.Minute
 	named := step{title: "step 1", name: "upgrade to db:2", what: "sleep 0s", timeout: time.Minute,
 		do: func(context.Context) error { return nil }}
-	if findings, err := r.run(t.Context(), []step{named, upgrades}); err != nil || len(findings) > 0 {
-		t.Fatal(findings, err)
+	if failed, err := r.run(t.Context(), []step{named, upgrades}); err != nil || failed != nil {
+		t.Fatal(failed, err)
 	}
 	if want := []record.Step{
 		{Text: "upgrade to db:2: sleep 0s"}, {Text: "upgrade to the build v2", Upgrade: "the build v2"},

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -46,7 +47,7 @@ func TestBlocked(t *testing.T) {
 				Blocked: func(context.Context) string { return tt.why },
 				LetGo:   func(context.Context) error { letGo++; return nil },
 			}}
-			findings, err := r.run(t.Context(), []step{
+			failed, err := r.run(t.Context(), []step{
 				{title: "step 1", what: "wait", timeout: 20 * time.Millisecond, goesOn: tt.goesOn,
 					do: func(ctx context.Context) error {
 						if tt.fails != nil || letGo > 0 && tt.helps {
@@ -67,14 +68,14 @@ func TestBlocked(t *testing.T) {
 				t.Errorf("notes %q, want %q", got, tt.noted)
 			}
 			if tt.judge == "" {
-				if len(findings) > 0 {
-					t.Errorf("findings %+v", findings)
+				if failed != nil {
+					t.Errorf("failed %+v", failed)
 				}
 				return
 			}
-			if len(findings) != 1 || findings[0].Judge != tt.judge ||
-				!strings.Contains(findings[0].Title, tt.title) || !strings.Contains(findings[0].Detail, tt.detail) {
-				t.Errorf("findings %+v; want %s %q %q", findings, tt.judge, tt.title, tt.detail)
+			if failed == nil || judge.Step(failed).Judge != tt.judge ||
+				!strings.Contains(failed.Title, tt.title) || !strings.Contains(failed.Detail, tt.detail) {
+				t.Errorf("failed %+v; want %s %q %q", failed, tt.judge, tt.title, tt.detail)
 			}
 		})
 	}

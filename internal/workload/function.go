@@ -16,13 +16,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/record"
 )
 
 // Function exercises the controllers from Go. It talks to an API server that the plan does not disturb, if there is
-// one. It returns when ctx ends: its requests fail after that. An error is a finding about the controllers.
+// one. It returns when ctx ends: its requests fail after that. An error means that the controllers failed.
 type Function func(ctx context.Context, config *rest.Config) error
 
 // FunctionError says that a [Function] did something that is the fault of neither the controllers nor the plan.
@@ -76,7 +76,7 @@ type outcome struct {
 // callOnce calls a step's function. Unlike other steps it is not tried again, since it may not be able to: it gets more
 // time instead. Its time counts from the plan's last action if that is later than the call. When it is over and the
 // plan blocks something, all of that is undone, and the function gets its time again.
-func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error) {
+func (r *runner) callOnce(ctx context.Context, s step) (*facts.StepFailure, error) {
 	door := &door{}
 	defer door.close()
 	config := rest.CopyConfig(r.REST)
@@ -91,38 +91,36 @@ func (r *runner) callOnce(ctx context.Context, s step) ([]record.Finding, error)
 	if misused := new(FunctionError); errors.As(o.err, &misused) {
 		return nil, misused
 	}
-	f := record.Finding{Severity: record.SeverityInconclusive, Subject: s.title, Time: clock.Now(ctx)}
 	switch {
 	case o.err == nil && o.why == "":
 		return nil, nil
 	case o.err == nil:
-		f.Judge, f.Detail = record.JudgeHold, o.why
-		f.Title = fmt.Sprintf("%s: %s: not within %s, but it succeeded after the plan's holds, pauses and kills were "+
-			"undone: the plan was the cause", s.title, s.what, s.timeout)
-		return []record.Finding{f}, nil
+		return &facts.StepFailure{
+			Step: s.title, Detail: o.why, Time: clock.Now(ctx), Excuse: facts.ExcusedByHolds,
+			Title: fmt.Sprintf("%s: %s: not within %s, but it succeeded after the plan's holds, pauses and kills were "+
+				"undone: the plan was the cause", s.title, s.what, s.timeout),
+		}, nil
 	case objects.NotServedYet(o.err) || meta.IsNoMatchError(o.err) || runtime.IsNotRegisteredError(o.err):
 		return nil, &FunctionError{s.function, "uses a type that is not there: " + o.err.Error()}
 	}
 	if o.timedOut && o.err == context.Canceled { //nolint:errorlint // what wraps it says more
 		o.err = errStepTimeout
 	}
-	failed := finding(ctx, s, o.err, o.timedOut)
+	f := failureOf(ctx, s, o.err, o.timedOut)
 	if last := r.disturbed(); !o.timedOut && last.After(start) {
-		failed.Detail = lines(fmt.Sprintf("it gave up by itself, %s after the plan's last action",
-			clock.Since(ctx, last).Round(100*time.Millisecond)), failed.Detail)
+		f.Detail = lines(fmt.Sprintf("it gave up by itself, %s after the plan's last action",
+			clock.Since(ctx, last).Round(100*time.Millisecond)), f.Detail)
 	}
 	if o.why != "" {
-		failed.Detail = lines("the plan's holds, pauses and kills were undone: "+o.why, failed.Detail)
+		f.Detail = lines("the plan's holds, pauses and kills were undone: "+o.why, f.Detail)
 	}
-	reason := r.excuse(ctx, o.err, start, door)
-	if reason == "" {
-		return []record.Finding{failed}, nil
+	if reason := r.excuse(ctx, o.err, start, door); reason != "" {
+		f.Excuse, f.Detail = facts.ExcusedByFunction, lines(reason, f.Detail)
+		if objects.WebhookFailed(o.err) {
+			f.Excuse = facts.ExcusedByWebhook
+		}
 	}
-	f.Judge, f.Title, f.Detail = record.JudgeRun, failed.Title, lines(reason, failed.Detail)
-	if objects.WebhookFailed(o.err) {
-		f.Judge = record.JudgeWebhook
-	}
-	return []record.Finding{f}, nil
+	return f, nil
 }
 
 // await calls the function and waits for its end. The error is that of ctx, or why the plan could not be undone.

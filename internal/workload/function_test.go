@@ -16,8 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/record"
 )
 
 // until returns a function that does something after a time, or returns when its context ends.
@@ -120,7 +121,7 @@ func TestFunction(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.title, s.timeout = "step 1", 10*time.Second
-				findings, err := r.run(t.Context(), []step{s})
+				failed, err := r.run(t.Context(), []step{s})
 				if took := time.Since(start); took != tt.took {
 					t.Errorf("took %s, want %s", took, tt.took)
 				}
@@ -128,26 +129,26 @@ func TestFunction(t *testing.T) {
 				if (tt.err != "") != errors.As(err, &misused) || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
 					t.Errorf("error %v, want %s", err, tt.err)
 				}
-				check(t, findings, tt.want)
+				check(t, failed, tt.want)
 				time.Sleep(time.Hour) // a function that is left behind ends
 			})
 		})
 	}
 }
 
-func check(t *testing.T, findings []record.Finding, want string) {
+func check(t *testing.T, failed *facts.StepFailure, want string) {
 	t.Helper()
 	if want == "" {
-		if len(findings) > 0 {
-			t.Errorf("found %+v", findings)
+		if failed != nil {
+			t.Errorf("found %+v", failed)
 		}
 		return
 	}
 	kind, text, _ := strings.Cut(want, ": ")
-	if len(findings) != 1 {
-		t.Fatalf("%d findings, want %s", len(findings), want)
+	if failed == nil {
+		t.Fatalf("no finding, want %s", want)
 	}
-	f := findings[0]
+	f := judge.Step(failed)
 	if got := f.Judge + " " + string(f.Severity); got != kind || !strings.Contains(f.Title+"\n"+f.Detail, text) {
 		t.Errorf("found %s: %s\n%s\nwant %s", got, f.Title, f.Detail, want)
 	}
@@ -162,8 +163,8 @@ func TestRequestsAfterTheFunctionsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if findings, err := r.run(t.Context(), []step{s}); err != nil || len(findings) > 0 {
-		t.Fatal(findings, err)
+	if failed, err := r.run(t.Context(), []step{s}); err != nil || failed != nil {
+		t.Fatal(failed, err)
 	}
 	_, err = kept.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) {
 		return nil, errors.New("sent")

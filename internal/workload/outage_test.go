@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -36,7 +37,7 @@ func TestOutage(t *testing.T) {
 			attempts := 0
 			r := &runner{Config: Config{Progress: func(string) {},
 				Outage: func(context.Context, time.Time, error) Outage { return tt.outages[attempts-1] }}}
-			findings, err := r.run(t.Context(),
+			failed, err := r.run(t.Context(),
 				[]step{{title: "step 1", timeout: time.Second, do: func(context.Context) error {
 					if attempts++; attempts > len(tt.outages) {
 						return nil
@@ -46,12 +47,12 @@ func TestOutage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			judge := ""
-			for _, f := range findings {
-				judge += f.Judge
+			found := ""
+			if failed != nil {
+				found = judge.Step(failed).Judge
 			}
-			if judge != tt.judge || attempts != tt.attempts {
-				t.Errorf("findings %+v after %d attempts; want judge %q after %d", findings, attempts, tt.judge,
+			if found != tt.judge || attempts != tt.attempts {
+				t.Errorf("failed %+v after %d attempts; want judge %q after %d", failed, attempts, tt.judge,
 					tt.attempts)
 			}
 		})

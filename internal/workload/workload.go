@@ -20,6 +20,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cel"
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
@@ -101,12 +102,12 @@ type Outage struct {
 	Over   bool   // there was such a reason in that time, but it is over
 }
 
-// Run carries out the steps of a workload one after the other. A step that fails or times out ends the workload and is
-// the finding. An error means that the workload could not be run: ctx ended, or the suite is wrong
+// Run carries out the steps of a workload one after the other. A step that fails or times out ends the workload, and Run
+// returns its failure. An error means that the workload could not be run: ctx ended, or the suite is wrong
 // ([objects.ErrNotServed], a missing file, an invalid expression), or a function is ([FunctionError]).
 //
 // While an API server is down, or answers that it is unavailable, a step retries until its timeout.
-func Run(ctx context.Context, c Config) ([]record.Finding, error) {
+func Run(ctx context.Context, c Config) (*facts.StepFailure, error) {
 	w, err := find(c.Suite, c.Workload)
 	if err != nil {
 		return nil, err
@@ -246,7 +247,7 @@ func (f *failure) Unwrap() error { return f.err }
 // errStepTimeout is the cause of a step's context when its time is up.
 var errStepTimeout = errors.New("step timed out")
 
-func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error) {
+func (r *runner) run(ctx context.Context, steps []step) (*facts.StepFailure, error) {
 	for i, s := range steps {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
@@ -263,8 +264,8 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 			r.Progress(text)
 		}
 		if s.call != nil {
-			if findings, err := r.callOnce(ctx, s); err != nil || len(findings) > 0 {
-				return findings, err
+			if failed, err := r.callOnce(ctx, s); err != nil || failed != nil {
+				return failed, err
 			}
 			if r.Rest != nil {
 				r.Rest(ctx)
@@ -285,38 +286,38 @@ func (r *runner) run(ctx context.Context, steps []step) ([]record.Finding, error
 			errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("%s: %w", s.title, err)
 		}
-		f := finding(ctx, s, err, timedOut)
+		f := failureOf(ctx, s, err, timedOut)
 		if timedOut && s.goesOn {
 			r.Note(f.Title + "; the workload goes on (onTimeout: continue)")
 			continue
 		}
 		if outage != "" {
-			f.Severity, f.Judge = record.SeverityInconclusive, record.JudgeWebhook
+			f.Excuse = facts.ExcusedByWebhook
 			f.Detail = strings.Trim(outage+"\n"+f.Detail, "\n")
-			return []record.Finding{f}, nil
+			return f, nil
 		}
 		if s.object != nil && apierrors.IsNotFound(err) {
 			if typ, err := r.in(s.cluster).objects.Resolve(ctx, *s.object); err == nil {
 				f.Harm, f.Awaited = record.HarmMissing, record.In(s.cluster, named(typ, *s.object))
 			}
 			if r.Renewing != nil && r.Renewing(ctx, *s.object) {
-				f.Severity = record.SeverityInconclusive
+				f.Excuse = facts.ExcusedByRenewal
 				f.Title += "; the plan has deleted it and had not yet created it again"
 			}
 		}
 		if timedOut {
-			if err := r.withoutPlan(ctx, s, &f); err != nil {
+			if err := r.withoutPlan(ctx, s, f); err != nil {
 				return nil, err
 			}
 		}
-		return []record.Finding{f}, nil
+		return f, nil
 	}
 	return nil, nil
 }
 
 // withoutPlan retries a step that timed out, after everything that the plan held, had paused or killed was undone. If
-// that helps, the plan was the cause, and the finding is about the run.
-func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) error {
+// that helps, the plan was the cause.
+func (r *runner) withoutPlan(ctx context.Context, s step, f *facts.StepFailure) error {
 	if r.Blocked == nil {
 		return nil
 	}
@@ -339,7 +340,7 @@ func (r *runner) withoutPlan(ctx context.Context, s step, f *record.Finding) err
 			f.Detail, "\n")
 		return nil
 	}
-	f.Severity, f.Judge = record.SeverityInconclusive, record.JudgeHold
+	f.Excuse = facts.ExcusedByHolds
 	f.Title += ", but the step succeeded after the plan's holds, pauses and kills were undone: the plan was the cause"
 	f.Detail = strings.Trim(why+"\n"+f.Detail, "\n")
 	return nil
@@ -420,10 +421,8 @@ func (l *lateness) deadline(otherwise time.Time) time.Time {
 	return otherwise
 }
 
-func finding(ctx context.Context, s step, err error, timedOut bool) record.Finding {
-	f := record.Finding{
-		Severity: record.SeverityBug, Judge: record.JudgeWorkload, Subject: s.title, Time: clock.Now(ctx),
-	}
+func failureOf(ctx context.Context, s step, err error, timedOut bool) *facts.StepFailure {
+	f := &facts.StepFailure{Step: s.title, Time: clock.Now(ctx)}
 	var detailed *failure
 	if errors.As(err, &detailed) {
 		f.Detail, f.Claims, f.Harm = detailed.detail, detailed.claims, detailed.harm

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
@@ -252,7 +253,7 @@ func TestSteps(t *testing.T) {
 			var log bytes.Buffer
 			s := suite(t, plan.Workload{Steps: test.steps(ns)})
 			start := time.Now()
-			findings, err := workload.Run(testContext(t),
+			failed, err := workload.Run(testContext(t),
 				workload.Config{Suite: s, Objects: o, Kubeconfig: kubeconfig, Log: &log})
 			if took := time.Since(start); took > 40*time.Second {
 				t.Errorf("took %s", took)
@@ -266,14 +267,14 @@ func TestSteps(t *testing.T) {
 				t.Fatalf("error\n%s\nwant\n%s", message, want)
 			}
 			var title, detail string
-			if len(findings) > 0 {
-				found := strings.TrimPrefix(string(findings[0].Harm)+" "+findings[0].Awaited, " ")
+			if failed != nil {
+				found := strings.TrimPrefix(string(failed.Harm)+" "+failed.Awaited, " ")
 				if want := replace.Replace(test.awaited); want != "" && found != want {
 					t.Errorf("awaited %q, want %q", found, want)
 				}
-				title, detail = findings[0].Title, findings[0].Detail
-				if findings[0].Judge != record.JudgeWorkload || findings[0].Time.IsZero() {
-					t.Errorf("finding %+v", findings[0])
+				title, detail = failed.Title, failed.Detail
+				if judge.Step(failed).Judge != record.JudgeWorkload || failed.Time.IsZero() {
+					t.Errorf("failed %+v", failed)
 				}
 			}
 			if want := replace.Replace(test.title); title != want {
@@ -312,12 +313,12 @@ func TestStepMissesWhatThePlanRenews(t *testing.T) {
 			{Patch: &plan.PatchStep{ResourceKey: missing, Patch: map[string]any{"data": nil}}},
 		} {
 			s := &plan.Suite{Workloads: map[string]plan.Workload{"w": {Steps: []plan.Step{step}}}}
-			findings, err := workload.Run(testContext(t), workload.Config{
+			failed, err := workload.Run(testContext(t), workload.Config{
 				Suite: s, Workload: "w", Objects: o,
 				Renewing: func(_ context.Context, key plan.ResourceKey) bool { return renews && key == missing },
 			})
-			if err != nil || len(findings) != 1 || findings[0].Severity != want {
-				t.Errorf("renews: %t: %+v, %v", renews, findings, err)
+			if err != nil || failed == nil || judge.Step(failed).Severity != want {
+				t.Errorf("renews: %t: %+v, %v", renews, failed, err)
 			}
 		}
 	}
@@ -336,14 +337,14 @@ func TestExternalCommand(t *testing.T) {
 			"command: run sleep 60: not within 100ms"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			findings, err := workload.Run(testContext(t),
+			failed, err := workload.Run(testContext(t),
 				workload.Config{Suite: suite(t, test.workload), Workload: "w", Objects: client(t, c, "")})
 			if err != nil {
 				t.Fatal(err)
 			}
 			title := ""
-			if len(findings) > 0 {
-				title = findings[0].Title
+			if failed != nil {
+				title = failed.Title
 			}
 			if title != test.title {
 				t.Errorf("got %q, want %q", title, test.title)
@@ -373,10 +374,10 @@ func TestEndOfContextIsNoFinding(t *testing.T) {
 			defer cancel(nil)
 			timer := time.AfterFunc(200*time.Millisecond, func() { cancel(stopped) })
 			defer timer.Stop()
-			findings, err := workload.Run(ctx,
+			failed, err := workload.Run(ctx,
 				workload.Config{Suite: suite(t, plan.Workload{Steps: []plan.Step{step}}), Objects: o})
-			if !errors.Is(err, stopped) || findings != nil {
-				t.Errorf("got %v, %v", findings, err)
+			if !errors.Is(err, stopped) || failed != nil {
+				t.Errorf("got %v, %v", failed, err)
 			}
 		})
 	}
@@ -395,10 +396,10 @@ func TestStepsOutliveTheirAPIServer(t *testing.T) {
 	}
 	run := func(steps ...plan.Step) {
 		t.Helper()
-		findings, err := workload.Run(testContext(t),
+		failed, err := workload.Run(testContext(t),
 			workload.Config{Suite: suite(t, plan.Workload{Steps: steps}), Objects: o})
-		if err != nil || findings != nil {
-			t.Fatalf("got %v, %v", findings, err)
+		if err != nil || failed != nil {
+			t.Fatalf("got %v, %v", failed, err)
 		}
 	}
 	restart := func() chan error {
@@ -442,12 +443,12 @@ func TestStepsOutliveTheirAPIServer(t *testing.T) {
 
 	// It stays away: the finding says so.
 	kill()
-	findings, err := workload.Run(testContext(t),
+	failed, err := workload.Run(testContext(t),
 		workload.Config{Objects: o, Suite: suite(t, plan.Workload{Steps: []plan.Step{
 			{Wait: &plan.WaitStep{ResourceKey: cm, Condition: "false", Timeout: 3 * time.Second}},
 		}})})
-	if err != nil || len(findings) != 1 || !strings.Contains(findings[0].Detail, "connection refused") {
-		t.Errorf("got %+v, %v", findings, err)
+	if err != nil || failed == nil || !strings.Contains(failed.Detail, "connection refused") {
+		t.Errorf("got %+v, %v", failed, err)
 	}
 	if err := c.StartAPIServer(testContext(t), "apiserver-1"); err != nil {
 		t.Fatal(err)
