@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/record"
@@ -39,7 +38,7 @@ func TestExitCodesOfCampaigns(t *testing.T) {
 		},
 		{"one's own plan has a bug", "plans", []result.Status{result.Bug, result.Inconclusive}, 0, exitBug},
 	} {
-		r := &result.Result{Settings: campaign.Settings{Plans: tt.plans}}
+		r := &result.Result{Settings: result.Settings{Plans: tt.plans}}
 		for _, s := range tt.statuses {
 			r.Outcomes = append(r.Outcomes, result.Outcome{Status: s})
 		}
@@ -76,7 +75,7 @@ func TestJUnitOfCampaigns(t *testing.T) {
 		return o
 	}
 	runs, err := runsOf(&result.Result{
-		Settings: campaign.Settings{SuiteFile: "db/trommel.yaml"},
+		Settings: result.Settings{SuiteFile: "db/trommel.yaml"},
 		Outcomes: []result.Outcome{
 			outcome("sure", result.Bug), outcome("rare", result.Unconfirmed), outcome("broken", result.Failed),
 		},
@@ -108,7 +107,7 @@ func TestJUnitOfCampaigns(t *testing.T) {
 func TestAnnotationsOfCampaigns(t *testing.T) {
 	bugs := []record.Finding{{Severity: record.SeverityBug, Judge: record.JudgeBaseline, Title: "found it"}}
 	found := &result.Result{
-		Settings: campaign.Settings{SuiteFile: "db/trommel.yaml"},
+		Settings: result.Settings{SuiteFile: "db/trommel.yaml"},
 		Outcomes: []result.Outcome{
 			{Plan: "a", File: "runs/a.yaml", Pattern: "stale", Status: result.Bug, Findings: bugs, Actions: 2},
 			{Plan: "b", File: "runs/b.yaml", Pattern: "stale", Status: result.Bug, Findings: bugs, Actions: 1},

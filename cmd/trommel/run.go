@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/preflight"
@@ -422,7 +423,7 @@ func (o *runOptions) howToRun(
 	}
 	binaries, controlPlane := session.Built()
 	learned, err := campaign.Learn(ctx, campaign.Config{
-		Settings: campaign.Settings{SuiteFile: suite.File, Variant: l.variant, Baselines: o.baseline},
+		Settings: result.Settings{SuiteFile: suite.File, Variant: l.variant, Baselines: o.baseline},
 		Plans:    []*plan.Plan{l.plan},
 		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
 		Builds:  session.Builds(),

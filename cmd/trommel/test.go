@@ -33,7 +33,7 @@ import (
 
 // testOptions are the flags of the commands that learn workloads.
 type testOptions struct {
-	campaign.Settings
+	result.Settings
 	dir      string
 	anew     bool
 	explain  bool

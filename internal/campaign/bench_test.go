@@ -36,7 +36,7 @@ func databaseCampaign(b *testing.B) campaign.Config {
 		b.Fatal(err)
 	}
 	config := campaign.Config{
-		Settings: campaign.Settings{SuiteFile: suite.File, Workloads: []string{"create"}, Baselines: b.TempDir()},
+		Settings: result.Settings{SuiteFile: suite.File, Workloads: []string{"create"}, Baselines: b.TempDir()},
 		Suite:    suite, Dir: b.TempDir(),
 	}
 	var options run.Options

@@ -145,7 +145,7 @@ func TestLearningHasAQuarterOfTheBudget(t *testing.T) {
 		c.Budget, c.Progress = 80*time.Second+first.Took, &heard{}
 		second := mustRun(t, c)
 		if len(second.Unstudied) > 0 || len(second.Outcomes) <= len(first.Outcomes) ||
-			!slices.ContainsFunc(second.Outcomes, func(o Outcome) bool { return o.Workload == "c" }) {
+			!slices.ContainsFunc(second.Outcomes, func(o result.Outcome) bool { return o.Workload == "c" }) {
 			t.Errorf("not learned: %q; %d plans, %d before", second.Unstudied, len(second.Outcomes),
 				len(first.Outcomes))
 		}
@@ -252,7 +252,7 @@ func TestBudgetIsKept(t *testing.T) {
 				for range tt.runners {
 					c.Runners = append(c.Runners, run.Runner(f))
 				}
-				outcomes := func(r *Result) (all []string) {
+				outcomes := func(r *result.Result) (all []string) {
 					for _, s := range statuses(r) {
 						_, s, _ = strings.Cut(s, " ")
 						all = append(all, s)

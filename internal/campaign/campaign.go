@@ -25,7 +25,7 @@ import (
 
 // Config says what to look for. Runners, Suite and Dir are required.
 type Config struct {
-	Settings
+	result.Settings
 	// Runners are used side by side; all run the same suite and executables.
 	Runners []run.Runner
 	Suite   *plan.Suite // as the runners have it
@@ -52,7 +52,7 @@ type Builds interface {
 }
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.
-func Run(ctx context.Context, config Config) (*Result, error) {
+func Run(ctx context.Context, config Config) (*result.Result, error) {
 	c := newCampaign(config)
 	ctx, end := c.begun(ctx)
 	defer end()
@@ -66,7 +66,7 @@ func Run(ctx context.Context, config Config) (*Result, error) {
 // Generate learns the workloads and writes the plans that a campaign would run, without running them. It returns all
 // candidates, the plans in the order in which a campaign would run them, then those without a plan. The result says
 // what could not be learned.
-func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *Result, error) {
+func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *result.Result, error) {
 	c := newCampaign(config)
 	ctx, end := c.begun(ctx)
 	defer end()
@@ -92,8 +92,8 @@ func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *Result,
 func newCampaign(config Config) *campaign {
 	c := &campaign{
 		Config: config, clock: newClock(),
-		result: &Result{
-			Settings: config.Settings, Outcomes: []Outcome{}, NotRun: []string{}, Next: []result.Unrun{},
+		result: &result.Result{
+			Settings: config.Settings, Outcomes: []result.Outcome{}, NotRun: []string{}, Next: []result.Unrun{},
 			Unlearned: []result.Unlearned{}, Dropped: map[string]int{}, Empty: []string{},
 			Suggested: []result.Suggestion{},
 		},
@@ -137,7 +137,7 @@ type campaign struct {
 	queue     *queue
 	learner   *learner
 	confirmer *confirmer
-	result    *Result
+	result    *result.Result
 }
 
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.
@@ -151,7 +151,7 @@ func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
 }
 
 // finish completes the result. The error is what kept the campaign from going on.
-func (c *campaign) finish(err error) *Result {
+func (c *campaign) finish(err error) *result.Result {
 	c.learner.mu.Lock()
 	c.result.Outcomes = append(c.result.Outcomes, c.learner.found...)
 	c.learner.mu.Unlock()

@@ -47,7 +47,7 @@ func finding(subject, text string) record.Finding {
 }
 
 // statuses tells what became of each plan, in the order of the plans.
-func statuses(r *Result) []string {
+func statuses(r *result.Result) []string {
 	var all []string
 	for _, o := range r.Outcomes {
 		text := o.Plan + " " + string(o.Status)
@@ -59,7 +59,7 @@ func statuses(r *Result) []string {
 	return all
 }
 
-func mustRun(t *testing.T, c Config) *Result {
+func mustRun(t *testing.T, c Config) *result.Result {
 	t.Helper()
 	r, err := Run(t.Context(), c)
 	if err != nil {
@@ -362,7 +362,7 @@ func TestTheSameFindingsAgain(t *testing.T) {
 	confirmed, atOnce := 0, 0
 	for _, o := range r.Outcomes {
 		switch {
-		case o.Status != Bug:
+		case o.Status != result.Bug:
 		case o.Of == 3:
 			confirmed++
 		case o.Came == 1 && o.Of == 1 && o.Reason == "the same findings as those of w-drift-10" &&
@@ -383,10 +383,10 @@ func TestExplainedByARunWithoutActions(t *testing.T) {
 		status  result.Status
 		left    []string
 	}{
-		{"as usual", []string{"configmap/default/a", "op secret/default/a"}, Bug,
+		{"as usual", []string{"configmap/default/a", "op secret/default/a"}, result.Bug,
 			[]string{"secret/default/a", "configmap/default/b"}},
-		{"one of two", []string{"configmap/default/a"}, Bug, []string{"configmap/default/b"}},
-		{"both", []string{"configmap/default/a", "configmap/default/b"}, OfWorkload, nil},
+		{"one of two", []string{"configmap/default/a"}, result.Bug, []string{"configmap/default/b"}},
+		{"both", []string{"configmap/default/a", "configmap/default/b"}, result.OfWorkload, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{answer: func(
@@ -417,7 +417,7 @@ func TestExplainedByARunWithoutActions(t *testing.T) {
 			for _, f := range o.Findings {
 				left = append(left, f.Subject)
 			}
-			if o.Status != tt.status || tt.status == Bug && !slices.Equal(left, tt.left) {
+			if o.Status != tt.status || tt.status == result.Bug && !slices.Equal(left, tt.left) {
 				t.Errorf("%s: %v", o.Status, left)
 			}
 		})
@@ -473,7 +473,7 @@ func TestTheSameFindingsSideBySide(t *testing.T) {
 			r := mustRun(t, c)
 			var got []string
 			for _, o := range r.Outcomes {
-				if o.Status != Passed {
+				if o.Status != result.Passed {
 					got = append(got, fmt.Sprintf("%s %d/%d", o.Status, o.Came, o.Of))
 				}
 			}
@@ -519,12 +519,15 @@ func TestExplainedBySlowControllers(t *testing.T) {
 		subject string
 		status  result.Status
 	}{
-		{"a field", 1, seen, seen, "service/default/a", OfWorkload},
-		{"a field that is another one if created at once", 1, seen, "op service/default/a", "service/default/a", Bug},
-		{"an object", 1, "", "", "service/default/a", Bug},
-		{"an object, without waiting", 2, "", "", "service/default/a", OfWorkload},
-		{"an object that is there if created at once", 2, "", "op service/default/a", "service/default/a", Bug},
-		{"another one", 2, "", "", "configmap/default/b", Bug},
+		{"a field", 1, seen, seen, "service/default/a", result.OfWorkload},
+		{
+			"a field that is another one if created at once", 1, seen, "op service/default/a", "service/default/a",
+			result.Bug,
+		},
+		{"an object", 1, "", "", "service/default/a", result.Bug},
+		{"an object, without waiting", 2, "", "", "service/default/a", result.OfWorkload},
+		{"an object that is there if created at once", 2, "", "op service/default/a", "service/default/a", result.Bug},
+		{"another one", 2, "", "", "configmap/default/b", result.Bug},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{answer: func(
@@ -563,13 +566,13 @@ func TestExplainedBySlowControllers(t *testing.T) {
 			if o.Status != tt.status {
 				t.Errorf("%s (%d of %d): %v", o.Status, o.Came, o.Of, o.Findings)
 			}
-			if tt.status == OfWorkload && f.runs["w-intermediate-1"] != 1 {
+			if tt.status == result.OfWorkload && f.runs["w-intermediate-1"] != 1 {
 				t.Errorf("the plan was run %d times to confirm it", f.runs["w-intermediate-1"])
 			}
 			if slowly := f.runs["w-slow"]; slowly != 1 && (tt.steps > 1 || tt.ends != "") {
 				t.Errorf("the workload was run %d times with slow controllers", slowly)
 			}
-			if tt.status != OfWorkload {
+			if tt.status != result.OfWorkload {
 				return
 			}
 			if o.Reason != "service/default/a ends like that with slow controllers" {
@@ -595,8 +598,8 @@ func TestExplainedBySlowCreation(t *testing.T) {
 		name, created string // as it is if it is created at once, with slow controllers
 		status        result.Status
 	}{
-		{"the same", ended("0"), OfWorkload},
-		{"as usual", ended("2"), Bug},
+		{"the same", ended("0"), result.OfWorkload},
+		{"as usual", ended("2"), result.Bug},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fake{answer: func(
@@ -706,9 +709,9 @@ func TestNearerToItsPromiseThanWithoutFaults(t *testing.T) {
 			}}
 			c := config(t, f, "w")
 			c.Patterns = []string{"intermediate"}
-			result := mustRun(t, c)
-			if got := statuses(result)[0]; got != tt.want || result.Outcomes[0].Reason != tt.because {
-				t.Errorf("%s, want %s; reason %q", got, tt.want, result.Outcomes[0].Reason)
+			r := mustRun(t, c)
+			if got := statuses(r)[0]; got != tt.want || r.Outcomes[0].Reason != tt.because {
+				t.Errorf("%s, want %s; reason %q", got, tt.want, r.Outcomes[0].Reason)
 			}
 		})
 	}
@@ -721,7 +724,7 @@ func TestEndBeforeAllPlans(t *testing.T) {
 	c := config(t, found, "w")
 	c.FailFast = true
 	r := mustRun(t, c)
-	if len(r.With(Bug)) != 1 || r.Outcomes[len(r.Outcomes)-1].Status != Bug || len(r.NotRun) == 0 ||
+	if len(r.With(result.Bug)) != 1 || r.Outcomes[len(r.Outcomes)-1].Status != result.Bug || len(r.NotRun) == 0 ||
 		r.Stopped != "the campaign stops at the first bug" {
 		t.Errorf("fail fast: %v, %q", statuses(r), r.Stopped)
 	}
@@ -741,12 +744,13 @@ func TestEndBeforeAllPlans(t *testing.T) {
 	}}
 	c = config(t, broken, "v", "w")
 	r, err := Run(t.Context(), c)
-	if err == nil || !strings.Contains(err.Error(), "disk full") || len(r.With(Failed)) != schedule.ManyFailures {
+	if err == nil || !strings.Contains(err.Error(), "disk full") ||
+		len(r.With(result.Failed)) != schedule.ManyFailures {
 		t.Errorf("failures: %v, %v", statuses(r), err)
 	}
 	// They are tried again.
 	broken.answer = nil
-	if r = mustRun(t, c); len(r.With(Failed)) > 0 || len(r.NotRun) > 0 {
+	if r = mustRun(t, c); len(r.With(result.Failed)) > 0 || len(r.NotRun) > 0 {
 		t.Errorf("after the failures: %v", statuses(r))
 	}
 }
@@ -768,7 +772,7 @@ func TestSideBySide(t *testing.T) {
 	c.Patterns = []string{"intermediate", "drift"} // an even number of plans
 	c.Runners = []run.Runner{f, f}
 	r := mustRun(t, c)
-	if len(r.With(Passed)) != len(r.Outcomes) || len(r.Outcomes)%2 != 0 || f.most != 2 {
+	if len(r.With(result.Passed)) != len(r.Outcomes) || len(r.Outcomes)%2 != 0 || f.most != 2 {
 		t.Errorf("%v; at most %d at once", statuses(r), f.most)
 	}
 }
@@ -823,7 +827,7 @@ func TestRunnersGetReady(t *testing.T) {
 					c.Runners = append(c.Runners, r)
 				}
 				r := mustRun(t, c)
-				if len(r.With(Passed)) != len(r.Outcomes) {
+				if len(r.With(result.Passed)) != len(r.Outcomes) {
 					t.Errorf("%v", statuses(r))
 				}
 				if began != tt.want || ended != began || most != 1 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
@@ -42,21 +43,21 @@ type confirmer struct {
 // further run takes long, since it waits in vain for the end that it should have. So a plan is put off while another
 // one is being confirmed that has found the same, or if confirming has its share of the budget. The error is
 // errPutOff, that of ctx, or of a record that cannot be read.
-func (c *confirmer) confirm(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
-	o.Status, o.Reason, o.Came, o.Of, o.Pending = Unconfirmed, "", 1, 1, false
+func (c *confirmer) confirm(ctx context.Context, t *task, o *result.Outcome, first *record.Meta) error {
+	o.Status, o.Reason, o.Came, o.Of, o.Pending = result.Unconfirmed, "", 1, 1, false
 	err := c.believe(ctx, t, o, first)
 	if errors.Is(err, errBudget) {
-		o.Status, o.Reason, o.Pending = Unconfirmed, "the budget ended before it was confirmed", true
+		o.Status, o.Reason, o.Pending = result.Unconfirmed, "the budget ended before it was confirmed", true
 		return nil
 	}
 	return err
 }
 
 // believe is confirm of an outcome that says nothing yet. The error is also errBudget.
-func (c *confirmer) believe(ctx context.Context, t *task, o *Outcome, first *record.Meta) error {
+func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, first *record.Meta) error {
 	slices.SortStableFunc(o.Findings, record.ByHarm)
 	if confirm.Idle(t.plan, first) {
-		o.Status, o.Reason = OfWorkload, first.NotHappened()
+		o.Status, o.Reason = result.OfWorkload, first.NotHappened()
 		r, err := record.Open(o.Record)
 		if err == nil {
 			c.quiet(t, r)
@@ -155,7 +156,7 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *Outcome, first *rec
 	if due, err := c.dueTo(ctx, t, o, confirm.Answered(t.plan), times); err != nil || !due {
 		return err
 	}
-	o.Status = Bug
+	o.Status = result.Bug
 	c.label(t, o, restarted)
 	var why []string
 	if o.Cause != findings.CauseOf(t.plan.Actions) {
@@ -172,7 +173,7 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *Outcome, first *rec
 // repeat runs a plan again and sees what comes again. The outcome's findings are then those that came every time; if
 // something worse came now and then, rare, it comes first, and the outcome says how often it came. If nothing came
 // every time, the findings are those that came most often. A reason says why that is not known.
-func (c *confirmer) repeat(ctx context.Context, t *task, o *Outcome) (rare bool, err error) {
+func (c *confirmer) repeat(ctx context.Context, t *task, o *result.Outcome) (rare bool, err error) {
 	tally := confirm.NewTally(o.Findings, c.Repeat)
 	incomplete := ""
 	for tally.More() {
@@ -219,19 +220,19 @@ func (c *confirmer) learnedRuns(t *task) int {
 }
 
 // explainedBy reports whether runs without a plan's actions explain all its findings.
-func (c *confirmer) explainedBy(t *task, o *Outcome) (bool, error) {
+func (c *confirmer) explainedBy(t *task, o *result.Outcome) (bool, error) {
 	planOnly, err := c.planOnly(t, o)
 	return len(planOnly) == 0, err
 }
 
 // explained takes away the findings that runs without a plan's actions explain, and reports whether these are all.
-func (c *confirmer) explained(t *task, o *Outcome) (bool, error) {
+func (c *confirmer) explained(t *task, o *result.Outcome) (bool, error) {
 	planOnly, err := c.planOnly(t, o)
 	if err != nil {
 		return false, err
 	}
 	if len(planOnly) == 0 {
-		o.Status = OfWorkload
+		o.Status = result.OfWorkload
 		o.Reason, err = c.excuse(t, o)
 		return true, err
 	}
@@ -241,7 +242,7 @@ func (c *confirmer) explained(t *task, o *Outcome) (bool, error) {
 
 // excuse says why what a plan has found does not count: which other run has ended like that. Empty: runs without the
 // plan's actions have found the same.
-func (c *confirmer) excuse(t *task, o *Outcome) (string, error) {
+func (c *confirmer) excuse(t *task, o *result.Outcome) (string, error) {
 	ref := c.options(t).Baseline
 	if ref == nil {
 		return "", nil
@@ -263,10 +264,10 @@ func (c *confirmer) excuse(t *task, o *Outcome) (string, error) {
 }
 
 // takenFor reports whether an outcome is a bug because a confirmed one has the same findings. It says so there.
-func (c *confirmer) takenFor(o *Outcome) bool {
+func (c *confirmer) takenFor(o *result.Outcome) bool {
 	like := c.queue.like(o)
 	if like != "" {
-		o.Status, o.Like, o.Reason = Bug, like, "the same findings as those of "+like
+		o.Status, o.Like, o.Reason = result.Bug, like, "the same findings as those of "+like
 	}
 	return like != ""
 }
@@ -291,7 +292,7 @@ func (c *confirmer) again(
 
 // without runs the workload without a plan's actions, until that was done the given number of times. All plans that
 // have it share these runs.
-func (c *confirmer) without(ctx context.Context, t *task, o *Outcome, times int) error {
+func (c *confirmer) without(ctx context.Context, t *task, o *result.Outcome, times int) error {
 	if len(t.plan.Actions) == 0 {
 		return nil // what it finds is what it is for
 	}
@@ -415,7 +416,7 @@ func (c *confirmer) options(t *task) run.RunOptions {
 
 // planOnly returns the findings of an outcome that no run without a plan's actions explains. A run explains a finding
 // if it ends like the plan's, or if it has a finding that the plan's joins.
-func (c *confirmer) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
+func (c *confirmer) planOnly(t *task, o *result.Outcome) ([]record.Finding, error) {
 	var before, after []record.Finding // how its first run differs
 	var nearer []record.Finding        // what is wrong without any fault
 	if ref := t.learned.Baseline; ref != nil {
@@ -442,7 +443,7 @@ func (c *confirmer) planOnly(t *task, o *Outcome) ([]record.Finding, error) {
 }
 
 // followed is what happened in the first run of an outcome's plan.
-func followed(o *Outcome) (*facts.Follower, error) {
+func followed(o *result.Outcome) (*facts.Follower, error) {
 	r, err := record.Open(o.Record)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func TestRareFindings(t *testing.T) {
 				quiet != tt.quiet {
 				t.Errorf("%d runs, %d without actions; want %d, %d", runs, quiet, tt.runs, tt.quiet)
 			}
-			if o.Status == Bug && !strings.Contains(o.Reason, "never came in") {
+			if o.Status == result.Bug && !strings.Contains(o.Reason, "never came in") {
 				t.Errorf("reason %q", o.Reason)
 			}
 		})
@@ -85,7 +85,7 @@ func TestRunsWithoutActionsAreShared(t *testing.T) {
 		"w-drift-10": each("a"), "w-drift-11": each("b"), "w-intermediate-1": each("c"), "v-intermediate-1": each("d"),
 	})
 	r := mustRun(t, config(t, f, "w", "v"))
-	if n := len(r.With(Bug)); n != 4 {
+	if n := len(r.With(result.Bug)); n != 4 {
 		t.Fatalf("%v", statuses(r))
 	}
 	if f.runs["w-without-actions"] != 1 || f.runs["v-without-actions"] != 1 {
@@ -103,9 +103,9 @@ func TestShareOfConfirming(t *testing.T) {
 		harm   record.Harm
 		status result.Status
 	}{
-		{"plans go on", false, record.HarmStatus, Bug},
-		{"the budget is used up", true, record.HarmStatus, Unconfirmed},
-		{"the budget is used up, and data is lost", true, record.HarmLost, Unconfirmed},
+		{"plans go on", false, record.HarmStatus, result.Bug},
+		{"the budget is used up", true, record.HarmStatus, result.Unconfirmed},
+		{"the budget is used up, and data is lost", true, record.HarmLost, result.Unconfirmed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			whole := mustRun(t, config(t, &fake{}, "w"))
@@ -132,7 +132,7 @@ func TestShareOfConfirming(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i := slices.IndexFunc(r.Outcomes, func(o Outcome) bool { return o.Plan == first })
+			i := slices.IndexFunc(r.Outcomes, func(o result.Outcome) bool { return o.Plan == first })
 			if i < 0 || r.Outcomes[i].Status != tt.status || r.Outcomes[i].Pending != tt.used {
 				t.Fatalf("%v", statuses(r))
 			}
@@ -186,7 +186,7 @@ func TestConfirmingKeepsToItsShare(t *testing.T) {
 			ctx, end := c.begun(t.Context())
 			defer end()
 			err := c.run(ctx)
-			if r := c.finish(err); err != nil || len(r.With(Bug)) < 2 || len(r.NotRun) == 0 {
+			if r := c.finish(err); err != nil || len(r.With(result.Bug)) < 2 || len(r.NotRun) == 0 {
 				t.Fatalf("%v: %v", err, statuses(r))
 			}
 			if most < budget/4 || most > budget/3 {
@@ -215,7 +215,7 @@ func TestSlowRunsAreShared(t *testing.T) {
 		}
 		c.Runners = []run.Runner{f, f}
 		r := mustRun(t, c)
-		bugs, slowly := len(r.With(Bug)), map[bool]int{true: 1}[finds]
+		bugs, slowly := len(r.With(result.Bug)), map[bool]int{true: 1}[finds]
 		if finds != (bugs > 4) || f.runs["v-slow"] != slowly || f.runs["w-slow"] != slowly {
 			t.Errorf("%d bugs; runs %v", bugs, f.runs)
 		}

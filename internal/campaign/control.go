@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
@@ -15,7 +16,7 @@ import (
 // past runs a plan that shows a controller the past with a restart only, once, and returns what is found then. It is
 // nil if the plan does nothing like that, or the run does not happen as planned. The error is errBudget, that of ctx,
 // or of a record that cannot be read.
-func (c *confirmer) past(ctx context.Context, t *task, o *Outcome) ([]record.Finding, error) {
+func (c *confirmer) past(ctx context.Context, t *task, o *result.Outcome) ([]record.Finding, error) {
 	if o.Restarted != "" { // an earlier campaign has run it
 		r, err := record.Open(o.Restarted)
 		if err != nil {
@@ -50,7 +51,7 @@ func (c *confirmer) past(ctx context.Context, t *task, o *Outcome) ([]record.Fin
 
 // label says what an outcome's worst finding is due to. If it comes with a restart only, too, the past is not needed
 // for it: work is interrupted, as in the plans of the pattern intermediate.
-func (c *confirmer) label(t *task, o *Outcome, restarted []record.Finding) {
+func (c *confirmer) label(t *task, o *result.Outcome, restarted []record.Finding) {
 	o.Cause, o.Pattern = findings.CauseOf(t.plan.Actions), t.pattern
 	if o.Cause == findings.Stale && len(o.Findings) > 0 && slices.ContainsFunc(restarted, o.Findings[0].Same) {
 		o.Cause = findings.Interrupted
@@ -67,7 +68,9 @@ const intermediate = "intermediate"
 // dueTo takes away the findings that a plan's control has, too, in any of some runs, and reports whether any are left:
 // these are due to what the plan is about. If not, or if that cannot be known, the outcome's reason says so. Without a
 // control all are left. The error is errBudget, that of ctx, or of a record that cannot be read.
-func (c *confirmer) dueTo(ctx context.Context, t *task, o *Outcome, with *confirm.Control, times int) (bool, error) {
+func (c *confirmer) dueTo(
+	ctx context.Context, t *task, o *result.Outcome, with *confirm.Control, times int,
+) (bool, error) {
 	if with == nil {
 		return true, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -54,12 +55,12 @@ func TestWhatComesWithARestartOnly(t *testing.T) {
 			c := config(t, f, "w")
 			c.Patterns = []string{"own-write-unseen"}
 			r := mustRun(t, c)
-			i := slices.IndexFunc(r.Outcomes, func(o Outcome) bool { return o.Plan == "w-own-write-unseen-1" })
+			i := slices.IndexFunc(r.Outcomes, func(o result.Outcome) bool { return o.Plan == "w-own-write-unseen-1" })
 			if i < 0 {
 				t.Fatalf("%v, runs %v", statuses(r), f.all)
 			}
 			o := r.Outcomes[i]
-			if o.Status != Bug || o.Cause != tt.cause || o.Pattern != tt.pattern || o.Came != tt.came {
+			if o.Status != result.Bug || o.Cause != tt.cause || o.Pattern != tt.pattern || o.Came != tt.came {
 				t.Errorf("%+v", o)
 			}
 			n := f.runs["w-own-write-unseen-1-restarted"]

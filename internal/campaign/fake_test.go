@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/builds"
@@ -220,7 +221,7 @@ func config(t *testing.T, f *fake, workloads ...string) Config {
 	}
 	f.t = t
 	return Config{
-		Settings: Settings{SuiteFile: suite.File, Baselines: filepath.Join(dir, "baselines")},
+		Settings: result.Settings{SuiteFile: suite.File, Baselines: filepath.Join(dir, "baselines")},
 		Runners:  []run.Runner{f}, Suite: suite, Dir: filepath.Join(dir, "campaign"),
 		Binaries: []builds.Binary{{Path: filepath.Join(dir, "op"), Manifest: &wire.Manifest{}}}, Version: "v1",
 		Progress: &heard{},

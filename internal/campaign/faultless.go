@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -66,12 +67,12 @@ func (f *Faultless) String() string {
 // join takes away, from what plans have found, what runs without a plan's actions have shown since. So it does not
 // matter which of them came first. A plan that was taken to have found the same as another one joins with it.
 func (c *confirmer) join() error {
-	var joined []*Outcome
+	var joined []*result.Outcome
 	tasks, outcomes := c.queue.all()
 	for i, t := range tasks {
 		o := outcomes[i]
-		if o == nil || o.Status != Bug && (o.Status != Unconfirmed || o.Pending) || len(o.Findings) == 0 ||
-			len(t.plan.Actions) == 0 {
+		if o == nil || o.Status != result.Bug && (o.Status != result.Unconfirmed || o.Pending) ||
+			len(o.Findings) == 0 || len(t.plan.Actions) == 0 {
 			continue
 		}
 		before := *o
@@ -91,13 +92,13 @@ func (c *confirmer) join() error {
 		// A finding is confirmed by the other plan only as long as that plan still has it.
 		like := c.queue.done(o.Like)
 		left := slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
-			return like.Status != Bug || !slices.ContainsFunc(like.Findings, f.Same)
+			return like.Status != result.Bug || !slices.ContainsFunc(like.Findings, f.Same)
 		})
 		switch {
 		case len(left) == len(o.Findings):
 			continue
 		case len(left) == 0:
-			o.Status, o.Like = OfWorkload, ""
+			o.Status, o.Like = result.OfWorkload, ""
 			o.Reason = "runs without the plan's actions show the same as those of " + like.Plan
 		default:
 			o.Findings = left
@@ -108,7 +109,7 @@ func (c *confirmer) join() error {
 		return nil
 	}
 	for _, o := range joined {
-		if o.Status == OfWorkload {
+		if o.Status == result.OfWorkload {
 			c.say("%s: no bug of the plan: %s", o.Plan, o.WithoutActions())
 		}
 	}

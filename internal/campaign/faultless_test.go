@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -138,8 +139,8 @@ func TestWorkloadThatFailsWithoutFaults(t *testing.T) {
 			}
 			c.Version = "v2" // whatever it was is mended
 			f.answer = nil
-			if r = mustRun(t, c); len(r.Unlearned) > 0 || slices.ContainsFunc(r.Outcomes, func(o Outcome) bool {
-				return o.Status != Passed
+			if r = mustRun(t, c); len(r.Unlearned) > 0 || slices.ContainsFunc(r.Outcomes, func(o result.Outcome) bool {
+				return o.Status != result.Passed
 			}) {
 				t.Errorf("%v, %v", statuses(r), r.Unlearned)
 			}

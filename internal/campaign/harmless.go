@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/record"
@@ -18,7 +19,7 @@ const harmless = "harmless"
 
 // tells reports whether a plan has found only that a status tells of what has happened. To know that, it runs the
 // workload with harmless faults first, once. Then it runs the plan again, whose outcome is that of this run.
-func (c *confirmer) tells(ctx context.Context, t *task, o *Outcome) (bool, error) {
+func (c *confirmer) tells(ctx context.Context, t *task, o *result.Outcome) (bool, error) {
 	ref := c.options(t).Baseline
 	if ref == nil || slices.ContainsFunc(o.Findings, func(f record.Finding) bool {
 		return f.Judge != record.JudgeBaseline
@@ -40,13 +41,13 @@ func (c *confirmer) tells(ctx context.Context, t *task, o *Outcome) (bool, error
 
 // passesNow runs a plan again when more is known of what does not count, and reports whether it passes. The outcome is
 // that of this run then.
-func (c *confirmer) passesNow(ctx context.Context, t *task, o *Outcome) (bool, error) {
+func (c *confirmer) passesNow(ctx context.Context, t *task, o *result.Outcome) (bool, error) {
 	r, meta, err := c.again(ctx, t, t.plan, c.options(t))
 	o.AddRun(meta)
 	if err != nil || meta.Verdict != record.Pass {
 		return false, err
 	}
-	o.Status, o.Record, o.Findings, o.Came, o.Of = Passed, r.Dir, nil, 0, 0
+	o.Status, o.Record, o.Findings, o.Came, o.Of = result.Passed, r.Dir, nil, 0, 0
 	return true, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -71,7 +72,7 @@ func TestWhatComesLater(t *testing.T) {
 			}
 			var plans []string
 			for _, o := range r.Outcomes {
-				if o.Status != Passed || !o.Judged {
+				if o.Status != result.Passed || !o.Judged {
 					t.Errorf("%+v", o)
 				}
 				if o.Workload != "w" && !slices.Contains(plans, o.Workload) {

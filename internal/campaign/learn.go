@@ -70,7 +70,7 @@ type learner struct {
 	unstudied   []string // workloads for whose learning the budget was too short
 
 	mu     sync.Mutex         // guards what follows
-	found  []Outcome          // see unsteady
+	found  []result.Outcome   // see unsteady
 	newest map[string]*newest // by workload
 }
 

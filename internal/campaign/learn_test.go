@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -198,7 +199,7 @@ func TestUnsteadyWorkload(t *testing.T) {
 				}
 				return
 			}
-			if len(r.Outcomes) != 1 || r.Outcomes[0].Status != Bug || len(r.Outcomes[0].Findings) != 1 {
+			if len(r.Outcomes) != 1 || r.Outcomes[0].Status != result.Bug || len(r.Outcomes[0].Findings) != 1 {
 				t.Fatalf("%+v", r.Outcomes)
 			}
 			o := r.Outcomes[0]

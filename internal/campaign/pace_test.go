@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -60,7 +61,7 @@ func TestPaceOfACampaign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(paces) == 0 || slices.Contains(paces, plan.PaceRest) || len(r.With(Passed)) != len(r.Outcomes) {
+	if len(paces) == 0 || slices.Contains(paces, plan.PaceRest) || len(r.With(result.Passed)) != len(r.Outcomes) {
 		t.Errorf("paces %v, outcomes %+v", paces, r.Outcomes)
 	}
 	if len(learned) != 4 || learned[0] != plan.PaceRest {

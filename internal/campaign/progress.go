@@ -3,6 +3,7 @@ package campaign
 import (
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -10,7 +11,7 @@ import (
 
 // showConfirming shows which run of a plan begins, to confirm what was found. The outcome's runs were that many so far,
 // and about how many are left tells how long that takes; without an outcome that is not said.
-func (c *confirmer) showConfirming(p *plan.Plan, o *Outcome, ran int, what string, left int) {
+func (c *confirmer) showConfirming(p *plan.Plan, o *result.Outcome, ran int, what string, left int) {
 	text := "confirming, " + what
 	if o != nil {
 		if took := o.Took / time.Duration(max(1, ran)) * time.Duration(left); took > 0 {

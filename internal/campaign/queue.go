@@ -30,7 +30,7 @@ type queue struct {
 	store     store
 }
 
-func newQueue(v voice, c *clock, s Settings, runners int, dir string) *queue {
+func newQueue(v voice, c *clock, s result.Settings, runners int, dir string) *queue {
 	q := &queue{
 		voice: v, clock: c, tasks: map[*schedule.Plan]*task{}, faultless: map[string]*Faultless{},
 		schedule: schedule.New(schedule.Config{
@@ -78,7 +78,7 @@ func (q *queue) wake() {
 }
 
 // end takes in the outcome of a plan, and keeps it. The error says that the campaign cannot go on.
-func (q *queue) end(t *task, o *Outcome) error {
+func (q *queue) end(t *task, o *result.Outcome) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.changed.Broadcast()
@@ -102,7 +102,7 @@ func (q *queue) leave(t *task) {
 }
 
 // confirms reports whether a plan is confirmed now. Otherwise it is put off. First is the plan's first run.
-func (q *queue) confirms(t *task, o *Outcome, first *record.Meta) bool {
+func (q *queue) confirms(t *task, o *result.Outcome, first *record.Meta) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.schedule.Confirm(t.entry, o) {
@@ -122,13 +122,13 @@ func (q *queue) relabel(plan, cause string) {
 }
 
 // like returns the plan that is confirmed and has all the same findings, of the same cause; empty: there is none.
-func (q *queue) like(o *Outcome) string {
+func (q *queue) like(o *result.Outcome) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.schedule.Like(o)
 }
 
-func (q *queue) doubtful(o *Outcome) bool {
+func (q *queue) doubtful(o *result.Outcome) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.schedule.Doubtful(o)
@@ -172,7 +172,7 @@ func (q *queue) foresee() {
 }
 
 // all returns the tasks in the order in which they begin, with the outcomes of those that have ended.
-func (q *queue) all() (tasks []*task, outcomes []*Outcome) {
+func (q *queue) all() (tasks []*task, outcomes []*result.Outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, p := range q.schedule.Plans() {
@@ -182,14 +182,14 @@ func (q *queue) all() (tasks []*task, outcomes []*Outcome) {
 }
 
 // done returns the outcome of a plan; nil: it has not ended.
-func (q *queue) done(plan string) *Outcome {
+func (q *queue) done(plan string) *result.Outcome {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.schedule.Done(plan)
 }
 
 // showOutcome shows what became of a plan. The caller holds the lock.
-func (q *queue) showOutcome(o *Outcome) {
+func (q *queue) showOutcome(o *result.Outcome) {
 	p := q.schedule.Progress(q.clock.elapsed())
 	q.show(progress.Event{
 		Type: progress.PlanDone, Plan: o.Plan, Verdict: string(o.Status), Record: o.Record,
@@ -207,24 +207,24 @@ func (q *queue) showStatus() {
 }
 
 // describe says what became of a plan.
-func describe(o *Outcome) string {
+func describe(o *result.Outcome) string {
 	first := ""
 	if len(o.Findings) > 0 {
 		first = ": " + o.Findings[0].Title
 	}
 	switch o.Status {
-	case Passed:
+	case result.Passed:
 		return "pass"
-	case Bug:
+	case result.Bug:
 		return fmt.Sprintf("bug %s%s", o.Rate(), first)
-	case Unconfirmed:
+	case result.Unconfirmed:
 		if o.Pending {
 			return fmt.Sprintf("not confirmed: the budget ended %s%s", o.Rate(), first)
 		}
 		return fmt.Sprintf("not confirmed %s%s", o.Rate(), first)
-	case OfWorkload:
+	case result.OfWorkload:
 		return o.WithoutActions() + first
-	case Inconclusive:
+	case result.Inconclusive:
 		return "inconclusive: " + wording.FirstLine(o.Reason)
 	}
 	return "could not be run: " + o.Reason
@@ -284,7 +284,7 @@ func (q *queue) faultlessOf(l *Learned) *Faultless {
 const unrunPlans = 5
 
 // finish adds the outcomes of plans, and the plans that were not run, to the result.
-func (q *queue) finish(r *Result) {
+func (q *queue) finish(r *result.Result) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	pending := false

@@ -257,7 +257,7 @@ func (c *campaign) work(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			o.Status, o.Reason = Failed, err.Error()
+			o.Status, o.Reason = result.Failed, err.Error()
 		}
 		if err := c.queue.end(t, o); err != nil {
 			return err
@@ -270,12 +270,12 @@ var errPutOff = errors.New("another plan with the same findings is being confirm
 
 // try runs a plan, and again if it finds something. The outcome is never nil. The error says that the plan could not be
 // run, is errPutOff or errBudget, or that of ctx.
-func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
+func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 	if known := t.entry.Known; known != nil {
 		return known, c.confirmer.confirm(ctx, t, known, t.first)
 	}
 	c.learner.uptodate(t)
-	o := &Outcome{
+	o := &result.Outcome{
 		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why,
 		Key:    t.entry.Key,
 		Judged: t.learned.Baseline != nil,
@@ -313,12 +313,12 @@ func (c *campaign) try(ctx context.Context, t *task) (*Outcome, error) {
 	}
 	switch meta.Verdict {
 	case record.Pass:
-		o.Status, o.Reason = Passed, judge.Excused(r.Findings)
+		o.Status, o.Reason = result.Passed, judge.Excused(r.Findings)
 	case record.Bug:
 		o.Findings = confirm.Bugs(r.Findings)
 		return o, c.confirmer.confirm(ctx, t, o, meta)
 	default:
-		o.Status, o.Reason = Inconclusive, meta.Reason
+		o.Status, o.Reason = result.Inconclusive, meta.Reason
 		o.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f record.Finding) bool {
 			return f.Severity == record.SeverityNote
 		})

@@ -30,12 +30,12 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 	if c.Shrink == nil {
 		return nil
 	}
-	var bugs []Outcome
+	var bugs []result.Outcome
 	tasks := map[string]*task{}
 	all, outcomes := c.queue.all()
 	for i, t := range all {
 		tasks[t.plan.TestName] = t
-		if o := outcomes[i]; o != nil && o.Status == Bug {
+		if o := outcomes[i]; o != nil && o.Status == result.Bug {
 			bugs = append(bugs, *o)
 		}
 	}
@@ -54,7 +54,7 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (c *campaign) shrinkOne(ctx context.Context, t *task, o *Outcome, f record.Finding) error {
+func (c *campaign) shrinkOne(ctx context.Context, t *task, o *result.Outcome, f record.Finding) error {
 	runner, err := c.pool.acquire(ctx, c.life)
 	if err != nil {
 		return err

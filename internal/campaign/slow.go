@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -16,7 +17,7 @@ import (
 
 // paces are those that may show that what a plan has found is a matter of time. The error is that of a record that
 // cannot be read.
-func (c *confirmer) paces(t *task, o *Outcome) ([]confirm.Pace, error) {
+func (c *confirmer) paces(t *task, o *result.Outcome) ([]confirm.Pace, error) {
 	ref := t.learned.Baseline
 	return confirm.Paces(t.plan, c.stepsOf(t), ref, func() ([]baseline.Difference, error) {
 		run, err := followed(o)

@@ -37,9 +37,9 @@ const quickly = time.Millisecond
 
 // State is what a campaign keeps after each plan.
 type State struct {
-	Settings Settings      `json:"settings"`
-	Outcomes []*Outcome    `json:"outcomes"`
-	Spent    time.Duration `json:"nanoseconds"` // how long the campaign has taken
+	Settings result.Settings   `json:"settings"`
+	Outcomes []*result.Outcome `json:"outcomes"`
+	Spent    time.Duration     `json:"nanoseconds"` // how long the campaign has taken
 	// Faultless are the runs of workloads without faults, by workload.
 	Faultless map[string]*Faultless `json:"faultless,omitempty"`
 	// WorkDir is the directory that relative paths begin at.
@@ -78,7 +78,7 @@ func ReadState(dir string) (*State, error) {
 
 // readNewest reads outcomes, one a line. A last line that is not whole, as a campaign leaves that was killed, is left
 // out. A file that does not exist has none.
-func readNewest(file string) (all []*Outcome, err error) {
+func readNewest(file string) (all []*result.Outcome, err error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -91,7 +91,7 @@ func readNewest(file string) (all []*Outcome, err error) {
 		if !whole {
 			return all, nil
 		}
-		o := &Outcome{}
+		o := &result.Outcome{}
 		if err := json.Unmarshal(line, o); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
@@ -102,7 +102,7 @@ func readNewest(file string) (all []*Outcome, err error) {
 // store keeps the state of a campaign in its directory. The campaign writes it after each plan.
 type store struct {
 	dir      string
-	settings Settings
+	settings result.Settings
 	keeping  time.Duration // how long it took to write the state
 	kept     time.Time     // when that was
 	appended bool          // some outcomes are only in the file of newer ones
@@ -136,7 +136,7 @@ func (s *store) keep(state State) error {
 func (s *store) due() bool { return s.keeping < quickly || time.Since(s.kept) >= keepShare*s.keeping }
 
 // add appends an outcome to the file of newer ones.
-func (s *store) add(o *Outcome) error {
+func (s *store) add(o *result.Outcome) error {
 	line, err := json.Marshal(o)
 	if err == nil {
 		var f *os.File
@@ -220,7 +220,7 @@ func (q *queue) takeUp(number func(plan string, runs int)) {
 }
 
 // keepOutcome keeps what became of a plan. The caller holds the lock.
-func (q *queue) keepOutcome(o *Outcome) error {
+func (q *queue) keepOutcome(o *result.Outcome) error {
 	if q.store.due() {
 		return q.keepAll()
 	}

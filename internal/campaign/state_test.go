@@ -19,15 +19,15 @@ func TestStateOfManyPlans(t *testing.T) {
 	}
 	q.store.keeping = time.Hour // as if there were millions
 	ended := func(name string, s result.Status) {
-		o := &Outcome{Plan: name, Status: s}
-		q.schedule.Resume(0, []*Outcome{o})
+		o := &result.Outcome{Plan: name, Status: s}
+		q.schedule.Resume(0, []*result.Outcome{o})
 		if err := q.keepOutcome(o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ended("a", Passed)
-	ended("b", Passed)
-	ended("b", Bug)
+	ended("a", result.Passed)
+	ended("b", result.Passed)
+	ended("b", result.Bug)
 	newest := filepath.Join(c.Dir, newestFile)
 	f, err := os.OpenFile(newest, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestStateOfManyPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Outcomes) != 2 || s.Outcomes[0].Plan != "a" || s.Outcomes[1].Status != Bug {
+		if len(s.Outcomes) != 2 || s.Outcomes[0].Plan != "a" || s.Outcomes[1].Status != result.Bug {
 			t.Errorf("%+v", s.Outcomes)
 		}
 	}
@@ -58,7 +58,7 @@ func TestStateOfManyPlans(t *testing.T) {
 		t.Errorf("the file of newer outcomes is still there: %v", err)
 	}
 	q.store.keeping = 0
-	ended("c", Passed) // the state is written at once
+	ended("c", result.Passed) // the state is written at once
 	if s, err := ReadState(c.Dir); err != nil || len(s.Outcomes) != 3 {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -69,10 +69,10 @@ func BenchmarkKeep(b *testing.B) {
 	c := newCampaign(Config{Dir: b.TempDir()})
 	for i := range 10_000 {
 		name := "create-intermediate-" + time.Duration(i).String()
-		c.queue.schedule.Resume(0, []*Outcome{{
+		c.queue.schedule.Resume(0, []*result.Outcome{{
 			Plan: name, File: "trommel-runs/test-20260102-150405/plans/" + name + ".yaml", Workload: "create",
 			Pattern: "intermediate", Why: "op is killed right after its own write: secret/default/a is created",
-			Status: Passed, Actions: 1, Triggers: 1, Judged: true, Took: 9 * time.Second,
+			Status: result.Passed, Actions: 1, Triggers: 1, Judged: true, Took: 9 * time.Second,
 			Record: "trommel-runs/test-20260102-150405/runs/" + name + "/1", Key: "0123456789abcdef0123",
 		}})
 	}
@@ -95,7 +95,7 @@ func BenchmarkStatus(b *testing.B) {
 		}
 		s.Add(p)
 		if i < plans/2 {
-			s.Resume(0, []*Outcome{{Plan: p.Name, Status: Passed, Took: 9 * time.Second}})
+			s.Resume(0, []*result.Outcome{{Plan: p.Name, Status: result.Passed, Took: 9 * time.Second}})
 		}
 	}
 	s.Foresee(0)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -39,7 +40,8 @@ func TestTypesThatOnlyAFaultShows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if blind != 1 || plans != len(r.Outcomes)+1 || len(r.Outcomes) < 2 || len(r.With(Passed)) != len(r.Outcomes) {
+	if blind != 1 || plans != len(r.Outcomes)+1 || len(r.Outcomes) < 2 ||
+		len(r.With(result.Passed)) != len(r.Outcomes) {
 		t.Errorf("%d runs of %d plans, %d of them without claims", plans, len(r.Outcomes), blind)
 	}
 	// Three runs, and one with the other pace, each time.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
@@ -18,7 +19,9 @@ import (
 // controllers do by timers then comes before its next step or its end: they scale something down after 5 s, say, which
 // they never do if it is deleted within 1 s. It reports whether the plan finds nothing any more, compared with that,
 // too. The error is errBudget, that of ctx, or of a record that cannot be read.
-func (c *confirmer) unhurried(ctx context.Context, t *task, o *Outcome, first *record.Meta) (passed bool, err error) {
+func (c *confirmer) unhurried(
+	ctx context.Context, t *task, o *result.Outcome, first *record.Meta,
+) (passed bool, err error) {
 	ref, steps := t.learned.Baseline, c.stepsOf(t)
 	if ref == nil || !confirm.MayBeOfTime(o.Findings) || t.without != nil || !confirm.TakesTime(t.plan, steps) {
 		return false, nil

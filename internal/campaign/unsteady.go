@@ -10,6 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -42,8 +43,8 @@ func (lr *learner) unsteady(
 		}
 		there = append(there, r)
 	}
-	o := Outcome{
-		Plan: quiet.TestName, Workload: w.name, Status: Bug, Cause: findings.Undisturbed, Faultless: true,
+	o := result.Outcome{
+		Plan: quiet.TestName, Workload: w.name, Status: result.Bug, Cause: findings.Undisturbed, Faultless: true,
 		Why: "nothing is done to the controllers, and each step of the workload begins when they are at rest",
 	}
 	ends := make([]*facts.Follower, len(there))

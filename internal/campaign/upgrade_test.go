@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -51,10 +52,10 @@ func TestTheBudgetDoesNotPayForOtherBuilds(t *testing.T) {
 		c := config(t, lasting(2*time.Second, 2*time.Second), "w")
 		addBuild(t, &c, 5*time.Minute)
 		c.Patterns, c.Budget = []string{"upgrade"}, time.Minute
-		result := mustRun(t, c)
+		r := mustRun(t, c)
 		said := c.Progress.(*heard).String()
-		if len(result.Outcomes) == 0 || !strings.Contains(said, "of which learning took 16 s") {
-			t.Errorf("%v\n%s", statuses(result), said)
+		if len(r.Outcomes) == 0 || !strings.Contains(said, "of which learning took 16 s") {
+			t.Errorf("%v\n%s", statuses(r), said)
 		}
 		if strings.Contains(said, ": 0 plans") || !strings.Contains(said, "w-upgrade-old-at-rest: 1 plan\n") {
 			t.Errorf("plans:\n%s", said)
@@ -90,9 +91,9 @@ func TestWhatAFormerBuildLeavesIsFoundOnce(t *testing.T) {
 		}
 		return nil
 	}
-	result := mustRun(t, c)
+	r := mustRun(t, c)
 	got := map[string]string{}
-	for _, o := range result.Outcomes {
+	for _, o := range r.Outcomes {
 		var subjects []string
 		for _, f := range o.Findings {
 			subjects = append(subjects, f.Subject)
@@ -109,7 +110,7 @@ func TestWhatAFormerBuildLeavesIsFoundOnce(t *testing.T) {
 		if strings.Contains(o.Why, "rolling") {
 			how += ", rolling"
 		}
-		if o.Status != Bug {
+		if o.Status != result.Bug {
 			subjects = nil
 			if !strings.Contains(o.Reason, "after the same upgrade at rest") {
 				t.Errorf("%s is passed over: %s", how, o.Reason)
