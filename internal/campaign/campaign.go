@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/lab"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/campaign/schedule"
@@ -91,7 +92,7 @@ func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *result.
 
 func newCampaign(config Config) *campaign {
 	c := &campaign{
-		Config: config, clock: newClock(),
+		Config: config, clock: lab.NewClock(),
 		result: &result.Result{
 			Settings: config.Settings, Outcomes: []result.Outcome{}, NotRun: []string{}, Next: []result.Unrun{},
 			Unlearned: []result.Unlearned{}, Dropped: map[string]int{}, Empty: []string{},
@@ -108,21 +109,19 @@ func newCampaign(config Config) *campaign {
 	if c.Progress == nil {
 		c.Progress = progress.Nobody
 	}
-	v := voice{c.Progress}
+	v := lab.Voice{To: c.Progress}
 	c.queue = newQueue(v, c.clock, c.Settings, len(c.Runners), c.Dir)
 	c.queue.chosen = c.Plans != nil
-	c.lab = &lab{
-		voice: v, pool: newPool(c.Runners, v), dir: c.Dir, ran: c.queue.ran, numbers: map[string]int{},
-	}
+	c.Lab = lab.New(c.Runners, c.Dir, v, c.queue.ran)
 	c.learner = &learner{
-		Config: &c.Config, lab: c.lab, clock: c.clock, queue: c.queue, anyRuns: anyRuns,
-		lessons: &lessons{voice: v, clock: c.clock, schedule: schedule.Learning{
+		Config: &c.Config, Lab: c.Lab, clock: c.clock, queue: c.queue, anyRuns: anyRuns,
+		lessons: &lessons{Voice: v, clock: c.clock, schedule: schedule.Learning{
 			Budget: schedule.Budget{Limit: c.Budget, Runners: len(c.Runners)}, All: c.Plans != nil,
 		}},
 		newest: map[string]*newest{},
 	}
 	c.confirmer = &confirmer{
-		Config: &c.Config, lab: c.lab, queue: c.queue, quietly: map[string][]record.Finding{},
+		Config: &c.Config, Lab: c.Lab, queue: c.queue, quietly: map[string][]record.Finding{},
 		widened: map[*Learned]*baseline.Baseline{}, extra: map[string]*extra{}, anew: map[string][]record.Finding{},
 		still: map[string]*still{},
 	}
@@ -132,8 +131,8 @@ func newCampaign(config Config) *campaign {
 // campaign puts the parts together. Each part guards its own state.
 type campaign struct {
 	Config
-	*lab
-	clock     *clock
+	*lab.Lab
+	clock     *lab.Clock
 	queue     *queue
 	learner   *learner
 	confirmer *confirmer
@@ -143,10 +142,10 @@ type campaign struct {
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.
 func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	c.life = ctx
+	c.Begin(ctx)
 	return ctx, func() {
 		cancel()
-		c.pool.wait()
+		c.Wait()
 	}
 }
 

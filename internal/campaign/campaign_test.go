@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/lab"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/confirm"
@@ -304,12 +305,12 @@ func TestResume(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || len(r.Outcomes) != stop || len(r.NotRun) != len(whole.Outcomes)-stop {
 			t.Fatalf("%v: %v, not run %v", err, statuses(r), r.NotRun)
 		}
-		partial, err := filepath.Glob(filepath.Join(c.Dir, "runs", "*", "*"+partialSuffix))
+		partial, err := filepath.Glob(filepath.Join(c.Dir, "runs", "*", "*"+lab.PartialSuffix))
 		if err != nil || len(partial) > 0 {
 			t.Errorf("%v, %v", partial, err)
 		}
 		// A killed campaign leaves such a thing.
-		leftover := filepath.Join(c.Dir, "runs", r.NotRun[0], "1"+partialSuffix, record.ObservationsFile)
+		leftover := filepath.Join(c.Dir, "runs", r.NotRun[0], "1"+lab.PartialSuffix, record.ObservationsFile)
 		if err := os.MkdirAll(filepath.Dir(leftover), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/lab"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
@@ -25,7 +26,7 @@ import (
 // confirmer confirms what plans have found.
 type confirmer struct {
 	*Config
-	*lab
+	*lab.Lab
 	queue *queue
 
 	mu sync.Mutex // guards what follows
@@ -281,9 +282,9 @@ func (c *confirmer) again(
 		return nil, nil, errBudget
 	}
 	if len(p.Actions) == 0 && p != t.plan {
-		o.Shift = shift(c.Learn + 1 + c.number(p.TestName)) // learning has the first ones
+		o.Shift = shift(c.Learn + 1 + c.Number(p.TestName)) // learning has the first ones
 	}
-	r, meta, err := c.once(ctx, p, o)
+	r, meta, err := c.Once(ctx, p, o)
 	if meta != nil {
 		c.queue.confirmed(meta.Took())
 	}
@@ -389,7 +390,7 @@ func (c *confirmer) change(t *task, what func(*baseline.Baseline) error) {
 	wider := *ref // runs that are going on read it
 	wider.Alternatives = slices.Clone(ref.Alternatives)
 	if err := what(&wider); err != nil {
-		c.say("%v", err)
+		c.Say("%v", err)
 		return
 	}
 	wider.Later(len(ref.Alternatives))
@@ -399,7 +400,7 @@ func (c *confirmer) change(t *task, what func(*baseline.Baseline) error) {
 		return
 	}
 	if err := wider.WriteAllowed(t.learned.Allowed); err != nil {
-		c.say("%v", err)
+		c.Say("%v", err)
 	}
 }
 

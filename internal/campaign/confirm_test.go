@@ -117,7 +117,7 @@ func TestShareOfConfirming(t *testing.T) {
 				case p.TestName == first:
 					*found, meta.Verdict = []record.Finding{harmful(tt.harm)}, record.Bug
 				case p.TestName == whole.Outcomes[1].Plan && tt.used:
-					c.clock.resume(budget)
+					c.clock.Resume(budget)
 				}
 				return nil
 			}
@@ -182,7 +182,7 @@ func TestConfirmingKeepsToItsShare(t *testing.T) {
 			config := config(t, f, "u", "v", "w")
 			config.Budget = budget + resumed
 			c := newCampaign(config)
-			c.clock.resume(resumed)
+			c.clock.Resume(resumed)
 			ctx, end := c.begun(t.Context())
 			defer end()
 			err := c.run(ctx)

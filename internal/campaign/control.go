@@ -40,7 +40,7 @@ func (c *confirmer) past(ctx context.Context, t *task, o *result.Outcome) ([]rec
 	case errors.Is(err, errBudget):
 		return nil, err
 	case err != nil:
-		c.say("%s: it could not be run %s: %v", o.Plan, with.How, err)
+		c.Say("%s: it could not be run %s: %v", o.Plan, with.How, err)
 		return nil, nil
 	case meta.ActionsFired < meta.ActionsTotal:
 		return nil, nil
@@ -141,7 +141,7 @@ func (c *confirmer) madeAnew(ctx context.Context, t *task) ([]record.Finding, er
 		if errors.Is(err, errBudget) {
 			return nil, err
 		}
-		c.say("%s: what it asks for in the end, created at once: %v", t.learned.Workload, err)
+		c.Say("%s: what it asks for in the end, created at once: %v", t.learned.Workload, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

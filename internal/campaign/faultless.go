@@ -77,7 +77,7 @@ func (c *confirmer) join() error {
 		}
 		before := *o
 		if explained, err := c.explained(t, o); err != nil {
-			c.say("%s: whether it is found without the plan's actions too is not known: %v", o.Plan, err)
+			c.Say("%s: whether it is found without the plan's actions too is not known: %v", o.Plan, err)
 			*o = before
 		} else if explained {
 			o.Like, joined = "", append(joined, o)
@@ -110,7 +110,7 @@ func (c *confirmer) join() error {
 	}
 	for _, o := range joined {
 		if o.Status == result.OfWorkload {
-			c.say("%s: no bug of the plan: %s", o.Plan, o.WithoutActions())
+			c.Say("%s: no bug of the plan: %s", o.Plan, o.WithoutActions())
 		}
 	}
 	return c.queue.keep()

@@ -53,7 +53,7 @@ func (c *confirmer) passesNow(ctx context.Context, t *task, o *result.Outcome) (
 
 // runHarmless runs the workload with harmless faults. The error is errBudget.
 func (c *confirmer) runHarmless(ctx context.Context, t *task) error {
-	c.say("%s: what does a status keep? The workload is run with harmless faults", t.learned.Workload)
+	c.Say("%s: what does a status keep? The workload is run with harmless faults", t.learned.Workload)
 	for _, candidate := range pattern.Harmless(c.Suite, t.plan.Steps, t.learned.Baseline) {
 		candidate.Plan.Build = t.plan.LastBuild()
 		r, meta, err := c.again(ctx, t, candidate.Plan, c.options(t))
@@ -63,7 +63,7 @@ func (c *confirmer) runHarmless(ctx context.Context, t *task) error {
 		case errors.Is(err, errBudget):
 			return err
 		case err != nil:
-			c.say("%s: %v", t.learned.Workload, err)
+			c.Say("%s: %v", t.learned.Workload, err)
 			continue
 		case meta.Verdict == record.Inconclusive || meta.ActionsFired < meta.ActionsTotal ||
 			slices.ContainsFunc(confirm.Bugs(r.Findings), func(f record.Finding) bool {

@@ -116,8 +116,8 @@ func (lr *learner) learnLater(ctx context.Context, learned []Learned) ([]Learned
 	for i := range learned {
 		group.Go(func() error {
 			for _, w := range lr.laterOf(&learned[i]) {
-				if lr.Budget > 0 && lr.clock.elapsed() > lr.Budget/laterShare {
-					lr.say("%s: too little of the budget is left to learn what comes when time has passed",
+				if lr.Budget > 0 && lr.clock.Elapsed() > lr.Budget/laterShare {
+					lr.Say("%s: too little of the budget is left to learn what comes when time has passed",
 						learned[i].Workload)
 					return nil
 				}
@@ -126,7 +126,7 @@ func (lr *learner) learnLater(ctx context.Context, learned []Learned) ([]Learned
 				case ctx.Err() != nil:
 					return context.Cause(ctx)
 				case err != nil:
-					lr.say("%s: no plans: %v", w.name, err)
+					lr.Say("%s: no plans: %v", w.name, err)
 				case l != nil:
 					found[i] = append(found[i], *l)
 				}
@@ -153,7 +153,7 @@ func (lr *learner) learnOneLater(ctx context.Context, before *Learned, w later) 
 		return nil, err
 	}
 	if l.Baseline == nil {
-		lr.show(progress.Event{Type: progress.Status, Text: fmt.Sprintf(
+		lr.Show(progress.Event{Type: progress.Status, Text: fmt.Sprintf(
 			"%s: what comes when %s have passed?", before.Workload, plan.FormatDuration(w.by))})
 		quiet, err := lr.withoutFaults(w.workload)
 		if err != nil {
@@ -171,7 +171,7 @@ func (lr *learner) learnOneLater(ctx context.Context, before *Learned, w later) 
 			before.Baseline.Uneventful = append(before.Baseline.Uneventful, w.by)
 			return nil, before.Baseline.Write(before.File)
 		}
-		lr.say("%s: the controllers change something when %s have passed: learning what", before.Workload,
+		lr.Say("%s: the controllers change something when %s have passed: learning what", before.Workload,
 			plan.FormatDuration(w.by))
 		l.Anew = true
 		l.Baseline, err = lr.compareRuns(ctx, w.workload, quiet, first, min(lr.Learn, laterRuns), false)

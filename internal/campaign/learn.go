@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/lab"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
@@ -61,8 +62,8 @@ func (l *Learned) Options() run.RunOptions {
 // learner learns what workloads do without faults.
 type learner struct {
 	*Config
-	*lab
-	clock       *clock
+	*lab.Lab
+	clock       *lab.Clock
 	queue       *queue
 	lessons     *lessons
 	anyRuns     bool // see Settings.Learn
@@ -123,7 +124,7 @@ func (lr *learner) learn(ctx context.Context) ([]Learned, error) {
 		}
 	}
 	if n := len(lr.unstudied); n > 0 {
-		lr.say("learning has had a quarter of the budget; %s not learned: %s",
+		lr.Say("learning has had a quarter of the budget; %s not learned: %s",
 			wording.Count(n, "workload"), wording.First(lr.unstudied, result.Most))
 	}
 	return known, nil
@@ -144,7 +145,7 @@ func (lr *learner) take(w workload) (l Learned, why string, err error) {
 func (lr *learner) learnOne(ctx context.Context, w workload, l *Learned, why string, err error) {
 	workload := w.id()
 	if err == nil && l.Baseline == nil {
-		lr.say("%s: learning what it does without faults%s", workload, why)
+		lr.Say("%s: learning what it does without faults%s", workload, why)
 		l.Anew = true
 		l.Baseline, err = lr.study(ctx, w)
 		if err == nil {
@@ -164,7 +165,7 @@ func (lr *learner) learnOne(ctx context.Context, w workload, l *Learned, why str
 	if err != nil {
 		l.Baseline, l.Err = nil, fmt.Errorf("learn workload %q: %w", workload, err)
 		if ctx.Err() == nil {
-			lr.say("%v", l.Err)
+			lr.Say("%v", l.Err)
 		}
 	}
 }
@@ -274,7 +275,7 @@ func (lr *learner) study(ctx context.Context, w workload) (*baseline.Baseline, e
 	}
 	for _, f := range first.Findings {
 		if f.Judge == record.JudgeHot {
-			lr.say("%s: %s", w.id(), f.Title)
+			lr.Say("%s: %s", w.id(), f.Title)
 		}
 	}
 	return lr.compareRuns(ctx, w, quiet, first, lr.Learn, true)
@@ -343,7 +344,7 @@ func (lr *learner) compareRuns(
 		ended := lr.lessons.learning(w, all, all)
 		own := options
 		own.Shift = shift(number)
-		other, meta, err = lr.once(others, &odd, own)
+		other, meta, err = lr.Once(others, &odd, own)
 		ended(other, err)
 		return err
 	})
@@ -373,7 +374,7 @@ func (lr *learner) compareRuns(
 		}
 	}
 	for _, title := range wasted(runs) {
-		lr.say("%s: without faults, %s", w.id(), title)
+		lr.Say("%s: without faults, %s", w.id(), title)
 	}
 	if meta == nil {
 		return ref, nil
@@ -383,9 +384,9 @@ func (lr *learner) compareRuns(
 	}
 	if odd.Pace == plan.PaceRest {
 		// The workload may wait for what is there only for a moment.
-		lr.say("%s: it does not pass if the controllers get time after each step: %s", w.id(), meta.Reason)
+		lr.Say("%s: it does not pass if the controllers get time after each step: %s", w.id(), meta.Reason)
 	} else {
-		lr.say("%s: it does not pass if its steps follow one another at once: %s", w.id(), meta.Reason)
+		lr.Say("%s: it does not pass if its steps follow one another at once: %s", w.id(), meta.Reason)
 	}
 	return ref, nil
 }
@@ -416,12 +417,12 @@ func (lr *learner) allowOther(
 	steps := slices.Concat(w.steps, lr.Suite.Workloads[w.name].Steps)
 	var fresh *record.Run
 	if len(ref.Compare(end.Objects())) > 0 {
-		fresh, err = lr.freshly(ctx, lr.once, w, steps, ref.Pace, ref, other, nil)
+		fresh, err = lr.freshly(ctx, lr.Once, w, steps, ref.Pace, ref, other, nil)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			lr.say("%s: %v", w.id(), err)
+			lr.Say("%s: %v", w.id(), err)
 		}
 	}
 	return ref.AllowUnpaced(other, fresh, confirm.Waits(steps))
@@ -436,7 +437,7 @@ func (lr *learner) firstLook(ctx context.Context, w workload) (*plan.Plan, *reco
 	}
 	options := run.RunOptions{Trace: true, FindTypes: true, History: w.types}
 	if quiet.Pace == plan.PaceRest {
-		r, meta, err := lr.once(ctx, quiet, options)
+		r, meta, err := lr.Once(ctx, quiet, options)
 		if err != nil || meta.Verdict == record.Pass {
 			return quiet, r, err
 		}
@@ -464,7 +465,7 @@ func (lr *learner) withoutFaults(w workload) (*plan.Plan, error) {
 
 // fine runs a plan that must pass.
 func (lr *learner) fine(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) {
-	r, meta, err := lr.once(ctx, p, o)
+	r, meta, err := lr.Once(ctx, p, o)
 	if err != nil {
 		return nil, err
 	}

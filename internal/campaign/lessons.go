@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/campaign/lab"
 	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -14,8 +15,8 @@ import (
 
 // lessons are the runs without faults that workloads are learned from.
 type lessons struct {
-	voice
-	clock *clock
+	lab.Voice
+	clock *lab.Clock
 
 	mu       sync.Mutex // guards what follows
 	schedule schedule.Learning
@@ -39,7 +40,7 @@ func (l *lessons) toLearn(workload string, runs int) {
 func (l *lessons) begin(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.schedule.Begin(l.clock.elapsed(), name)
+	return l.schedule.Begin(l.clock.Elapsed(), name)
 }
 
 // learning shows which run without faults begins, and about how long learning will still take. The caller calls ended
@@ -54,7 +55,7 @@ func (l *lessons) learning(w workload, i, runs int) (ended func(*record.Run, err
 			text += " for " + wording.Count(n, "workload")
 		}
 	}
-	l.show(progress.Event{Type: progress.Status, Text: text})
+	l.Show(progress.Event{Type: progress.Status, Text: text})
 	return func(r *record.Run, err error) {
 		var failed *notPassedError
 		if errors.As(err, &failed) {

@@ -21,5 +21,5 @@ func (c *confirmer) showConfirming(p *plan.Plan, o *result.Outcome, ran int, wha
 			text += "; it has found: " + wording.FirstLine(o.Findings[0].Title)
 		}
 	}
-	c.show(progress.Event{Type: progress.Status, Plan: p.TestName, Text: text})
+	c.Show(progress.Event{Type: progress.Status, Plan: p.TestName, Text: text})
 }

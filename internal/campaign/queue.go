@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/campaign/lab"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -18,8 +19,8 @@ import (
 // queue hands out plans to workers, in the order of the schedule. It keeps their outcomes, and is the only one that
 // touches the schedule.
 type queue struct {
-	voice
-	clock  *clock
+	lab.Voice
+	clock  *lab.Clock
 	chosen bool // the user has chosen the plans: none is dropped
 
 	mu        sync.Mutex // guards what follows
@@ -30,9 +31,9 @@ type queue struct {
 	store     store
 }
 
-func newQueue(v voice, c *clock, s result.Settings, runners int, dir string) *queue {
+func newQueue(v lab.Voice, c *lab.Clock, s result.Settings, runners int, dir string) *queue {
 	q := &queue{
-		voice: v, clock: c, tasks: map[*schedule.Plan]*task{}, faultless: map[string]*Faultless{},
+		Voice: v, clock: c, tasks: map[*schedule.Plan]*task{}, faultless: map[string]*Faultless{},
 		schedule: schedule.New(schedule.Config{
 			Budget: schedule.Budget{Limit: s.Budget, Runners: runners}, Repeat: s.Repeat, FailFast: s.FailFast,
 		}),
@@ -57,7 +58,7 @@ func (q *queue) begin(ctx context.Context) *task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for ctx.Err() == nil {
-		next, wait := q.schedule.Next(q.clock.elapsed())
+		next, wait := q.schedule.Next(q.clock.Elapsed())
 		if next != nil {
 			q.showStatus()
 			return q.tasks[next]
@@ -86,8 +87,8 @@ func (q *queue) end(t *task, o *result.Outcome) error {
 	if err := q.keepOutcome(o); err != nil {
 		return err
 	}
-	if said := q.schedule.Reforesee(q.clock.elapsed()); said != "" {
-		q.say("%s", said)
+	if said := q.schedule.Reforesee(q.clock.Elapsed()); said != "" {
+		q.Say("%s", said)
 	}
 	q.showOutcome(o)
 	return err
@@ -151,7 +152,7 @@ func (q *queue) confirmed(took time.Duration) {
 func (q *queue) holds(takes time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.schedule.Holds(q.clock.elapsed(), takes)
+	return q.schedule.Holds(q.clock.Elapsed(), takes)
 }
 
 // holdsRuns reports whether that many runs of a plan, of which each is estimated to take that long, end within the
@@ -159,15 +160,15 @@ func (q *queue) holds(takes time.Duration) bool {
 func (q *queue) holdsRuns(runs int, plan string, estimate time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.schedule.Holds(q.clock.elapsed(), time.Duration(runs)*q.schedule.Expected(plan, estimate))
+	return q.schedule.Holds(q.clock.Elapsed(), time.Duration(runs)*q.schedule.Expected(plan, estimate))
 }
 
 // foresee says how many plans will be run, before the first one begins.
 func (q *queue) foresee() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if said := q.schedule.Foresee(q.clock.elapsed()); said != "" {
-		q.say("%s", said)
+	if said := q.schedule.Foresee(q.clock.Elapsed()); said != "" {
+		q.Say("%s", said)
 	}
 }
 
@@ -190,8 +191,8 @@ func (q *queue) done(plan string) *result.Outcome {
 
 // showOutcome shows what became of a plan. The caller holds the lock.
 func (q *queue) showOutcome(o *result.Outcome) {
-	p := q.schedule.Progress(q.clock.elapsed())
-	q.show(progress.Event{
+	p := q.schedule.Progress(q.clock.Elapsed())
+	q.Show(progress.Event{
 		Type: progress.PlanDone, Plan: o.Plan, Verdict: string(o.Status), Record: o.Record,
 		Text: fmt.Sprintf("[%d/%d] %s (%s): %s", p.Done, p.Of, o.Plan, wording.Roughly(o.Took), describe(o)),
 	})
@@ -200,8 +201,8 @@ func (q *queue) showOutcome(o *result.Outcome) {
 
 // showStatus shows how far the campaign is. The caller holds the lock.
 func (q *queue) showStatus() {
-	p := q.schedule.Progress(q.clock.elapsed())
-	q.show(progress.Event{Type: progress.Status, Text: p.Text, Campaign: &progress.CampaignEvent{
+	p := q.schedule.Progress(q.clock.Elapsed())
+	q.Show(progress.Event{Type: progress.Status, Text: p.Text, Campaign: &progress.CampaignEvent{
 		Done: p.Done, Of: p.Of, Reach: p.Reach, Bugs: p.Bugs, Left: p.Left.Seconds(), Running: p.Running,
 	}})
 }
@@ -242,7 +243,7 @@ func (q *queue) count(l *Learned, failed, dir string) {
 	}
 	if counts.Failed++; counts.Failed == 1 {
 		counts.Step, counts.Record = failed, dir
-		q.say("%s", counts)
+		q.Say("%s", counts)
 	}
 	q.drop(counts)
 }
@@ -311,5 +312,5 @@ func (q *queue) finish(r *result.Result) {
 			})
 		}
 	}
-	r.Stopped, r.Took = q.schedule.Stopped(), q.clock.elapsed()
+	r.Stopped, r.Took = q.schedule.Stopped(), q.clock.Elapsed()
 }

@@ -61,7 +61,7 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 	}
 	for i := range learned {
 		for _, advice := range learned[i].advice() {
-			c.say("%s: %s", learned[i].id(), advice)
+			c.Say("%s: %s", learned[i].id(), advice)
 		}
 	}
 	for _, l := range slices.Concat(learned, later, between) {
@@ -103,7 +103,7 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 				}
 			}
 			if l.scope != "" || !c.onlyUpgrades() {
-				c.say("%s: %s", l.id(), wording.Count(plans, "plan"))
+				c.Say("%s: %s", l.id(), wording.Count(plans, "plan"))
 			}
 		}
 		if l.build == "" || l.scope != "" || c.Plans != nil { // the others only say what upgrades begin with
@@ -119,7 +119,7 @@ func (c *campaign) run(ctx context.Context) error {
 	if err := c.queue.resume(); err != nil {
 		return err
 	}
-	c.learner.lessons.resume(c.clock.before())
+	c.learner.lessons.resume(c.clock.Before())
 	all, err := c.prepare(ctx)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (c *campaign) run(ctx context.Context) error {
 		return err
 	}
 	c.queue.forgetOthers()
-	c.queue.takeUp(c.setNumber)
+	c.queue.takeUp(c.SetNumber)
 	c.queue.dropAgain()
 	c.queue.foresee()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -282,16 +282,16 @@ func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 	}
 	o.Actions, o.Triggers = size(t.plan)
 	o.Cause, o.Struck = findings.CauseOf(t.plan.Actions), findings.StruckBy(t.plan.Actions)
-	c.setNumber(o.Plan, 0)
-	if err := os.RemoveAll(c.records(o.Plan)); err != nil { // of a campaign that was interrupted
+	c.SetNumber(o.Plan, 0)
+	if err := os.RemoveAll(c.Records(o.Plan)); err != nil { // of a campaign that was interrupted
 		return o, err
 	}
 	brief := c.confirmer.options(t)
 	brief.Brief = true
-	r, meta, err := c.once(ctx, t.plan, brief)
+	r, meta, err := c.Once(ctx, t.plan, brief)
 	o.AddRun(meta)
 	if err == nil && meta.Verdict == record.Inconclusive && meta.ActionsFired < meta.ActionsTotal {
-		r, meta, err = c.once(ctx, t.plan, c.confirmer.options(t)) // what it waits for may have been a matter of luck
+		r, meta, err = c.Once(ctx, t.plan, c.confirmer.options(t)) // what it waits for may have been a matter of luck
 		o.AddRun(meta)
 	}
 	if err != nil {
@@ -299,7 +299,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 	}
 	again, err := c.learner.learnMore(ctx, t, meta)
 	if err == nil && again {
-		r, meta, err = c.once(ctx, t.plan, c.confirmer.options(t))
+		r, meta, err = c.Once(ctx, t.plan, c.confirmer.options(t))
 		o.AddRun(meta)
 	}
 	if err != nil {
@@ -308,7 +308,7 @@ func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 	o.Record = r.Dir
 	for _, f := range r.Findings {
 		if f.Judge == record.JudgeUpgrade {
-			c.say("%s: %s", o.Plan, f.Title)
+			c.Say("%s: %s", o.Plan, f.Title)
 		}
 	}
 	switch meta.Verdict {

@@ -46,7 +46,7 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 			continue // before the campaign was resumed
 		}
 		if o.Like == "" && o.Came < o.Of {
-			c.say("%s: no smaller plan is looked for, because the finding does not come every time", o.Plan)
+			c.Say("%s: no smaller plan is looked for, because the finding does not come every time", o.Plan)
 			continue
 		}
 		group.Go(func() error { return c.shrinkOne(ctx, t, o, g.Finding) })
@@ -55,12 +55,12 @@ func (c *campaign) shrinkAll(ctx context.Context) error {
 }
 
 func (c *campaign) shrinkOne(ctx context.Context, t *task, o *result.Outcome, f record.Finding) error {
-	runner, err := c.pool.acquire(ctx, c.life)
+	runner, err := c.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.pool.release(runner)
-	c.say("%s: looking for a smaller plan with the same finding", o.Plan)
+	defer c.Release(runner)
+	c.Say("%s: looking for a smaller plan with the same finding", o.Plan)
 	s := Shrinking{
 		Plan: t.plan, Learned: t.learned, Options: c.confirmer.options(t), Finding: f,
 		Dir:  filepath.Join(c.Dir, "smaller", "runs", o.Plan),
@@ -71,7 +71,7 @@ func (c *campaign) shrinkOne(ctx context.Context, t *task, o *result.Outcome, f 
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		c.say("%s: no smaller plan: %v", o.Plan, err)
+		c.Say("%s: no smaller plan: %v", o.Plan, err)
 		return nil
 	}
 	return c.queue.change(func() { o.Smaller, o.Alone = s.File, alone })

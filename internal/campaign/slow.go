@@ -45,7 +45,7 @@ func (c *confirmer) slowly(ctx context.Context, t *task, how confirm.Pace) error
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
-			c.say("%s: with slow controllers: %v", t.learned.Workload, err)
+			c.Say("%s: with slow controllers: %v", t.learned.Workload, err)
 		}
 		return nil
 	})
@@ -74,7 +74,7 @@ func (c *confirmer) runSlowly(ctx context.Context, t *task, how confirm.Pace) er
 			return nil, err
 		}
 		if err != nil {
-			c.say("%s: %v", t.learned.Workload, err)
+			c.Say("%s: %v", t.learned.Workload, err)
 		}
 		return made, nil
 	}

@@ -33,7 +33,7 @@ func (lr *learner) source(w workload) (baseline.Source, error) {
 	}
 	suite, binaries := lr.Suite, lr.Binaries
 	if w.build != "" {
-		b, err := lr.Builds.Get(lr.life, w.build)
+		b, err := lr.Builds.Get(lr.Life(), w.build)
 		if err != nil {
 			return s, err
 		}

@@ -172,9 +172,9 @@ func (q *queue) resume() error {
 	if err != nil {
 		return err
 	}
-	q.clock.resume(s.Spent)
+	q.clock.Resume(s.Spent)
 	q.mu.Lock()
-	q.schedule.Resume(q.clock.before(), s.Outcomes)
+	q.schedule.Resume(q.clock.Before(), s.Outcomes)
 	maps.Copy(q.faultless, s.Faultless)
 	q.mu.Unlock()
 	if err := os.MkdirAll(q.store.dir, record.DirMode); err != nil {
@@ -188,10 +188,10 @@ func (q *queue) forgetOthers() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n := q.schedule.Forget(); n > 0 {
-		q.say("%d plans are run again, because something has changed since", n)
+		q.Say("%d plans are run again, because something has changed since", n)
 	}
-	if p := q.schedule.Progress(q.clock.elapsed()); p.Done > 0 {
-		q.say("%d of %d plans were run before", p.Done, p.Of)
+	if p := q.schedule.Progress(q.clock.Elapsed()); p.Done > 0 {
+		q.Say("%d of %d plans were run before", p.Done, p.Of)
 	}
 }
 
@@ -215,7 +215,7 @@ func (q *queue) takeUp(number func(plan string, runs int)) {
 		q.schedule.PutOff(p, &known)
 	}
 	if n := q.schedule.Waiting(); n > 0 {
-		q.say("%s to confirm, for which the budget was too short", wording.Count(n, "plan"))
+		q.Say("%s to confirm, for which the budget was too short", wording.Count(n, "plan"))
 	}
 }
 
@@ -255,7 +255,7 @@ func (q *queue) change(what func()) error {
 // keepAll is keep. The caller holds the lock.
 func (q *queue) keepAll() error {
 	return q.store.keep(State{
-		Outcomes: q.schedule.Outcomes(), Spent: q.clock.elapsed(), Faultless: q.faultless,
+		Outcomes: q.schedule.Outcomes(), Spent: q.clock.Elapsed(), Faultless: q.faultless,
 	})
 }
 

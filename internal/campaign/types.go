@@ -67,14 +67,14 @@ func (lr *learner) learnMore(ctx context.Context, t *task, run *record.Meta) (ag
 		if !lr.queue.holdsRuns(all, "", costOf(t, &plan.Plan{})) {
 			return false, errBudget
 		}
-		lr.say("%s: learning it again: in a run of %s, a controller wrote what it does not touch without faults: %s",
+		lr.Say("%s: learning it again: in a run of %s, a controller wrote what it does not touch without faults: %s",
 			l.Workload, t.plan.TestName, strings.Join(run.Unrecorded, ", "))
 		wider, err := lr.studyMore(ctx, l, more)
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
 		if err != nil {
-			lr.say("%s: it could not be learned again: %v", l.Workload, err)
+			lr.Say("%s: it could not be learned again: %v", l.Workload, err)
 			return false, nil
 		}
 		n.learned = wider

@@ -59,7 +59,7 @@ func (c *confirmer) runUnhurried(
 	case errors.Is(err, errBudget):
 		return err
 	case err != nil:
-		c.say("%s: with time between its steps: %v", t.learned.Workload, err)
+		c.Say("%s: with time between its steps: %v", t.learned.Workload, err)
 	case meta.Verdict == record.Inconclusive || slices.ContainsFunc(confirm.Bugs(r.Findings), ofMore):
 		// The workload is not one that can be given time.
 	default:

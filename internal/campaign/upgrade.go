@@ -36,8 +36,8 @@ func (lr *learner) build() {
 	}
 	began := time.Now()
 	get := func(name string) {
-		if name != "" && lr.life.Err() == nil {
-			_, _ = lr.Builds.Get(lr.life, name)
+		if name != "" && lr.Life().Err() == nil {
+			_, _ = lr.Builds.Get(lr.Life(), name)
 		}
 	}
 	for _, w := range lr.workloads() {
@@ -48,7 +48,7 @@ func (lr *learner) build() {
 			get(name)
 		}
 	}
-	lr.clock.leaveOut(time.Since(began))
+	lr.clock.LeaveOut(time.Since(began))
 }
 
 // between makes the plans that upgrade from one build to another one. What they are compared with is the baseline of
@@ -90,7 +90,7 @@ func (c *campaign) between(learned []Learned) ([]Learned, error) {
 func (c *campaign) oneWay(name string, from, to *Learned, build string) (both []Learned, err error) {
 	candidates := pattern.Upgrades(c.Suite, name, from.build, to.build, from.Baseline)
 	if len(candidates) == 0 {
-		c.say("%s: no plans of the pattern %s: the former build changes nothing", to.Baseline.Workload, name)
+		c.Say("%s: no plans of the pattern %s: the former build changes nothing", to.Baseline.Workload, name)
 		return nil, nil
 	}
 	for _, part := range []struct {

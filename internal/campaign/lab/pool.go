@@ -1,4 +1,4 @@
-package campaign
+package lab
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 // pool lends runners, each for one run at a time.
 type pool struct {
-	voice
+	Voice
 	starts sync.WaitGroup // of runners that get ready
 
 	mu       sync.Mutex   // guards what follows
@@ -20,8 +20,8 @@ type pool struct {
 	free     []run.Runner // that are ready, and that no run uses; the one that was used last is used first
 }
 
-func newPool(runners []run.Runner, v voice) *pool {
-	p := &pool{voice: v, cold: slices.Clone(runners)}
+func newPool(runners []run.Runner, v Voice) *pool {
+	p := &pool{Voice: v, cold: slices.Clone(runners)}
 	p.changed.L = &p.mu
 	return p
 }
@@ -62,7 +62,7 @@ func (p *pool) getReady(life context.Context) {
 		if s, ok := r.(starter); ok {
 			// After an error its first run tries again, and says what is wrong.
 			if err := s.Start(life); err != nil && life.Err() == nil {
-				p.say("%v", err)
+				p.Say("%v", err)
 			}
 		}
 		p.mu.Lock()
