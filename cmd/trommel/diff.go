@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
-	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -76,15 +76,15 @@ func baselineOf(dir string, r *record.Run) (*baseline.Baseline, error) {
 	if err != nil {
 		return nil, err
 	}
-	workload := campaign.WorkloadOf(p)
-	ref, err := baseline.Read(campaign.BaselineFile(dir, workload))
+	workload := learn.WorkloadOf(p)
+	ref, err := baseline.Read(learn.BaselineFile(dir, workload))
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	edited, err := baseline.ReadMasks(campaign.MaskFile(dir, workload))
+	edited, err := baseline.ReadMasks(learn.MaskFile(dir, workload))
 	if err != nil {
 		return nil, err
 	}

@@ -26,14 +26,14 @@ Exit codes: 0 all learned, 2 usage, 4 a workload could not be learned or ends di
 		Example: `  trommel learn
   trommel learn -c database-operator --workload recreate --anew`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return learn(c.Context(), s, &o) },
+		RunE: func(c *cobra.Command, _ []string) error { return learnAll(c.Context(), s, &o) },
 	}
 	o.register(c)
 	c.Flags().BoolVar(&o.anew, "anew", false, "learn also what has not changed")
 	return c
 }
 
-func learn(ctx context.Context, s streams, o *testOptions) error {
+func learnAll(ctx context.Context, s streams, o *testOptions) error {
 	console, s, err := o.progress.open(s)
 	if err != nil {
 		return err

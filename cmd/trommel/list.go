@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -127,7 +127,7 @@ learned where trommel test has it.`,
 				for i := range w.Steps {
 					each.Steps = append(each.Steps, stepText(&w.Steps[i]))
 				}
-				_, err := os.Stat(campaign.BaselineFile(dir, name))
+				_, err := os.Stat(learn.BaselineFile(dir, name))
 				each.Learned = err == nil
 				all = append(all, each)
 			}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/campaign"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/shrink"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -89,7 +89,7 @@ func (o *shrinkOptions) baselinesOf(l *loaded, f record.Finding) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(campaign.BaselineFile(dir, campaign.WorkloadOf(l.plan))); err == nil {
+	if _, err := os.Stat(learn.BaselineFile(dir, learn.WorkloadOf(l.plan))); err == nil {
 		o.baseline = dir
 	}
 	return nil

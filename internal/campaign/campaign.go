@@ -2,21 +2,20 @@
 // each moment, runs them, and confirms what comes again. It keeps what it has found after each plan, so that a campaign
 // that was interrupted or killed can be resumed.
 //
-// Package schedule decides what comes next. In this package, a queue hands out plans to workers as the schedule says, a
-// learner learns workloads, a confirmer confirms findings, and a lab carries out all runs.
+// Package schedule decides what comes next, package learn learns workloads, and package lab carries out all runs. In
+// this package, a queue hands out plans to workers as the schedule says, and a confirmer confirms findings.
 package campaign
 
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/lab"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
-	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/builds"
@@ -37,7 +36,7 @@ type Config struct {
 	Binaries     []builds.Binary
 	ControlPlane string
 	Version      string
-	Builds       Builds       // the suite's other builds; nil: there are none
+	Builds       learn.Builds // the suite's other builds; nil: there are none
 	Anew         bool         // learn also what there is a baseline of
 	Plans        []*plan.Plan // run these; nil: generate plans
 	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of
@@ -47,9 +46,13 @@ type Config struct {
 	Progress progress.Listener
 }
 
-// Builds are those of a suite; a *builds.Set is one.
-type Builds interface {
-	Get(ctx context.Context, name string) (*builds.Build, error)
+// Learn takes the workloads' baselines, and learns those that are missing or were made from something else. The error
+// is that of ctx.
+func Learn(ctx context.Context, config Config) ([]learn.Learned, error) {
+	c := newCampaign(config)
+	ctx, end := c.begun(ctx)
+	defer end()
+	return c.learner.All(ctx)
 }
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.
@@ -74,14 +77,14 @@ func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *result.
 	all, err := c.prepare(ctx)
 	var candidates []pattern.Candidate
 	for _, place := range inOrder(all) {
-		candidate := all[place.Workload].candidates[place.Index]
+		candidate := all[place.Workload].Candidates[place.Index]
 		if _, err := c.write(candidate.Plan); err != nil {
 			return nil, c.finish(err), err
 		}
 		candidates = append(candidates, candidate)
 	}
 	for _, l := range all {
-		for _, candidate := range l.candidates {
+		for _, candidate := range l.Candidates {
 			if candidate.Plan == nil {
 				candidates = append(candidates, candidate)
 			}
@@ -113,17 +116,16 @@ func newCampaign(config Config) *campaign {
 	c.queue = newQueue(v, c.clock, c.Settings, len(c.Runners), c.Dir)
 	c.queue.chosen = c.Plans != nil
 	c.Lab = lab.New(c.Runners, c.Dir, v, c.queue.ran)
-	c.learner = &learner{
-		Config: &c.Config, Lab: c.Lab, clock: c.clock, queue: c.queue, anyRuns: anyRuns,
-		lessons: &lessons{Voice: v, clock: c.clock, schedule: schedule.Learning{
-			Budget: schedule.Budget{Limit: c.Budget, Runners: len(c.Runners)}, All: c.Plans != nil,
-		}},
-		newest: map[string]*newest{},
-	}
+	c.learner = learn.New(learn.Config{
+		Settings: c.Settings, Suite: c.Suite, Runners: len(c.Runners), Binaries: c.Binaries,
+		ControlPlane: c.ControlPlane, Version: c.Version, Builds: c.Builds, Anew: c.Anew, AnyRuns: anyRuns,
+		Plans: c.Plans, Holds: c.queue.holds,
+		HoldsRuns: func(runs int, estimate time.Duration) bool { return c.queue.holdsRuns(runs, "", estimate) },
+	}, c.Lab, c.clock)
 	c.confirmer = &confirmer{
 		Config: &c.Config, Lab: c.Lab, queue: c.queue, quietly: map[string][]record.Finding{},
-		widened: map[*Learned]*baseline.Baseline{}, extra: map[string]*extra{}, anew: map[string][]record.Finding{},
-		still: map[string]*still{},
+		widened: map[*learn.Learned]*baseline.Baseline{}, extra: map[string]*extra{},
+		anew: map[string][]record.Finding{}, still: map[string]*still{},
 	}
 	return c
 }
@@ -134,7 +136,7 @@ type campaign struct {
 	*lab.Lab
 	clock     *lab.Clock
 	queue     *queue
-	learner   *learner
+	learner   *learn.Learner
 	confirmer *confirmer
 	result    *result.Result
 }
@@ -151,71 +153,10 @@ func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
 
 // finish completes the result. The error is what kept the campaign from going on.
 func (c *campaign) finish(err error) *result.Result {
-	c.learner.mu.Lock()
-	c.result.Outcomes = append(c.result.Outcomes, c.learner.found...)
-	c.learner.mu.Unlock()
+	c.result.Outcomes = append(c.result.Outcomes, c.learner.Found()...)
 	c.queue.finish(c.result)
 	if err != nil && c.result.Stopped == "" {
 		c.result.Stopped = err.Error()
 	}
 	return c.result
-}
-
-// workload is one of the suite, or that of a plan with steps of its own.
-type workload struct {
-	name  string
-	steps []plan.Step // nil: the suite has it
-	build string      // of the suite, with which it is run; empty: the suite itself
-	// types are recorded besides those that the first run shows.
-	types []plan.ResourceKey
-}
-
-// id names the workload with its build, in names of files and plans, and in messages.
-func (w workload) id() string {
-	if w.build == "" {
-		return w.name
-	}
-	return w.name + "@" + w.build
-}
-
-// workloadOf is what a plan is compared with: its workload without faults. A plan that upgrades is to end as if its
-// last build had done all, unless its own steps upgrade.
-func workloadOf(p *plan.Plan) workload {
-	w := workload{name: WorkloadOf(p), build: p.LastBuild()}
-	if len(p.Steps) > 0 {
-		w.steps = p.Steps
-		if upgradeIn(p.Steps) {
-			w.build = p.Build
-		}
-	}
-	return w
-}
-
-// workloads are those that are learned.
-func (c *Config) workloads() []workload {
-	var all []workload
-	if c.Plans != nil {
-		for _, p := range c.Plans {
-			w := workloadOf(p)
-			if !slices.ContainsFunc(all, func(other workload) bool { return other.id() == w.id() }) {
-				all = append(all, w)
-			}
-		}
-		return all
-	}
-	chosen := c.Workloads
-	if len(chosen) == 0 {
-		chosen = slices.Sorted(maps.Keys(c.Suite.Workloads))
-	}
-	for _, name := range chosen {
-		all = append(all, workload{name: name})
-	}
-	if c.upgrades(pattern.Upgrade) || c.upgrades(pattern.Rollback) {
-		for _, name := range chosen {
-			for _, build := range c.Suite.BuildNames() {
-				all = append(all, workload{name: name, build: build})
-			}
-		}
-	}
-	return all
 }

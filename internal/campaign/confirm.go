@@ -13,7 +13,9 @@ import (
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/campaign/lab"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
@@ -32,7 +34,7 @@ type confirmer struct {
 	mu sync.Mutex // guards what follows
 	// What runs without a plan's actions have found, by workload, and the baselines with how they ended.
 	quietly map[string][]record.Finding
-	widened map[*Learned]*baseline.Baseline
+	widened map[*learn.Learned]*baseline.Baseline
 	extra   map[string]*extra           // runs that add something to baselines, by workload and name
 	anew    map[string][]record.Finding // what the workloads end like if all is created at once; see madeAnew
 	still   map[string]*still           // the runs without actions, by the plan without its actions
@@ -47,14 +49,14 @@ type confirmer struct {
 func (c *confirmer) confirm(ctx context.Context, t *task, o *result.Outcome, first *record.Meta) error {
 	o.Status, o.Reason, o.Came, o.Of, o.Pending = result.Unconfirmed, "", 1, 1, false
 	err := c.believe(ctx, t, o, first)
-	if errors.Is(err, errBudget) {
+	if errors.Is(err, schedule.ErrBudget) {
 		o.Status, o.Reason, o.Pending = result.Unconfirmed, "the budget ended before it was confirmed", true
 		return nil
 	}
 	return err
 }
 
-// believe is confirm of an outcome that says nothing yet. The error is also errBudget.
+// believe is confirm of an outcome that says nothing yet. The error is also schedule.ErrBudget.
 func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, first *record.Meta) error {
 	slices.SortStableFunc(o.Findings, record.ByHarm)
 	if confirm.Idle(t.plan, first) {
@@ -74,7 +76,7 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, fir
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, errBudget):
+		case errors.Is(err, schedule.ErrBudget):
 			return err
 		}
 		if explained, err := c.explained(t, o); err != nil || explained {
@@ -137,7 +139,7 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, fir
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, errBudget) {
+		if errors.Is(err, schedule.ErrBudget) {
 			return err
 		}
 		o.Reason = fmt.Sprintf("the workload could not be run without the plan's actions: %v", err)
@@ -185,7 +187,7 @@ func (c *confirmer) repeat(ctx context.Context, t *task, o *result.Outcome) (rar
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
-		if errors.Is(err, errBudget) {
+		if errors.Is(err, schedule.ErrBudget) {
 			o.Came = tally.CameFirst()
 			return false, err
 		}
@@ -273,16 +275,16 @@ func (c *confirmer) takenFor(o *result.Outcome) bool {
 	return like != ""
 }
 
-// again runs a plan to confirm what the task's has found. The error is errBudget if the run is not expected to end
-// within the budget.
+// again runs a plan to confirm what the task's has found. The error is schedule.ErrBudget if the run is not expected to
+// end within the budget.
 func (c *confirmer) again(
 	ctx context.Context, t *task, p *plan.Plan, o run.RunOptions,
 ) (*record.Run, *record.Meta, error) {
 	if !c.queue.holdsRuns(1, p.TestName, costOf(t, p)) {
-		return nil, nil, errBudget
+		return nil, nil, schedule.ErrBudget
 	}
 	if len(p.Actions) == 0 && p != t.plan {
-		o.Shift = shift(c.Learn + 1 + c.Number(p.TestName)) // learning has the first ones
+		o.Shift = learn.Shift(c.Learn + 1 + c.Number(p.TestName)) // learning has the first ones
 	}
 	r, meta, err := c.Once(ctx, p, o)
 	if meta != nil {
@@ -305,11 +307,11 @@ func (c *confirmer) without(ctx context.Context, t *task, o *result.Outcome, tim
 	c.mu.Lock()
 	s := c.still[string(content)]
 	if s == nil {
-		s = &still{name: t.learned.id() + confirm.WithoutActionsSuffix}
+		s = &still{name: t.learned.ID() + confirm.WithoutActionsSuffix}
 		for n := 2; slices.ContainsFunc(slices.Collect(maps.Values(c.still)), func(o *still) bool {
 			return o.name == s.name
 		}); n++ {
-			s.name = fmt.Sprintf("%s%s-%d", t.learned.id(), confirm.WithoutActionsSuffix, n)
+			s.name = fmt.Sprintf("%s%s-%d", t.learned.ID(), confirm.WithoutActionsSuffix, n)
 		}
 		c.still[string(content)] = s
 	}
@@ -358,7 +360,7 @@ type still struct {
 func (c *confirmer) quiet(t *task, r *record.Run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := t.learned.id()
+	w := t.learned.ID()
 	c.quietly[w] = append(c.quietly[w], confirm.Bugs(r.Findings)...)
 	allow := (*baseline.Baseline).Allow
 	if t.without != nil && t.without.Upgrades() {
@@ -430,7 +432,7 @@ func (c *confirmer) planOnly(t *task, o *result.Outcome) ([]record.Finding, erro
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	quietly := c.quietly[t.learned.id()]
+	quietly := c.quietly[t.learned.ID()]
 	return slices.DeleteFunc(slices.Clone(o.Findings), func(f record.Finding) bool {
 		same := func(d record.Finding) bool { return d.Subject == f.Subject && (f.Harm == "" || d.Same(f)) }
 		if f.Judge == record.JudgeBaseline && slices.ContainsFunc(nearer, f.Same) {

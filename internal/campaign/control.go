@@ -8,14 +8,15 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
 )
 
 // past runs a plan that shows a controller the past with a restart only, once, and returns what is found then. It is
-// nil if the plan does nothing like that, or the run does not happen as planned. The error is errBudget, that of ctx,
-// or of a record that cannot be read.
+// nil if the plan does nothing like that, or the run does not happen as planned. The error is schedule.ErrBudget, that
+// of ctx, or of a record that cannot be read.
 func (c *confirmer) past(ctx context.Context, t *task, o *result.Outcome) ([]record.Finding, error) {
 	if o.Restarted != "" { // an earlier campaign has run it
 		r, err := record.Open(o.Restarted)
@@ -37,7 +38,7 @@ func (c *confirmer) past(ctx context.Context, t *task, o *result.Outcome) ([]rec
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case errors.Is(err, errBudget):
+	case errors.Is(err, schedule.ErrBudget):
 		return nil, err
 	case err != nil:
 		c.Say("%s: it could not be run %s: %v", o.Plan, with.How, err)
@@ -67,7 +68,7 @@ const intermediate = "intermediate"
 
 // dueTo takes away the findings that a plan's control has, too, in any of some runs, and reports whether any are left:
 // these are due to what the plan is about. If not, or if that cannot be known, the outcome's reason says so. Without a
-// control all are left. The error is errBudget, that of ctx, or of a record that cannot be read.
+// control all are left. The error is schedule.ErrBudget, that of ctx, or of a record that cannot be read.
 func (c *confirmer) dueTo(
 	ctx context.Context, t *task, o *result.Outcome, with *confirm.Control, times int,
 ) (bool, error) {
@@ -94,7 +95,7 @@ func (c *confirmer) dueTo(
 		switch {
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)
-		case errors.Is(err, errBudget):
+		case errors.Is(err, schedule.ErrBudget):
 			return false, err
 		case err != nil:
 			o.Reason = fmt.Sprintf("it could not be run %s: %v", with.How, err)
@@ -115,13 +116,13 @@ func (c *confirmer) madeAnew(ctx context.Context, t *task) ([]record.Finding, er
 	}
 	err := c.runOnce(t, "anew", func() error {
 		p := t.undisturbed()
-		p.TestName = t.learned.id() + "-before-fresh"
+		p.TestName = t.learned.ID() + "-before-fresh"
 		p.Complete(c.Suite)
 		done, _, err := c.again(ctx, t, &p, c.options(t))
 		if err != nil {
 			return err
 		}
-		fresh, err := c.freshlyAgain(ctx, t, done, nil)
+		fresh, err := c.freshly(ctx, t, done, nil)
 		if err != nil || fresh == nil {
 			return err
 		}
@@ -131,19 +132,19 @@ func (c *confirmer) madeAnew(ctx context.Context, t *task) ([]record.Finding, er
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.anew[t.learned.id()] = differing(t.learned.Baseline, &p, follower)
+		c.anew[t.learned.ID()] = differing(t.learned.Baseline, &p, follower)
 		return nil
 	})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if errors.Is(err, errBudget) {
+		if errors.Is(err, schedule.ErrBudget) {
 			return nil, err
 		}
 		c.Say("%s: what it asks for in the end, created at once: %v", t.learned.Workload, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.anew[t.learned.id()], nil
+	return c.anew[t.learned.ID()], nil
 }

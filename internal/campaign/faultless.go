@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
@@ -22,7 +23,7 @@ type Faultless struct {
 	Record string `json:"record,omitempty"`
 	Source string `json:"source"` // hash of what the workload's baseline is made from
 
-	learned *Learned
+	learned *learn.Learned
 	dropped int // plans that are not run for this reason
 }
 
@@ -50,13 +51,13 @@ func sourceHash(s baseline.Source) string {
 		return ""
 	}
 	hash := sha256.Sum256(data)
-	return sum(hash[:])
+	return learn.ShortHash(hash[:])
 }
 
 // String says how often the workload fails without faults.
 func (f *Faultless) String() string {
 	text := fmt.Sprintf("workload %q fails in %d of %s without faults, and is not used for more plans until that is "+
-		"mended: %s (%s)", f.learned.id(), f.Failed, wording.Count(f.learned.Baseline.Runs+f.Runs, "run"), f.Step,
+		"mended: %s (%s)", f.learned.ID(), f.Failed, wording.Count(f.learned.Baseline.Runs+f.Runs, "run"), f.Step,
 		f.Record)
 	if f.dropped > 0 {
 		text += fmt.Sprintf("\n%s not run", wording.Count(f.dropped, "plan"))

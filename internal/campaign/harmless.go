@@ -9,6 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/record"
@@ -51,7 +52,7 @@ func (c *confirmer) passesNow(ctx context.Context, t *task, o *result.Outcome) (
 	return true, nil
 }
 
-// runHarmless runs the workload with harmless faults. The error is errBudget.
+// runHarmless runs the workload with harmless faults. The error is schedule.ErrBudget.
 func (c *confirmer) runHarmless(ctx context.Context, t *task) error {
 	c.Say("%s: what does a status keep? The workload is run with harmless faults", t.learned.Workload)
 	for _, candidate := range pattern.Harmless(c.Suite, t.plan.Steps, t.learned.Baseline) {
@@ -60,7 +61,7 @@ func (c *confirmer) runHarmless(ctx context.Context, t *task) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errBudget):
+		case errors.Is(err, schedule.ErrBudget):
 			return err
 		case err != nil:
 			c.Say("%s: %v", t.learned.Workload, err)
@@ -86,10 +87,11 @@ type extra struct {
 }
 
 // runOnce makes runs that add something to a workload's baseline, unless they were made before, by this campaign or an
-// earlier one. It waits for those that are going on. The error is errBudget if they do not end within the budget.
+// earlier one. It waits for those that are going on. The error is schedule.ErrBudget if they do not end within the
+// budget.
 func (c *confirmer) runOnce(t *task, name string, run func() error) error {
 	c.mu.Lock()
-	id := t.learned.id() + "-" + name
+	id := t.learned.ID() + "-" + name
 	x := c.extra[id]
 	if x == nil {
 		x = &extra{}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -97,7 +98,7 @@ func TestWhatComesLater(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := WorkloadOf(suite); got != r.Outcomes[i].Workload {
+				if got := learn.WorkloadOf(suite); got != r.Outcomes[i].Workload {
 					t.Errorf("%s is compared with %s, want %s", r.Outcomes[i].Plan, got, r.Outcomes[i].Workload)
 				}
 				c.Plans = append(c.Plans, suite)

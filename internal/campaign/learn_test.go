@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -50,7 +51,7 @@ func TestBaselinesAreKept(t *testing.T) {
 		},
 		{"any number of runs will do", func() { c.Learn = 0 }, "", false},
 		{
-			"a broken file", func() { write(BaselineFile(c.Baselines, "w"), "{") },
+			"a broken file", func() { write(learn.BaselineFile(c.Baselines, "w"), "{") },
 			"the baseline cannot be read", true,
 		},
 		{"it is asked for", func() { c.Anew = true }, "w: learning", true},
@@ -88,7 +89,7 @@ func TestEditedMasks(t *testing.T) {
 	f := &fake{}
 	c := config(t, f, "w")
 	first := mustRun(t, c)
-	file := MaskFile(c.Baselines, "w")
+	file := learn.MaskFile(c.Baselines, "w")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -238,21 +239,5 @@ func TestOnlyTheFirstRunHasMuchPatience(t *testing.T) {
 				t.Errorf("rested %t: run %d does not wait for %v", rested, i+1, got)
 			}
 		}
-	}
-}
-
-// Learning names objects that controllers create for nothing, if all runs without faults show them.
-func TestWasteWithoutFaults(t *testing.T) {
-	waste := func(subject string) record.Finding {
-		return record.Finding{Severity: record.SeverityNote, Judge: record.JudgeWaste, Subject: subject,
-			Title: "op creates " + subject}
-	}
-	orphan := record.Finding{Severity: record.SeverityNote, Judge: record.JudgeOrphan, Subject: "pod/default/a"}
-	got := wasted([]*record.Run{
-		{Findings: []record.Finding{orphan, waste("pod/default/a-#1"), waste("secret/default/s")}},
-		{Findings: []record.Finding{orphan, waste("pod/default/a-#2")}},
-	})
-	if want := []string{"op creates pod/default/a-#1"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

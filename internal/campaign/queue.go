@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/campaign/lab"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -47,7 +48,7 @@ func newQueue(v lab.Voice, c *lab.Clock, s result.Settings, runners int, dir str
 func (q *queue) add(t *task, key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t.entry = &schedule.Plan{Name: t.plan.TestName, Key: key, Workload: t.learned.id(), Estimate: cost(t)}
+	t.entry = &schedule.Plan{Name: t.plan.TestName, Key: key, Workload: t.learned.ID(), Estimate: cost(t)}
 	q.schedule.Add(t.entry)
 	q.tasks[t.entry] = t
 }
@@ -233,7 +234,7 @@ func describe(o *result.Outcome) string {
 
 // count takes in a run of a workload without faults. Failed is the step that failed; empty: the run has passed. If the
 // workload fails, none of its plans begins any more, except those that the user has chosen.
-func (q *queue) count(l *Learned, failed, dir string) {
+func (q *queue) count(l *learn.Learned, failed, dir string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	counts := q.faultlessOf(l)
@@ -251,7 +252,7 @@ func (q *queue) count(l *Learned, failed, dir string) {
 // drop takes away the plans of a workload that fails without faults. The caller holds the lock.
 func (q *queue) drop(counts *Faultless) {
 	if !q.chosen && counts.Failed > 0 {
-		counts.dropped += q.schedule.Drop(counts.learned.id())
+		counts.dropped += q.schedule.Drop(counts.learned.ID())
 	}
 }
 
@@ -261,8 +262,8 @@ func (q *queue) dropAgain() {
 	defer q.mu.Unlock()
 	known := map[string]bool{}
 	for _, p := range slices.Clone(q.schedule.Plans()) {
-		if l := q.tasks[p].learned; !known[l.id()] && q.faultless[l.id()] != nil {
-			known[l.id()] = true
+		if l := q.tasks[p].learned; !known[l.ID()] && q.faultless[l.ID()] != nil {
+			known[l.ID()] = true
 			q.drop(q.faultlessOf(l))
 		}
 	}
@@ -270,12 +271,12 @@ func (q *queue) dropAgain() {
 
 // faultlessOf returns the counts of a workload. Those of an earlier session count if nothing has changed since. The
 // caller holds the lock.
-func (q *queue) faultlessOf(l *Learned) *Faultless {
-	source := sourceHash(l.source)
-	counts := q.faultless[l.id()]
+func (q *queue) faultlessOf(l *learn.Learned) *Faultless {
+	source := sourceHash(l.Source)
+	counts := q.faultless[l.ID()]
 	if counts == nil || counts.Source != source {
 		counts = &Faultless{Source: source}
-		q.faultless[l.id()] = counts
+		q.faultless[l.ID()] = counts
 	}
 	counts.learned = l
 	return counts

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/campaign/schedule"
@@ -27,7 +28,7 @@ import (
 type task struct {
 	plan    *plan.Plan
 	file    string
-	learned *Learned
+	learned *learn.Learned
 	without *plan.Plan // see pattern.Candidate
 	// Of a generated plan.
 	pattern, why string
@@ -36,16 +37,16 @@ type task struct {
 }
 
 // prepare learns the workloads and generates their plans. It returns those that were learned.
-func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
+func (c *campaign) prepare(ctx context.Context) ([]learn.Learned, error) {
 	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
 		return nil, err
 	}
-	learned, err := c.learner.learn(ctx)
+	learned, err := c.learner.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.result.Unstudied = c.learner.unstudied
-	later, err := c.learner.learnLater(ctx, learned)
+	c.result.Unstudied = c.learner.Unstudied
+	later, err := c.learner.Later(ctx, learned)
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +55,14 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 			c.result.Skipped = append(c.result.Skipped, result.Skipped{At: c.Suite.SkipAt(i), What: s.String()})
 		}
 	}
-	var all []Learned
+	var all []learn.Learned
 	between, err := c.between(learned)
 	if err != nil {
 		return nil, err
 	}
 	for i := range learned {
-		for _, advice := range learned[i].advice() {
-			c.Say("%s: %s", learned[i].id(), advice)
+		for _, advice := range learned[i].Advice() {
+			c.Say("%s: %s", learned[i].ID(), advice)
 		}
 	}
 	for _, l := range slices.Concat(learned, later, between) {
@@ -75,24 +76,24 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 			c.result.Unlearned = append(c.result.Unlearned, result.Unlearned{
 				Workload: l.Workload, Reason: l.Err.Error(),
 			})
-		} else if c.Plans == nil && (l.build == "" || l.scope != "") {
+		} else if c.Plans == nil && (l.Build == "" || l.Scope != "") {
 			patterns := c.Patterns
-			if l.steps != nil {
-				patterns = []string{timePattern} // what the others strike at, they do in the workload before
+			if l.Steps != nil {
+				patterns = []string{pattern.Time} // what the others strike at, they do in the workload before
 			}
-			if l.candidates == nil {
-				l.candidates = pattern.GenerateFor(c.Suite, l.steps, l.Baseline, patterns...)
+			if l.Candidates == nil {
+				l.Candidates = pattern.GenerateFor(c.Suite, l.Steps, l.Baseline, patterns...)
 			}
-			for i := range l.candidates {
-				if p := l.candidates[i].Plan; p != nil && p.Pace == "" {
+			for i := range l.Candidates {
+				if p := l.Candidates[i].Plan; p != nil && p.Pace == "" {
 					p.Pace = l.Baseline.Pace
-					if c.Pace != "" && l.steps == nil { // the clock must not jump before rest
+					if c.Pace != "" && l.Steps == nil { // the clock must not jump before rest
 						p.Pace = c.Pace
 					}
 				}
 			}
 			plans := 0
-			for _, candidate := range l.candidates {
+			for _, candidate := range l.Candidates {
 				switch {
 				case candidate.Skipped > 0:
 					c.result.Skipped[candidate.Skipped-1].Plans++
@@ -102,11 +103,11 @@ func (c *campaign) prepare(ctx context.Context) ([]Learned, error) {
 					plans++
 				}
 			}
-			if l.scope != "" || !c.onlyUpgrades() {
-				c.Say("%s: %s", l.id(), wording.Count(plans, "plan"))
+			if l.Scope != "" || !c.onlyUpgrades() {
+				c.Say("%s: %s", l.ID(), wording.Count(plans, "plan"))
 			}
 		}
-		if l.build == "" || l.scope != "" || c.Plans != nil { // the others only say what upgrades begin with
+		if l.Build == "" || l.Scope != "" || c.Plans != nil { // the others only say what upgrades begin with
 			all = append(all, l)
 		}
 	}
@@ -119,7 +120,7 @@ func (c *campaign) run(ctx context.Context) error {
 	if err := c.queue.resume(); err != nil {
 		return err
 	}
-	c.learner.lessons.resume(c.clock.Before())
+	c.learner.Resume(c.clock.Before())
 	all, err := c.prepare(ctx)
 	if err != nil {
 		return err
@@ -158,11 +159,11 @@ func (c *campaign) run(ctx context.Context) error {
 }
 
 // generatedTasks makes tasks of the generated plans, the most valuable ones first: see pattern.Order.
-func (c *campaign) generatedTasks(all []Learned) error {
+func (c *campaign) generatedTasks(all []learn.Learned) error {
 	used := map[string]bool{}
 	for _, place := range inOrder(all) {
 		l := &all[place.Workload]
-		candidate := &l.candidates[place.Index]
+		candidate := &l.Candidates[place.Index]
 		used[candidate.Pattern] = true
 		if err := c.add(&task{
 			plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why,
@@ -171,7 +172,7 @@ func (c *campaign) generatedTasks(all []Learned) error {
 			return err
 		}
 	}
-	if !slices.ContainsFunc(all, func(l Learned) bool { return l.Baseline != nil }) {
+	if !slices.ContainsFunc(all, func(l learn.Learned) bool { return l.Baseline != nil }) {
 		return nil // no pattern could have a plan
 	}
 	for _, p := range pattern.Patterns() {
@@ -183,18 +184,18 @@ func (c *campaign) generatedTasks(all []Learned) error {
 }
 
 // inOrder is the order in which the workloads' plans are run.
-func inOrder(all []Learned) []pattern.Place {
+func inOrder(all []learn.Learned) []pattern.Place {
 	lists := make([][]pattern.Candidate, len(all))
 	for i := range all {
-		lists[i] = all[i].candidates
+		lists[i] = all[i].Candidates
 	}
 	return pattern.Order(lists...)
 }
 
 // planTasks makes tasks of the campaign's own plans.
-func (c *campaign) planTasks(all []Learned) error {
+func (c *campaign) planTasks(all []learn.Learned) error {
 	for _, p := range c.Plans {
-		l := &all[slices.IndexFunc(all, func(l Learned) bool { return l.Workload == workloadOf(p).id() })]
+		l := &all[slices.IndexFunc(all, func(l learn.Learned) bool { return l.Workload == learn.IDOf(p) })]
 		if err := c.add(&task{plan: p, file: p.File, learned: l, why: p.Description}); err != nil {
 			return err
 		}
@@ -217,7 +218,7 @@ func (c *campaign) add(t *task) error {
 	judged := struct {
 		Source baseline.Source
 		Masks  []baseline.MaskEntry
-	}{Source: t.learned.source}
+	}{Source: t.learned.Source}
 	if ref := t.learned.Baseline; ref != nil {
 		judged.Masks = ref.MaskEntries()
 	}
@@ -233,7 +234,7 @@ func (c *campaign) add(t *task) error {
 			return err
 		}
 	}
-	c.queue.add(t, sum(hash.Sum(nil)))
+	c.queue.add(t, learn.ShortHash(hash.Sum(nil)))
 	return nil
 }
 
@@ -252,7 +253,7 @@ func (c *campaign) work(ctx context.Context) error {
 		if errors.Is(err, errPutOff) {
 			continue
 		}
-		if errors.Is(err, errBudget) {
+		if errors.Is(err, schedule.ErrBudget) {
 			c.queue.leave(t)
 			continue
 		}
@@ -269,12 +270,12 @@ func (c *campaign) work(ctx context.Context) error {
 var errPutOff = errors.New("another plan with the same findings is being confirmed")
 
 // try runs a plan, and again if it finds something. The outcome is never nil. The error says that the plan could not be
-// run, is errPutOff or errBudget, or that of ctx.
+// run, is errPutOff or schedule.ErrBudget, or that of ctx.
 func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 	if known := t.entry.Known; known != nil {
 		return known, c.confirmer.confirm(ctx, t, known, t.first)
 	}
-	c.learner.uptodate(t)
+	t.learned = c.learner.Newest(t.learned)
 	o := &result.Outcome{
 		Plan: t.plan.TestName, File: t.file, Workload: t.learned.Workload, Pattern: t.pattern, Why: t.why,
 		Key:    t.entry.Key,
@@ -297,8 +298,9 @@ func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	again, err := c.learner.learnMore(ctx, t, meta)
-	if err == nil && again {
+	known := t.learned
+	t.learned, err = c.learner.More(ctx, known, o.Plan, meta.Unrecorded)
+	if err == nil && t.learned != known {
 		r, meta, err = c.Once(ctx, t.plan, c.confirmer.options(t))
 		o.AddRun(meta)
 	}
@@ -358,7 +360,7 @@ func relative(dir, file string) (string, error) {
 }
 
 // unreached lists the points that each controller has and that none of the workloads reaches.
-func (c *campaign) unreached(all []Learned) map[string][]string {
+func (c *campaign) unreached(all []learn.Learned) map[string][]string {
 	missing := map[string][]string{}
 	for i, b := range c.Binaries {
 		if b.Manifest == nil {
@@ -367,7 +369,7 @@ func (c *campaign) unreached(all []Learned) map[string][]string {
 		name := c.Suite.Controllers[i].Name
 		for _, point := range points(b.Manifest) {
 			known := false
-			reached := slices.ContainsFunc(all, func(l Learned) bool {
+			reached := slices.ContainsFunc(all, func(l learn.Learned) bool {
 				known = known || l.Baseline != nil
 				return l.Baseline != nil && slices.Contains(l.Baseline.Reached[name], point)
 			})

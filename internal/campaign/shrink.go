@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
@@ -15,7 +16,7 @@ import (
 // Shrinking is a confirmed finding whose plan may be larger than it must be.
 type Shrinking struct {
 	Plan    *plan.Plan
-	Learned *Learned
+	Learned *learn.Learned
 	Options run.RunOptions // of the plan's runs; they know what the campaign has learned on its way
 	Finding record.Finding // that the smaller plan must have
 	Dir     string         // for run records; created

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/run"
@@ -41,7 +42,7 @@ func (c *Config) stepsOf(t *task) []plan.Step {
 func (c *confirmer) slowly(ctx context.Context, t *task, how confirm.Pace) error {
 	return c.runOnce(t, how.Name, func() error {
 		err := c.runSlowly(ctx, t, how)
-		if errors.Is(err, errBudget) {
+		if errors.Is(err, schedule.ErrBudget) {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
@@ -56,7 +57,7 @@ func (c *confirmer) runSlowly(ctx context.Context, t *task, how confirm.Pace) er
 	if err != nil {
 		return err
 	}
-	p.TestName = t.learned.id() + "-" + how.Name
+	p.TestName = t.learned.ID() + "-" + how.Name
 	p.Complete(c.Suite)
 	r, meta, err := c.again(ctx, t, p, run.RunOptions{History: t.learned.Baseline.Types})
 	if err != nil {
@@ -66,11 +67,11 @@ func (c *confirmer) runSlowly(ctx context.Context, t *task, how confirm.Pace) er
 		return fmt.Errorf("it does not pass: %s", meta.Reason) // so how it ends says nothing
 	}
 	created := func(also *confirm.Pace) (*record.Run, error) {
-		made, err := c.freshlyAgain(ctx, t, r, also)
+		made, err := c.freshly(ctx, t, r, also)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if errors.Is(err, errBudget) {
+		if errors.Is(err, schedule.ErrBudget) {
 			return nil, err
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
@@ -18,8 +19,8 @@ import (
 
 // suggest says what workloads would add, if a pattern has no plans because no workload does what it is about. It says
 // nothing if a workload could not be learned, which may do it.
-func (c *campaign) suggest(all []Learned) []result.Suggestion {
-	if c.Plans != nil || slices.ContainsFunc(all, func(l Learned) bool { return l.Baseline == nil }) {
+func (c *campaign) suggest(all []learn.Learned) []result.Suggestion {
+	if c.Plans != nil || slices.ContainsFunc(all, func(l learn.Learned) bool { return l.Baseline == nil }) {
 		return []result.Suggestion{}
 	}
 	var types []string // of the custom resources that workloads create
@@ -33,7 +34,7 @@ func (c *campaign) suggest(all []Learned) []result.Suggestion {
 			}
 		}
 		recreates, returns = recreates || u.recreates, returns || u.returns
-		for _, candidate := range all[i].candidates {
+		for _, candidate := range all[i].Candidates {
 			if candidate.Plan != nil {
 				plans = append(plans, candidate)
 			}
@@ -44,12 +45,12 @@ func (c *campaign) suggest(all []Learned) []result.Suggestion {
 	}
 	what := strings.Join(types, " or ")
 	found := []result.Suggestion{}
-	if !recreates && c.chosen("stale") && len(c.Suite.APIServerNames()) > 1 &&
+	if !recreates && pattern.Chosen("stale", c.Patterns) && len(c.Suite.APIServerNames()) > 1 &&
 		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "stale" && p.OfDeletion() }) {
 		found = append(found, result.Suggestion{Pattern: "stale", Lacks: fmt.Sprintf("no plan of stale shows the "+
 			"controllers a deletion that is past, because no workload deletes a %s and creates it again", what)})
 	}
-	if !returns && c.chosen("unobserved") &&
+	if !returns && pattern.Chosen("unobserved", c.Patterns) &&
 		!slices.ContainsFunc(plans, func(p pattern.Candidate) bool { return p.Pattern == "unobserved" }) {
 		found = append(found, result.Suggestion{Pattern: "unobserved", Lacks: fmt.Sprintf("there is no plan of "+
 			"unobserved, because no workload changes a %s and changes it back", what)})
@@ -73,13 +74,6 @@ func (c *campaign) suggest(all []Learned) []result.Suggestion {
 		}
 	}
 	return found
-}
-
-// chosen reports whether plans of a pattern are made.
-func (c *Config) chosen(name string) bool {
-	return slices.ContainsFunc(pattern.Patterns(), func(p pattern.Pattern) bool {
-		return p.Name == name && p.In(c.Patterns)
-	})
 }
 
 // users is what others than the controllers do to custom resources in a workload.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -91,13 +92,13 @@ func TestWorkloadsThatWouldAddPlans(t *testing.T) {
 			c := newCampaign(config)
 			ref := &baseline.Baseline{Workload: "w", Changes: tt.changes, Objects: facts.Objects(tt.changes)}
 			var got []string
-			for _, s := range c.suggest([]Learned{{Workload: "w", Baseline: ref}}) {
+			for _, s := range c.suggest([]learn.Learned{{Workload: "w", Baseline: ref}}) {
 				got = append(got, strings.ReplaceAll(s.String(), dir, "DIR"))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			unlearned := c.suggest([]Learned{{Workload: "w", Baseline: ref}, {Workload: "v"}})
+			unlearned := c.suggest([]learn.Learned{{Workload: "w", Baseline: ref}, {Workload: "v"}})
 			if len(unlearned) > 0 {
 				t.Errorf("a workload that could not be learned may do it: %v", unlearned)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -53,7 +54,7 @@ func TestTypesThatOnlyAFaultShows(t *testing.T) {
 		t.Errorf("said:\n%s", said)
 	}
 	// The next campaign knows it.
-	ref, err := baseline.Read(BaselineFile(c.Baselines, "w"))
+	ref, err := baseline.Read(learn.BaselineFile(c.Baselines, "w"))
 	if err != nil || !slices.Contains(ref.Types, claims) {
 		t.Errorf("the baseline has the types %v (%v)", ref.Types, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
@@ -18,7 +19,7 @@ import (
 // run took, once, if the plan has found that a field differs or is set back. Most faults delay a workload, and what
 // controllers do by timers then comes before its next step or its end: they scale something down after 5 s, say, which
 // they never do if it is deleted within 1 s. It reports whether the plan finds nothing any more, compared with that,
-// too. The error is errBudget, that of ctx, or of a record that cannot be read.
+// too. The error is schedule.ErrBudget, that of ctx, or of a record that cannot be read.
 func (c *confirmer) unhurried(
 	ctx context.Context, t *task, o *result.Outcome, first *record.Meta,
 ) (passed bool, err error) {
@@ -41,12 +42,12 @@ func (c *confirmer) unhurried(
 	return c.passesNow(ctx, t, o)
 }
 
-// runUnhurried is unhurried's run. The error is errBudget.
+// runUnhurried is unhurried's run. The error is schedule.ErrBudget.
 func (c *confirmer) runUnhurried(
 	ctx context.Context, t *task, name string, steps []plan.Step, between time.Duration,
 ) error {
 	p := t.undisturbed()
-	p.TestName = t.learned.id() + "-" + name
+	p.TestName = t.learned.ID() + "-" + name
 	confirm.Unhurried(&p, steps, between)
 	p.Complete(c.Suite)
 	r, meta, err := c.again(ctx, t, &p, c.options(t))
@@ -56,7 +57,7 @@ func (c *confirmer) runUnhurried(
 	switch {
 	case ctx.Err() != nil:
 		return nil
-	case errors.Is(err, errBudget):
+	case errors.Is(err, schedule.ErrBudget):
 		return err
 	case err != nil:
 		c.Say("%s: with time between its steps: %v", t.learned.Workload, err)

@@ -40,6 +40,11 @@ func (p Pattern) In(names []string) bool {
 	return len(names) == 0 && !p.OnRequest || slices.Contains(names, p.Name)
 }
 
+// Chosen reports whether plans of the pattern with that name are made if a user has chosen these patterns.
+func Chosen(name string, choice []string) bool {
+	return slices.ContainsFunc(Patterns(), func(p Pattern) bool { return p.Name == name && p.In(choice) })
+}
+
 // Fits reports whether the suite has what the pattern needs, so that it may have plans.
 func (p Pattern) Fits(s *plan.Suite) bool { return p.needs == nil || p.needs(s) }
 

@@ -10,11 +10,14 @@ import (
 	"github.com/trommel-dev/trommel/plan/build"
 )
 
+// Time is the name of the pattern that asks what comes due later.
+const Time = "time"
+
 // The pattern time strikes at what controllers do because a time has passed. The clock of a run moves only while
 // everything is at rest. So if a controller changes something after a time without events, one of its timers has
 // expired.
 var timers = Pattern{
-	Name: "time", Finds: "work that is missed when it comes due, and timers that are lost with the process", chance: 2,
+	Name: Time, Finds: "work that is missed when it comes due, and timers that are lost with the process", chance: 2,
 	drafts: strikeTimers,
 }
 

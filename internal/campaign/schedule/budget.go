@@ -1,8 +1,12 @@
 package schedule
 
 import (
+	"errors"
 	"time"
 )
+
+// ErrBudget says that a run does not begin, because it is not expected to end within the budget.
+var ErrBudget = errors.New("the budget ended")
 
 // Budget is the time that a campaign may take.
 type Budget struct {

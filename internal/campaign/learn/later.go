@@ -1,4 +1,4 @@
-package campaign
+package learn
 
 import (
 	"context"
@@ -18,9 +18,6 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
-
-// timePattern is the pattern that asks what comes due later.
-const timePattern = "time"
 
 const (
 	// noticeable is the shortest time after which a controller looks again that is a reason to let more time pass:
@@ -47,10 +44,10 @@ type later struct {
 // laterOf lists the workloads in which time passes after the learned one. A controller that has work put off looks
 // again then. Time passes twice: so what a controller does that counts the time anew after a restart comes, too. The
 // clock must not jump while something is under way, so the workload must be one that waits for rest.
-func (lr *learner) laterOf(l *Learned) []later {
+func (lr *Learner) laterOf(l *Learned) []later {
 	ref := l.Baseline
 	steps := lr.Suite.Workloads[l.Workload].Steps
-	if ref == nil || l.build != "" {
+	if ref == nil || l.Build != "" {
 		return nil
 	}
 	if !ref.Virtual || ref.Pace != plan.PaceRest || slices.ContainsFunc(steps, func(s plan.Step) bool {
@@ -88,7 +85,7 @@ func laterName(workload string, by time.Duration) string {
 }
 
 // ofLater finds the name of the workload in that of a plan in which time passes.
-var ofLater = regexp.MustCompile(`^(.+-then-[0-9a-z.]+)-` + timePattern + `-[0-9]+$`)
+var ofLater = regexp.MustCompile(`^(.+-then-[0-9a-z.]+)-` + pattern.Time + `-[0-9]+$`)
 
 // WorkloadOf names what a plan exercises, as baselines are named: its workload; that of a generated plan in which time
 // passes after a workload; or "plan-<testName>" if it has other steps of its own.
@@ -102,17 +99,15 @@ func WorkloadOf(p *plan.Plan) string {
 	return "plan-" + p.TestName
 }
 
-// learnLater returns what is known of the workloads in which time passes after those that were learned. If the
+// Later returns what is known of the workloads in which time passes after those that were learned. If the
 // controllers change nothing then, there are none. The error is that of ctx.
-func (lr *learner) learnLater(ctx context.Context, learned []Learned) ([]Learned, error) {
-	if lr.Plans != nil || !slices.ContainsFunc(pattern.Patterns(), func(p pattern.Pattern) bool {
-		return p.Name == timePattern && p.In(lr.Patterns)
-	}) {
+func (lr *Learner) Later(ctx context.Context, learned []Learned) ([]Learned, error) {
+	if lr.Plans != nil || !pattern.Chosen(pattern.Time, lr.Patterns) {
 		return nil, nil
 	}
 	found := make([][]Learned, len(learned))
 	var group errgroup.Group
-	group.SetLimit(max(1, len(lr.Runners)))
+	group.SetLimit(max(1, lr.Runners))
 	for i := range learned {
 		group.Go(func() error {
 			for _, w := range lr.laterOf(&learned[i]) {
@@ -140,16 +135,16 @@ func (lr *learner) learnLater(ctx context.Context, learned []Learned) ([]Learned
 
 // learnOneLater takes or learns the baseline of a workload in which time passes. It is nil if the controllers change
 // nothing then; the baseline of the workload before remembers that.
-func (lr *learner) learnOneLater(ctx context.Context, before *Learned, w later) (*Learned, error) {
+func (lr *Learner) learnOneLater(ctx context.Context, before *Learned, w later) (*Learned, error) {
 	l := &Learned{
 		Workload: w.name, File: BaselineFile(lr.Baselines, w.name), Masks: MaskFile(lr.Baselines, w.name),
-		Allowed: AllowedFile(lr.Baselines, w.name), steps: w.steps,
+		Allowed: AllowedFile(lr.Baselines, w.name), Steps: w.steps,
 	}
 	var err error
-	if l.source, err = lr.source(w.workload); err != nil {
+	if l.Source, err = lr.source(w.workload); err != nil {
 		return nil, err
 	}
-	if l.Baseline, _, err = lr.load(l.File, l.source); err != nil {
+	if l.Baseline, _, err = lr.load(l.File, l.Source); err != nil {
 		return nil, err
 	}
 	if l.Baseline == nil {
@@ -178,7 +173,7 @@ func (lr *learner) learnOneLater(ctx context.Context, before *Learned, w later) 
 		if err != nil {
 			return nil, err
 		}
-		l.Baseline.Source = l.source
+		l.Baseline.Source = l.Source
 		if err := l.Baseline.Write(l.File); err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package campaign
+package learn
 
 import (
 	"encoding/json"

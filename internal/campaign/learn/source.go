@@ -1,4 +1,4 @@
-package campaign
+package learn
 
 import (
 	"crypto/sha256"
@@ -22,7 +22,7 @@ import (
 )
 
 // source is what a baseline of the workload is made from now.
-func (lr *learner) source(w workload) (baseline.Source, error) {
+func (lr *Learner) source(w workload) (baseline.Source, error) {
 	s := baseline.Source{Format: baseline.Format, Controllers: map[string]string{}, Runs: lr.Learn}
 	var err error
 	if s.Trommel, err = run.BuildName(lr.Version); err != nil {
@@ -72,7 +72,7 @@ func (h *hashes) hash(path string) (string, error) {
 	if h.known == nil {
 		h.known = map[string]string{}
 	}
-	h.known[path] = sum(hash.Sum(nil))
+	h.known[path] = ShortHash(hash.Sum(nil))
 	return h.known[path], nil
 }
 
@@ -86,8 +86,8 @@ func addFile(w io.Writer, path string) error {
 	return err
 }
 
-// sum is the beginning of a hash that is long enough to tell files apart.
-func sum(hash []byte) string { return hex.EncodeToString(hash[:10]) }
+// ShortHash is the beginning of a hash that is long enough to tell files apart.
+func ShortHash(hash []byte) string { return hex.EncodeToString(hash[:10]) }
 
 // suiteHash is a hash of everything in the suite that decides what the workload does: the suite with its variant, but
 // without its other workloads, and the files that it names. Where the suite lies does not count. Files that a
@@ -135,7 +135,7 @@ func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error)
 			return "", fmt.Errorf("hash of %s: %w", step.Apply.File, err)
 		}
 	}
-	return sum(hash.Sum(nil)), nil
+	return ShortHash(hash.Sum(nil)), nil
 }
 
 // forgetPlaces forgets where a build's source lies; what it consists of counts.

@@ -1,4 +1,4 @@
-package campaign
+package learn
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 // they were at rest, and they were at rest in the end, that is a bug of theirs: a finding of its own, with both ends.
 // The error is that of learning the workload from the runs, of which those that were not made are nil. Of two runs
 // nobody can say which is right, so there is a third.
-func (lr *learner) unsteady(
+func (lr *Learner) unsteady(
 	ctx context.Context, w workload, quiet *plan.Plan, runs []*record.Run, options run.RunOptions, err error,
 ) {
 	var unstable *baseline.UnstableError
@@ -36,7 +36,7 @@ func (lr *learner) unsteady(
 		return
 	}
 	if len(there) == 2 {
-		options.Shift = shift(len(runs))
+		options.Shift = Shift(len(runs))
 		r, err := lr.fine(ctx, quiet, options)
 		if err != nil || !r.Meta.Rested {
 			return

@@ -1,4 +1,4 @@
-package campaign
+package learn
 
 import "time"
 
@@ -11,7 +11,7 @@ const (
 	shiftStep = 23200 * time.Millisecond
 )
 
-// shift is for how long the controllers run before the workload of the n-th run without faults begins; 0 for n = 0. So
+// Shift is for how long the controllers run before the workload of the n-th run without faults begins; 0 for n = 0. So
 // runs without faults show what depends on the phase of a loop, and on the second of the minute. A fault changes the
 // phase too: a controller begins its loops when it is started.
-func shift(n int) time.Duration { return time.Duration(n) * shiftStep % shiftSpan }
+func Shift(n int) time.Duration { return time.Duration(n) * shiftStep % shiftSpan }

@@ -1,0 +1,120 @@
+package learn
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign/propose"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/plan"
+)
+
+// Learned is what is known of a workload.
+type Learned struct {
+	Workload string // its name; see WorkloadOf. With a build: NAME@BUILD
+	// Baseline is what the workload does without faults; nil with Err.
+	Baseline *baseline.Baseline
+	File     string // of the baseline
+	Masks    string // file of the fields that never count; people may edit it
+	Allowed  string // file of what does not count either, as campaigns have seen
+	Anew     bool   // it was learned now
+	// Err says why there is no baseline: the workload ends differently without faults (*baseline.UnstableError), or
+	// not well, or a run could not be carried out.
+	Err error
+	// Candidates are the plans that the campaign has made, also those without a plan.
+	Candidates []pattern.Candidate
+	Steps      []plan.Step     // nil: the suite has the workload
+	Build      string          // of the suite, with which it was learned; empty: the suite itself
+	Scope      string          // of plans that upgrade; what runs without their actions show counts for them only
+	Source     baseline.Source // what a baseline is made from now
+
+	wait    *plan.Step // what a workload that waits for little can wait for; nil: see SuggestWait
+	trouble string     // what is wrong with its sample; see propose.Trouble
+}
+
+// ID tells apart what is learned of a workload from runs that plans of different kinds have in common.
+func (l *Learned) ID() string { return l.Workload + l.Scope }
+
+// Options are those of a run of the workload that is compared with the baseline.
+func (l *Learned) Options() run.RunOptions {
+	if l.Baseline == nil {
+		return run.RunOptions{}
+	}
+	return run.RunOptions{History: l.Baseline.Types, Baseline: l.Baseline}
+}
+
+// Cost estimates how long a plan with the workload runs, by the machine's clock: as long as the workload without
+// faults, and what the plan's actions add. Zero: that is unknown.
+func (l *Learned) Cost(p *plan.Plan) time.Duration {
+	if l == nil || l.Baseline == nil || l.Baseline.Took == 0 {
+		return 0
+	}
+	return l.Baseline.Took + pattern.Extra(p, l.Baseline.Virtual)
+}
+
+// Advice says what to mend in a workload: what it can wait for, and what is wrong with its sample.
+func (l *Learned) Advice() (all []string) {
+	if l.wait != nil {
+		if step, err := propose.StepText(l.wait); err == nil {
+			all = append(all, "it waits for little; without faults it ended with this, to wait for:\n    "+step)
+		}
+	}
+	if l.trouble != "" {
+		all = append(all, "without faults "+l.trouble+"\n    "+propose.TroubleAdvice)
+	}
+	return all
+}
+
+// adviceLines is the advice as further lines below what is known of the workload.
+func (l *Learned) adviceLines() (lines string) {
+	for _, advice := range l.Advice() {
+		lines += "  " + advice + "\n"
+	}
+	return lines
+}
+
+// BaselineFile is the file of a workload's baseline in a directory of baselines.
+func BaselineFile(dir, workload string) string {
+	return filepath.Join(dir, workload, "baseline.json")
+}
+
+// MaskFile is the file of the fields that never count, beside the baseline, for people to edit.
+func MaskFile(dir, workload string) string { return filepath.Join(dir, workload, "masks.yaml") }
+
+// AllowedFile is the file of what does not count either, as campaigns have seen after the baseline was learned.
+func AllowedFile(dir, workload string) string { return filepath.Join(dir, workload, "allowed.json") }
+
+// Text says what is known of a workload, and which fields differ without faults.
+func (l *Learned) Text() string {
+	if l.Err != nil {
+		return fmt.Sprintf("%s: not learned: %v\n", l.Workload, l.Err) + l.adviceLines()
+	}
+	how := "nothing has changed since it was learned"
+	if l.Anew {
+		how = fmt.Sprintf("learned from %d runs", l.Baseline.Runs)
+	}
+	ours := 0
+	for i := range l.Baseline.Changes {
+		if l.Baseline.Changes[i].By != "" {
+			ours++
+		}
+	}
+	text := fmt.Sprintf("%s: %s: %s, %s, %d of them by the controllers\n", l.Workload, how,
+		wording.Count(len(l.Baseline.Objects), "object"), wording.Count(len(l.Baseline.Changes), "change"), ours)
+	var fields []string
+	for _, m := range l.Baseline.Found {
+		if m.Reason == baseline.Differs && !m.Compare {
+			fields = append(fields, string(m.Object)+" "+m.Path)
+		}
+	}
+	if len(fields) > 0 {
+		text += "  never counts, because it differs without faults: " + wording.First(fields, result.Most) + "\n"
+	}
+	return text + l.adviceLines() +
+		fmt.Sprintf("  %s; what never counts can be edited in %s\n", l.File, filepath.Base(l.Masks))
+}
