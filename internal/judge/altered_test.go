@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/trommel-dev/trommel/internal/judge/processlog"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -84,7 +85,7 @@ func TestAlteredCaches(t *testing.T) {
 	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := Exits([]record.Process{{Controller: "op", LogFile: file, Ended: time.Unix(1, 0), ExitCode: 2}})
+	got := processlog.Exits([]record.Process{{Controller: "op", LogFile: file, Ended: time.Unix(1, 0), ExitCode: 2}})
 	want := []record.Finding{{
 		Severity: record.SeverityBug, Judge: record.JudgePanic, Subject: "op",
 		Title: "controller op changes objects in its cache: *v1.Service, *unstructured.Unstructured",

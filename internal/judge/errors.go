@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/errorlog"
+	"github.com/trommel-dev/trommel/internal/judge/processlog"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -123,5 +124,5 @@ func (e Evidence) lastNewError() string {
 	}
 	last := slices.MaxFunc(all, func(a, b newError) int { return a.last.Compare(b.last) })
 	return fmt.Sprintf("%s logs an error that it does not log without faults, the last time %s, in %s:\n  %s",
-		last.controller, e.moment(last.last), last.file, cut(errorlog.Message(last.line)))
+		last.controller, e.moment(last.last), last.file, processlog.Shorten(errorlog.Message(last.line)))
 }

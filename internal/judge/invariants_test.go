@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/trommel-dev/trommel/internal/cel"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
-func TestMain(m *testing.M) { testMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // history parses lines of "event type/namespace/name object"; resource versions count from 1.
 func history(t *testing.T, lines string) []record.HistoryEntry {

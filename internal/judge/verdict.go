@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/judge/processlog"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -66,7 +67,7 @@ func Failed(reason string) Decision { return Decision{Verdict: record.Error, Rea
 // Resting are the indices of the judges' bugs that rest on the whole run. If the run was not whole, they are no bugs.
 // Neither is a failed workload then.
 func (e Evidence) weigh(all []record.Finding, resting []int) {
-	if slices.ContainsFunc(all, isOfCache) {
+	if slices.ContainsFunc(all, processlog.ChangesCache) {
 		noted(all)
 		noted(e.Found)
 	}
@@ -82,6 +83,18 @@ func (e Evidence) weigh(all []record.Finding, resting []int) {
 			if e.Found[i].Judge == record.JudgeWorkload {
 				Doubt(e.Found[i:i+1], why)
 			}
+		}
+	}
+}
+
+// noted makes notes of the bugs in a run in which client-go has ended controllers because they change objects in their
+// caches: what else has gone wrong may be due to that. Panics are none.
+func noted(findings []record.Finding) {
+	for i := range findings {
+		if f := &findings[i]; f.IsBug() && f.Judge != record.JudgePanic {
+			f.Severity = record.SeverityNote
+			f.Detail = strings.TrimLeft(f.Detail+"\nit may be due to the end of the controller that changes objects "+
+				"in its cache", "\n")
 		}
 	}
 }

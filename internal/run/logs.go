@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/judge/processlog"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -161,7 +161,7 @@ func (l *logs) tail(p cluster.Process) string {
 		return err.Error()
 	}
 	recorded[0].LogFile = l.path(recorded[0].LogFile)
-	return judge.LogTail(recorded[0], 20)
+	return processlog.Tail(recorded[0], 20)
 }
 
 // tails returns the last lines of every controller's log.
@@ -190,7 +190,7 @@ func (l *logs) lastErrors(ctx context.Context) (lines []string) {
 		for i := range recorded {
 			recorded[i].LogFile = l.path(recorded[i].LogFile)
 		}
-		last, ok := judge.LastError(recorded)
+		last, ok := processlog.LastError(recorded)
 		if !ok {
 			continue
 		}

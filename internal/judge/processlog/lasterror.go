@@ -1,4 +1,4 @@
-package judge
+package processlog
 
 import (
 	"regexp"
@@ -50,12 +50,12 @@ func LastError(processes []record.Process) (ErrorLine, bool) {
 		last = sounding
 	}
 	last.Times = times[variable.ReplaceAllString(last.Text, "#")]
-	last.Text = cut(last.Text)
+	last.Text = Shorten(last.Text)
 	return last, last.Text != ""
 }
 
-// cut shortens a line of a log.
-func cut(line string) string {
+// Shorten shortens a line of a log.
+func Shorten(line string) string {
 	if len(line) > maxErrorLine {
 		return strings.ToValidUTF8(line[:maxErrorLine], "") + "…"
 	}

@@ -1,4 +1,4 @@
-package judge
+package processlog
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-func testMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const nilPanic = `starting
 panic: runtime error: invalid memory address or nil pointer dereference [recovered]
@@ -172,7 +172,7 @@ func TestExits(t *testing.T) {
 	}
 }
 
-func TestLogTail(t *testing.T) {
+func TestTail(t *testing.T) {
 	var text strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&text, "line %d %s\n", i, strings.Repeat("x", 10*i))
@@ -181,11 +181,11 @@ func TestLogTail(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before\n"+text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := strings.Split(LogTail(record.Process{LogFile: path, LogStart: 7}, 3), "\n")
+	got := strings.Split(Tail(record.Process{LogFile: path, LogStart: 7}, 3), "\n")
 	if len(got) != 3 || !strings.HasPrefix(got[2], "line 999 ") || len(got[2]) > errorlog.MaxLine {
 		t.Errorf("got %d lines, the last begins %.20q", len(got), got[len(got)-1])
 	}
-	if got := LogTail(record.Process{LogFile: path + "-none"}, 3); !strings.Contains(got, "no such file") {
+	if got := Tail(record.Process{LogFile: path + "-none"}, 3); !strings.Contains(got, "no such file") {
 		t.Errorf("got %q", got)
 	}
 }

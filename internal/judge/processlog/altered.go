@@ -1,4 +1,4 @@
-package judge
+package processlog
 
 import (
 	"cmp"
@@ -142,19 +142,7 @@ func ofCache(controller string, all []alteration) (title, detail string) {
 		strings.Join(lines, "\n")
 }
 
-// isOfCache reports whether a finding is that a controller changes objects in its cache.
-func isOfCache(f record.Finding) bool {
+// ChangesCache reports whether a finding says that a controller changes objects in its cache.
+func ChangesCache(f record.Finding) bool {
 	return f.Judge == record.JudgePanic && strings.Contains(f.Title, changesCache)
-}
-
-// noted makes notes of the bugs in a run in which client-go has ended controllers because they change objects in their
-// caches: what else has gone wrong may be due to that. Panics are none.
-func noted(findings []record.Finding) {
-	for i := range findings {
-		if f := &findings[i]; f.IsBug() && f.Judge != record.JudgePanic {
-			f.Severity = record.SeverityNote
-			f.Detail = strings.TrimLeft(f.Detail+"\nit may be due to the end of the controller that changes objects "+
-				"in its cache", "\n")
-		}
-	}
 }
