@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -17,7 +18,7 @@ import (
 // all in clusters.
 func TestInvariantsOfSeveralClusters(t *testing.T) {
 	key := plan.ResourceKey{Type: "configmap", Namespace: "default", Name: "*"}
-	invariants, err := Compile([]plan.Invariant{
+	invariants, err := invariant.Compile([]plan.Invariant{
 		{Name: "west-keeps", Cluster: "west", On: &key, Never: `event == "deleted"`},
 		{Name: "east-keeps", Cluster: "east", On: &key, Never: `event == "deleted"`},
 		{Name: "copied", Cluster: "east", Eventually: `objects.all(o, clusters.west.exists(c,

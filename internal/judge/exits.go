@@ -14,8 +14,9 @@ type exits struct{}
 
 func (exits) Is() Traits { return is("exits", allClusters, whatHappened) }
 
-// Judge returns the findings of [processlog.Exits] about processes that exited after the workload began: earlier exits belong to
-// the cluster's start, and the controller has come up since. An exit that the plan itself has caused becomes a note.
+// Judge returns the findings of [processlog.Exits] about processes that exited after the workload began: earlier exits
+// belong to the cluster's start, and the controller has come up since. An exit that the plan itself has caused becomes
+// a note.
 func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 	var findings []record.Finding
 	for _, c := range e.Meta.Controllers {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -25,7 +26,7 @@ func FuzzHistory(f *testing.F) {
 		}
 		r := tale(t, changesOf(data)...)
 		e := evidence(r)
-		e.Invariants = &Invariants{}
+		e.Invariants = &invariant.Set{}
 		if learned {
 			ref, err := baseline.Learn("w", []*record.Run{r, r})
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -302,7 +303,7 @@ func TestOneLineACause(t *testing.T) {
 
 // A violated invariant says what was done, by whom, and whose the object is.
 func TestWhatAViolationSays(t *testing.T) {
-	invariants, err := Compile([]plan.Invariant{{
+	invariants, err := invariant.Compile([]plan.Invariant{{
 		Name: "i", On: &plan.ResourceKey{Type: "service", Namespace: "*", Name: "*"},
 		Never: `event == "deleted" || event == "updated" && object.spec.port == 2`,
 	}})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -744,7 +745,7 @@ func TestHistoryJudgesAreSilent(t *testing.T) {
 	withBaseline := evidence(r)
 	withBaseline.Baseline = usual(t, r)
 	for _, e := range []Evidence{evidence(r), withBaseline, failed} {
-		e.Invariants = &Invariants{}
+		e.Invariants = &invariant.Set{}
 		if findings := Hear(t.Context(), e, Judges()); len(findings) > 0 {
 			t.Errorf("got %+v", findings)
 		}

@@ -1,165 +1,18 @@
 package judge
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
-	"github.com/trommel-dev/trommel/internal/cel"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
-
-// defaultWithin is for suites that were not validated.
-const defaultWithin = 30 * time.Second
-
-// maxObjects is the maximum number of objects that one invariant gets findings for.
-const maxObjects = 10
-
-// Invariants are a suite's invariants, compiled. They are immutable and safe for concurrent use.
-//
-// An expression that reads a missing field, or fails in another way, counts as false for never and eventually and as
-// true for always, so that nothing is found by mistake. So that nothing is missed by mistake either, an invariant whose
-// expression failed at every evaluation gives a finding of the judge [record.JudgeInvariantError], and one whose
-// expression failed at some gives a note. An eventually that fails because of a missing field is only unfulfilled.
-type Invariants struct{ all []invariant }
-
-type invariant struct {
-	plan.Invariant
-	word    string // never, always, eventually
-	expr    *cel.Expression
-	message *cel.Expression // nil: Message is plain text
-}
-
-// CompileError is a mistake in an expression of an invariant.
-type CompileError struct {
-	Invariant string // its name
-	Field     string // never, always, eventually
-	Offset    int    // in the expression; bytes, 0-based
-	Message   string
-}
-
-func (e *CompileError) Error() string {
-	return fmt.Sprintf("invariant %q: %s: column %d: %s", e.Invariant, e.Field, e.Offset+1, e.Message)
-}
-
-// Compile compiles invariants; it reports all mistakes at once, each a [CompileError].
-func Compile(invariants []plan.Invariant) (*Invariants, error) {
-	c := &Invariants{}
-	var errs []error
-	for _, i := range invariants {
-		v := invariant{Invariant: i}
-		scope, text := cel.History, ""
-		switch {
-		case i.Never != "":
-			v.word, text = "never", i.Never
-		case i.Always != "":
-			v.word, text = "always", i.Always
-		case i.Eventually != "":
-			v.word, text, scope = "eventually", i.Eventually, cel.Objects
-		default:
-			errs = append(errs, &CompileError{i.Name, "never", 0,
-				"the invariant has no expression (one of never, always and eventually)"})
-			continue
-		}
-		var err error
-		if v.expr, err = scope.Compile(text); err != nil {
-			e := &CompileError{Invariant: i.Name, Field: v.word, Message: err.Error()}
-			var syntax *cel.SyntaxError
-			if errors.As(err, &syntax) {
-				e.Offset = syntax.Offset
-			}
-			errs = append(errs, e)
-			continue
-		}
-		// A message that is not a valid expression is plain text.
-		if v.message, err = scope.CompileText(i.Message); err != nil {
-			v.message = nil
-		}
-		c.all = append(c.all, v)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// say explains a violation in one line: by the invariant's message, or else by what happened. The expression is in the
-// finding's detail.
-func (v *invariant) say(variables map[string]any, happened string) string {
-	text := v.Message
-	if v.message != nil {
-		said, err := v.message.Text(variables)
-		if err != nil {
-			said = fmt.Sprintf("%s (its message failed: %v)", v.Message, err)
-		}
-		text = said
-	}
-	if text == "" {
-		text = happened
-	}
-	return fmt.Sprintf("invariant %s: %s", v.Name, strings.Join(strings.Fields(text), " "))
-}
-
-// violation describes the event that violated an invariant. Did says what it was and who did it, as far as that is
-// known.
-func violation(e *record.HistoryEntry, did string) string {
-	return fmt.Sprintf("violated when %s was %s", objectKey(e), cmp.Or(did, e.Event))
-}
-
-// maxTold is how many changed fields are told of the event that violated an invariant.
-const maxTold = 3
-
-// deeds says what changed with each entry of the history and who did it, by resource version.
-func (e Evidence) deeds() map[uint64]string {
-	changes, err := e.Changes()
-	if err != nil {
-		return nil // what cannot be read becomes a finding
-	}
-	did := map[uint64]string{}
-	for i := range changes {
-		c := &changes[i]
-		text := c.String()
-		if who := e.who(c); who != "" {
-			text += " by " + who
-		}
-		var fields []string
-		counting := baseline.Fields(c)
-		for _, f := range facts.FieldsOf(c) {
-			if !c.Marked() && slices.Contains(counting, f.Where) {
-				fields = append(fields, fmt.Sprintf("%s from %s to %s", f.Where, baseline.Value(f.Prev),
-					baseline.Value(f.Cur)))
-			}
-		}
-		if more := len(fields) - maxTold; more > 0 {
-			fields = append(fields[:maxTold], fmt.Sprintf("and %d more", more))
-		}
-		if len(fields) > 0 {
-			text += " (" + strings.Join(fields, ", ") + ")"
-		}
-		did[c.Version] = text
-	}
-	return did
-}
-
-// tally counts the results of an invariant's evaluations.
-type tally struct {
-	clean, failed int
-	err           error          // the first failure
-	errAt         string         // its object
-	violated      map[string]int // by object: index of the finding
-	more          map[int]int    // by index of the finding: further violations
-	// excused are the objects for which the invariant does not hold since the plan's own write.
-	excused map[string]bool
-}
 
 // invariantJudge judges never and always.
 type invariantJudge struct{}
@@ -171,7 +24,7 @@ func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, er
 	for _, part := range e.byCluster() {
 		maps.Copy(did, part.deeds()) // resource versions of different clusters differ
 	}
-	return e.Invariants.check(e.History, ownDeletions(e), did), nil
+	return e.Invariants.CheckExcept(e.History, ownDeletions(e), did), nil
 }
 
 // ownDeletions returns the indexes of the history entries that the plan itself has caused by deleting an object: that
@@ -215,124 +68,37 @@ func ownDeletions(e Evidence) map[int]bool {
 	return own
 }
 
-// Check evaluates never and always over a history, which must be ordered. The first violation of an invariant by an
-// object becomes a finding, which also counts the further ones.
-func (c *Invariants) Check(history []record.HistoryEntry) []record.Finding {
-	return c.check(history, nil, nil)
-}
+// maxTold limits how many changed fields a finding lists of the event that violated an invariant.
+const maxTold = 3
 
-// check is Check without violations by the entries with these indexes. Did says what changed with entries, by their
-// resource versions. What the plan itself writes does not count either, nor what follows until the invariant holds
-// again: it says nothing about the controllers.
-func (c *Invariants) check(
-	history []record.HistoryEntry, except map[int]bool, did map[uint64]string,
-) []record.Finding {
-	var findings []record.Finding
-	tallies := make([]tally, len(c.all))
-	all := worlds{}
-	for n := range history {
-		e := &history[n]
-		object, old, err := all.of(e.Cluster).step(e)
-		if err != nil {
-			findings = append(findings,
-				record.Finding{Severity: record.SeverityInconclusive, Judge: record.JudgeHistory, Title: err.Error(),
-					Time: e.Time})
-			continue
-		}
-		if e.Event == record.Existing {
-			continue // not an event of this run
-		}
-		for i := range c.all {
-			v, t := &c.all[i], &tallies[i]
-			if v.Cluster != e.Cluster && v.On != nil {
-				continue
-			}
-			variables := all.variables(v.Cluster, map[string]any{"object": nil, "oldObject": nil, "event": e.Event})
-			subject := ""
-			switch {
-			case v.word == "eventually":
-				continue
-			case v.On != nil:
-				if !v.On.Matches(e.Type, e.Group, true, e.Namespace, e.Name) {
-					continue
-				}
-				variables["object"], variables["oldObject"] = object, old
-				subject = objectKey(e)
-			}
-			holds, err := v.expr.Holds(variables)
-			if err != nil {
-				t.failed++
-				if t.err == nil {
-					t.err, t.errAt = err, objectKey(e)
-				}
-				continue
-			}
-			t.clean++
-			if holds == (v.word == "always") {
-				delete(t.excused, subject)
-				continue
-			}
-			if _, known := t.violated[subject]; !known && byPlan(e) {
-				if t.excused == nil {
-					t.excused = map[string]bool{}
-				}
-				t.excused[subject] = true
-			}
-			if except[n] || t.excused[subject] {
-				continue
-			}
-			if at, ok := t.violated[subject]; ok {
-				t.more[at]++
-				continue
-			}
-			if t.violated == nil {
-				t.violated, t.more = map[string]int{}, map[int]int{}
-			}
-			if len(t.violated) == maxObjects {
-				continue
-			}
-			t.violated[subject] = len(findings)
-			findings = append(findings, record.Finding{
-				Severity: record.SeverityBug,
-				Judge:    record.JudgeInvariant, Title: v.say(variables, violation(e, did[e.ResourceVersion])),
-				Subject: objectKey(e),
-				Time:    e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
-					e.ResourceVersion, v.word, v.expr),
-			})
-		}
+// deeds says what changed with each entry of the history and who did it, by resource version.
+func (e Evidence) deeds() map[uint64]string {
+	changes, err := e.Changes()
+	if err != nil {
+		return nil // what cannot be read becomes a finding
 	}
-	for i := range tallies {
-		v, t := &c.all[i], &tallies[i]
-		for at, n := range t.more {
-			findings[at].Detail += fmt.Sprintf("\nand %d more times", n)
+	did := map[uint64]string{}
+	for i := range changes {
+		c := &changes[i]
+		text := c.String()
+		if who := e.who(c); who != "" {
+			text += " by " + who
 		}
-		if t.clean == 0 && t.failed > 0 {
-			findings = append(findings,
-				v.unevaluated(t.err, fmt.Sprintf("it failed on all of %d events, first on %s", t.failed, t.errAt)))
-		} else if t.failed > 0 {
-			f := v.unevaluated(t.err, "first on "+t.errAt)
-			f.Severity = record.SeverityNote
-			f.Title = fmt.Sprintf("invariant %s could not be evaluated on %d of %d events: %v", v.Name, t.failed,
-				t.failed+t.clean, t.err)
-			findings = append(findings, f)
+		var fields []string
+		counting := baseline.Fields(c)
+		for _, f := range facts.FieldsOf(c) {
+			if !c.Marked() && slices.Contains(counting, f.Where) {
+				fields = append(fields, fmt.Sprintf("%s from %s to %s", f.Where, baseline.Value(f.Prev),
+					baseline.Value(f.Cur)))
+			}
 		}
+		if more := len(fields) - maxTold; more > 0 {
+			fields = append(fields[:maxTold], fmt.Sprintf("and %d more", more))
+		}
+		if len(fields) > 0 {
+			text += " (" + strings.Join(fields, ", ") + ")"
+		}
+		did[c.Version] = text
 	}
-	return findings
-}
-
-// byPlan reports whether the plan itself has written a state.
-func byPlan(e *record.HistoryEntry) bool {
-	return slices.ContainsFunc(e.Writers, func(w record.FieldManager) bool { return w.Manager == record.PlanManager })
-}
-
-func (v *invariant) unevaluated(err error, detail string) record.Finding {
-	hint := ""
-	if errors.Is(err, cel.ErrMissing) {
-		hint = "\nif a field may be missing, use has(object.a.b) or object.?a.?b.orValue(…)"
-	}
-	return record.Finding{
-		Severity: record.SeverityInconclusive, Judge: record.JudgeInvariantError, Subject: v.Name,
-		Title:  fmt.Sprintf("invariant %s could never be evaluated: %v", v.Name, err),
-		Detail: fmt.Sprintf("%s\n%s: %s%s", detail, v.word, v.expr, hint),
-	}
+	return did
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -22,7 +23,7 @@ import (
 // Judges must not change it.
 type Evidence struct {
 	Plan       *plan.Plan
-	Invariants *Invariants // of the suite
+	Invariants *invariant.Set // of the suite
 	Timeouts   plan.Timeouts
 	Dir        string      // of the run record, with the logs
 	Meta       record.Meta // without a verdict

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -53,7 +54,9 @@ func TestAFailingJudgeIsAFinding(t *testing.T) {
 
 // Regression: a run that was not whole was a bug if it ended differently. A machine that was always slow confirmed it.
 func TestRunsThatAreNotWhole(t *testing.T) {
-	invariants, err := Compile([]plan.Invariant{{Name: "made", Eventually: `objects.exists(o, o.kind == "Pod")`}})
+	invariants, err := invariant.Compile([]plan.Invariant{{
+		Name: "made", Eventually: `objects.exists(o, o.kind == "Pod")`,
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +221,7 @@ actions:
 		t.Fatal(err)
 	}
 	p.Complete(nil)
-	invariants, err := Compile([]plan.Invariant{{
+	invariants, err := invariant.Compile([]plan.Invariant{{
 		Name: "kept", On: &plan.ResourceKey{Type: "secret", Namespace: "*", Name: "*"},
 		Never: `event == "deleted" || has(object.metadata.deletionTimestamp) && ` +
 			`!has(oldObject.metadata.deletionTimestamp)`,

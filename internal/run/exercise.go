@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/observed"
@@ -21,7 +22,7 @@ import (
 
 // exercise runs the workload with the plan, then the judges.
 func (r *runner) exercise(ctx context.Context, p *parts) error {
-	invariants, err := judge.Compile(r.suite.Invariants)
+	invariants, err := invariant.Compile(r.suite.Invariants)
 	if err != nil {
 		return &UserError{Err: err}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/await"
 	"github.com/trommel-dev/trommel/record"
@@ -16,7 +17,7 @@ import (
 // then it runs the judges. stuck says why the plan did not finish; failed, that the workload did. From here on a
 // failure becomes another finding and cannot discard earlier ones. The error is that of ctx.
 func (r *runner) judge(
-	ctx context.Context, p *parts, recorder *history.Recorder, invariants *judge.Invariants, stuck string, failed bool,
+	ctx context.Context, p *parts, recorder *history.Recorder, invariants *invariant.Set, stuck string, failed bool,
 ) error {
 	meta := &r.journal.meta
 	waiting, cool := r.untilTooHot(ctx) // for the controllers to come to rest
@@ -131,7 +132,7 @@ func (r *runner) judge(
 
 // gather ends the recording and returns what the judges look at.
 func (r *runner) gather(
-	ctx context.Context, p *parts, recorder *history.Recorder, invariants *judge.Invariants,
+	ctx context.Context, p *parts, recorder *history.Recorder, invariants *invariant.Set,
 ) judge.Evidence {
 	meta := &r.journal.meta
 	states := p.evidence.history(ctx, recorder)

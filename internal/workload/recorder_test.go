@@ -14,7 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/await"
@@ -65,7 +65,7 @@ func start(t *testing.T, c *objects.Client, keys ...plan.ResourceKey) *history.R
 }
 
 // wait waits for the invariants as a run does, then judges the recorded history.
-func wait(ctx context.Context, i *judge.Invariants, r *history.Recorder, from time.Time) []record.Finding {
+func wait(ctx context.Context, i *invariant.Set, r *history.Recorder, from time.Time) []record.Finding {
 	givenBack, err := await.Invariants(ctx, i, r, from)
 	if err != nil {
 		return nil
@@ -373,7 +373,7 @@ func TestEventually(t *testing.T) {
 			if test.want != nil {
 				within = 500 * time.Millisecond
 			}
-			i, err := judge.Compile([]plan.Invariant{{Name: "i", Eventually: test.expr, Within: within,
+			i, err := invariant.Compile([]plan.Invariant{{Name: "i", Eventually: test.expr, Within: within,
 				Message: `string(size(objects)) + " objects"`}})
 			if err != nil {
 				t.Fatal(err)
@@ -395,7 +395,7 @@ func TestEventually(t *testing.T) {
 		r := start(t, writer, key(t, "configmap/"+ns+"/a"))
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		i, err := judge.Compile([]plan.Invariant{{Name: "i", Eventually: "false", Within: time.Minute}})
+		i, err := invariant.Compile([]plan.Invariant{{Name: "i", Eventually: "false", Within: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -25,11 +26,11 @@ type Growing interface {
 	Sync(ctx context.Context) error
 }
 
-// Invariants blocks until the history has what [judge.Invariants.Eventually] needs: every eventually was true at some
+// Invariants blocks until the history has what [invariant.Set.Eventually] needs: every eventually was true at some
 // moment since from, or its within, which counts from the call, is over. It returns the time of the call. The error is
 // that of ctx.
 func Invariants(
-	ctx context.Context, invariants *judge.Invariants, g Growing, from time.Time,
+	ctx context.Context, invariants *invariant.Set, g Growing, from time.Time,
 ) (givenBack time.Time, err error) {
 	givenBack = clock.Now(ctx)
 	hopes := invariants.Hopes(from, givenBack)

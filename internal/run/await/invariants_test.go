@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -56,9 +56,9 @@ func TestInvariantsEndWithTheirContext(t *testing.T) {
 }
 
 // hope asks for an object with the name a within ten seconds.
-func hope(t *testing.T) *judge.Invariants {
+func hope(t *testing.T) *invariant.Set {
 	t.Helper()
-	i, err := judge.Compile([]plan.Invariant{{
+	i, err := invariant.Compile([]plan.Invariant{{
 		Name: "i", Eventually: `objects.exists(o, o.metadata.name == "a")`, Within: 10 * time.Second,
 	}})
 	if err != nil {
