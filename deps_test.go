@@ -45,6 +45,7 @@ var floors = [][]string{
 		"internal/controllers", "internal/download", "internal/errorlog", "internal/layer", "internal/metadata",
 		"internal/mistake", "internal/notify", "internal/pki", "internal/privatedir", "internal/progress",
 		"internal/wording", "chaos/api", "chaos/config", "nodes/config", "install", "docs"},
+	{"internal/filelock"},
 }
 
 // rooms is how many folders there may be at the top. A new subject moves into a room that is there.

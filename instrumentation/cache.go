@@ -13,10 +13,11 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/mod/module"
+
+	"github.com/trommel-dev/trommel/internal/filelock"
 )
 
 //go:embed hook/*.go wire/*.go
@@ -145,7 +146,7 @@ func removeLeftovers(dir string) {
 // lock takes the lock with that name, shared by all processes that use the cache. It waits until it has the lock or ctx
 // ends.
 func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error) {
-	f, err := c.lockFile(ctx, name, func() {})
+	f, err := c.lockFile(ctx, name, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error
 }
 
 // lockFile returns the locked file: the lock lasts until it is closed here and in all processes that were given it.
-// waiting is called if another process has the lock.
+// waiting is called if another process has the lock. It may be nil.
 func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.File, error) {
 	path := filepath.Join(c.dir, filepath.FromSlash(name)+".lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -163,25 +164,14 @@ func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.
 	if err != nil {
 		return nil, err
 	}
-	for tried := 0; ; tried++ {
-		err := flock(f, syscall.LOCK_EX)
-		if err == nil {
-			return f, nil
+	if err := filelock.Lock(ctx, f, waiting); err != nil {
+		_ = f.Close()
+		if ctx.Err() != nil {
+			return nil, err
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		if tried == 0 {
-			waiting()
-		}
-		select {
-		case <-ctx.Done():
-			_ = f.Close()
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
+	return f, nil
 }
 
 // hookConfig says which hook to write.

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/trommel-dev/trommel/internal/filelock"
 )
 
 // EnvCacheGB names the variable with the cache's limit in gigabytes (10^9 bytes); 0: no limit. Default: DefaultCacheGB.
@@ -59,20 +61,12 @@ func (c *cache) building(ctx context.Context) (done func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		// A process that removes entries holds it only for a moment.
-		if err = flock(f, syscall.LOCK_SH); !errors.Is(err, syscall.EWOULDBLOCK) {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			_ = f.Close()
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	if err != nil {
+	// A process that removes entries holds it only for a moment.
+	if err := filelock.LockShared(ctx, f); err != nil {
 		_ = f.Close()
+		if ctx.Err() != nil {
+			return nil, err
+		}
 		return nil, fmt.Errorf("lock the cache: %w", err)
 	}
 	return func() { _ = f.Close() }, nil
@@ -98,15 +92,6 @@ func (c *cache) keeping(ctx context.Context, build func() (*Result, error)) (*Re
 }
 
 func openLock(path string) (*os.File, error) { return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644) }
-
-// flock tries to take a lock.
-func flock(f *os.File, how int) error {
-	for {
-		if err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
-}
 
 // used records that an entry is used now. A cache that cannot be written is not pruned.
 func used(dir string) {
@@ -151,7 +136,7 @@ func KeepInUse(binary string) {
 		if err != nil {
 			return
 		}
-		if err := flock(f, syscall.LOCK_SH); err != nil {
+		if err := filelock.TryShared(f); err != nil {
 			_ = f.Close()
 			return
 		}
@@ -316,8 +301,8 @@ func (c *cache) remove(choose func([]CacheEntry) []CacheEntry) (removed []CacheE
 		return nil, err
 	}
 	defer all.Close()
-	if err := flock(all, syscall.LOCK_EX); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
+	if err := filelock.Try(all); err != nil {
+		if errors.Is(err, filelock.ErrLocked) {
 			return nil, errCacheBusy
 		}
 		return nil, fmt.Errorf("lock the cache: %w", err)
@@ -350,7 +335,7 @@ func (e CacheEntry) remove() (bool, error) {
 			return false, err
 		}
 		defer f.Close()
-		if err := flock(f, syscall.LOCK_EX); errors.Is(err, syscall.EWOULDBLOCK) {
+		if err := filelock.Try(f); errors.Is(err, filelock.ErrLocked) {
 			return false, nil
 		} else if err != nil {
 			return false, err

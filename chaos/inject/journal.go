@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/trommel-dev/trommel/internal/filelock"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
@@ -72,7 +71,7 @@ func (j *Journal) lock(ctx context.Context, id string, patience time.Duration) (
 		if err != nil {
 			return nil, fmt.Errorf("lock journal entry: %w", err)
 		}
-		err = privatedir.TryLock(f)
+		err = filelock.Try(f)
 		if err == nil {
 			// The one before may have removed it meanwhile.
 			ours, err := f.Stat()
@@ -87,7 +86,7 @@ func (j *Journal) lock(ctx context.Context, id string, patience time.Duration) (
 			continue
 		}
 		_ = f.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+		if !errors.Is(err, filelock.ErrLocked) {
 			return nil, fmt.Errorf("lock journal entry: %w", err)
 		}
 		if time.Since(began) >= patience {

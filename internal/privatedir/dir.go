@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"github.com/trommel-dev/trommel/internal/filelock"
 )
 
 // MaxPath is how long the path of a new directory is at most, in bytes. It leaves room for the names of sockets: the
@@ -58,7 +58,7 @@ func New(parent string) (*Dir, error) {
 	}
 	d.alive, err = os.OpenFile(d.File(AliveFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
-		err = TryLock(d.alive)
+		err = filelock.Try(d.alive)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Remove())
@@ -90,7 +90,7 @@ func lock(parent string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+	if err := filelock.Block(f); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func removeStale(parent string) {
 		if err != nil {
 			continue
 		}
-		if TryLock(f) == nil {
+		if filelock.Try(f) == nil {
 			_ = os.RemoveAll(filepath.Dir(file))
 		}
 		_ = f.Close()
@@ -134,6 +134,3 @@ func (d *Dir) Remove() error {
 	}
 	return err
 }
-
-// TryLock locks a file for as long as it is open. It does not wait: if the file is locked, it returns EWOULDBLOCK.
-func TryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }

@@ -9,14 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/trommel-dev/trommel/internal/privatedir"
+	"github.com/trommel-dev/trommel/internal/filelock"
 )
 
 // locked reports whether another process holds the file's lock. Concurrent calls do not disturb each other.
 func locked(f *os.File) bool {
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return errors.Is(filelock.TryShared(f), filelock.ErrLocked)
 }
 
 // runLock is the file that lockRun locks.
@@ -28,9 +26,9 @@ func lockRun(name, path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock cluster %q: %w", name, err)
 	}
-	if err := privatedir.TryLock(f); err != nil {
+	if err := filelock.Try(f); err != nil {
 		defer f.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		if !errors.Is(err, filelock.ErrLocked) {
 			return nil, fmt.Errorf("lock cluster %q: %w", name, err)
 		}
 		holder := "another process"

@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/filelock"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 )
 
@@ -189,18 +188,18 @@ func claim(name string) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("claim the name of cluster %q: %w", name, err)
 	}
-	err = privatedir.TryLock(f)
+	err = filelock.Try(f)
 	for range 10 {
 		if err == nil {
 			break
 		}
 		// Another process may hold the lock for a moment to check it.
 		time.Sleep(pollInterval)
-		err = privatedir.TryLock(f)
+		err = filelock.Try(f)
 	}
 	if err != nil {
 		_ = f.Close()
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		if !errors.Is(err, filelock.ErrLocked) {
 			return nil, fmt.Errorf("claim the name of cluster %q: %w", name, err)
 		}
 		e, _ := readEntry(strings.TrimSuffix(path, ".lock") + ".json")

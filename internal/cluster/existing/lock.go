@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/trommel-dev/trommel/internal/privatedir"
+	"github.com/trommel-dev/trommel/internal/filelock"
 )
 
 // A run holds a Lease in each of its namespaces, which it renews. So a second run, on whatever machine, is refused. On
@@ -49,9 +49,9 @@ func (c *Cluster) Lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the use of %s: %w", c.access, err)
 	}
-	if err := privatedir.TryLock(file); err != nil {
+	if err := filelock.Try(file); err != nil {
 		_ = file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		if errors.Is(err, filelock.ErrLocked) {
 			holder := "a process of this machine"
 			if b, err := c.journal.read(); err == nil {
 				holder = fmt.Sprintf("process %d of this machine", b.PID)
