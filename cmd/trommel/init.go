@@ -124,7 +124,7 @@ func initialize(s streams, dir string, force bool) error {
 		return fmt.Errorf("the plan needs manual changes:\n%w", err)
 	}
 	fmt.Fprintf(s.err, "next: trommel -p %s\n", filepath.Join(dir, scaffold.PlanFile))
-	if r.SampleKey != "" { // what propose needs; propose.Check would build the kustomization once more
+	if r.Sample.Key != "" { // what propose needs; propose.Check would build the kustomization once more
 		fmt.Fprintf(s.err, "more workloads: trommel propose -c %s --write\n", dir)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 // Program is a controller's program in one of its Deployments.
 type Program struct {
 	Name       string
-	Deployment string // namespace/name in the manifests
+	Deployment string // namespace/name in the manifests; empty: none was found
 	Image      string // of its container, if there are several
 }
 

@@ -18,6 +18,17 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
+// Sample is the object that the first workload creates. The zero value is none.
+type Sample struct {
+	Key        string   // its resource key
+	File       string   // empty: Text is the object
+	Text       string   // the object as one line of YAML
+	Needs      []string // files to apply before it, which have objects that it names
+	Namespaces []string // that it needs and no manifest creates
+	Status     bool     // objects of its kind have a status
+	Others     []string // files of further samples of its kind
+}
+
 // mostOthers limits how many further samples the suite names.
 const mostOthers = 5
 
@@ -29,7 +40,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
 	}
 	likely, ranks := r.kindsByLikeliness(s, objects.Defined(s.objects))
-	type sample struct {
+	type candidate struct {
 		file  *file
 		main  *unstructured.Unstructured
 		needs []*file
@@ -51,7 +62,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 		kinds = append(kinds, kind.Kind)
 	}
 	applied := &file{objects: s.objects}
-	among := func(files []file) (valid []sample) {
+	among := func(files []file) (valid []candidate) {
 		byName := namedFiles(files)
 		for i := range files {
 			f := &files[i]
@@ -73,7 +84,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 			if blanks {
 				score -= pointsForBlank
 			}
-			valid = append(valid, sample{f, main, needed, score})
+			valid = append(valid, candidate{f, main, needed, score})
 		}
 		return valid
 	}
@@ -86,18 +97,18 @@ func (r *Repository) findSample(s *source, t *tree) {
 		valid = among(documented)
 	}
 	if len(valid) > 0 {
-		slices.SortStableFunc(valid, func(a, b sample) int { return b.score - a.score })
+		slices.SortStableFunc(valid, func(a, b candidate) int { return b.score - a.score })
 		best := valid[0]
 		all := best.file.objects
+		r.Sample.File = best.file.path
 		for _, f := range best.needs {
-			r.Needs = append(r.Needs, f.path)
+			r.Sample.Needs = append(r.Sample.Needs, f.path)
 			all = slices.Concat(all, f.objects)
 		}
 		r.takeSample(s, best.main, all)
-		r.Sample = best.file.path
 		for _, other := range valid[1:] {
-			if other.main.GroupVersionKind() == best.main.GroupVersionKind() && len(r.Others) < mostOthers {
-				r.Others = append(r.Others, other.file.path)
+			if other.main.GroupVersionKind() == best.main.GroupVersionKind() && len(r.Sample.Others) < mostOthers {
+				r.Sample.Others = append(r.Sample.Others, other.file.path)
 			}
 		}
 		return
@@ -114,7 +125,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 			continue
 		}
 		r.takeSample(s, u, []*unstructured.Unstructured{u})
-		r.SampleText = string(text)
+		r.Sample.Text = string(text)
 		r.Notes = append(r.Notes,
 			"no sample was found whose kind is defined here and that is valid: the workload's object has an empty spec")
 		return
@@ -132,12 +143,12 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 			}
 		}
 	}
-	r.SampleKey = key.String()
-	r.Status = hasStatus(s.objects, u.GroupVersionKind())
-	r.Namespaces = nil
+	r.Sample.Key = key.String()
+	r.Sample.Status = hasStatus(s.objects, u.GroupVersionKind())
+	r.Sample.Namespaces = nil
 	made := slices.Concat(s.objects, manifests.MissingNamespaces(s.objects))
 	for _, n := range manifests.MissingNamespaces(slices.Concat(made, all)) {
-		r.Namespaces = append(r.Namespaces, n.GetName())
+		r.Sample.Namespaces = append(r.Sample.Namespaces, n.GetName())
 	}
 }
 

@@ -17,26 +17,18 @@ const PlanFile = "trommel-plans/restart.yaml"
 
 // Repository is what Inspect found out about a controller. Paths are relative to the repository, with slashes.
 type Repository struct {
+	Program                     // the controller's; without a Deployment, one is generated
 	Module      string          // module path
-	Name        string          // a name for the controller
 	Package     string          // the main package that looks most like the manager
 	OtherMains  []string        // further main packages
 	Manifests   []plan.Manifest // what to apply
 	Beside      []string        // files beside the manifests that nothing in them needs
 	Charts      []string        // which may install it instead of the manifests
-	Deployment  string          // namespace/name in the manifests; empty: one is generated
-	Image       string          // of its container, if there are several
-	Args        []string        // to add to that container's, which serve all definitions
+	Args        []string        // to add to its container's, which serve all definitions
 	ArgsOf      string          // file of the same Deployment that has them
 	Also        []Program       // the same program in further Deployments
 	Definitions []string        // kinds that the CustomResourceDefinitions define
-	Sample      string          // file of an object of such a kind; empty: none was found
-	Needs       []string        // files to apply before it, which have objects that it names
-	SampleText  string          // instead of a file: the object as one line of YAML
-	SampleKey   string          // resource key of that object
-	Namespaces  []string        // that the sample needs and no manifest creates
-	Status      bool            // objects of the sample's kind have a status
-	Others      []string        // files of further samples of its kind
+	Sample      Sample          // an object of such a kind
 	Notes       []string        // what the user must check
 
 	owns  map[string]int    // how many types the controller of a kind owns
@@ -52,7 +44,9 @@ func Inspect(dir string, stage func(what string)) (*Repository, error) {
 	if stage == nil {
 		stage = func(string) {}
 	}
-	r := &Repository{Module: module, Name: controllerName(module), owns: map[string]int{}, stage: stage}
+	r := &Repository{
+		Program: Program{Name: controllerName(module)}, Module: module, owns: map[string]int{}, stage: stage,
+	}
 	stage("looking for main packages")
 	mains, elsewhere, err := findMains(dir, module, r.Name, r.owns)
 	if err != nil {
