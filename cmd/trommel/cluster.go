@@ -117,7 +117,7 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 				strings.Join(addons.Equipment(), ", "))}
 		}
 	}
-	up.config.Pods = cluster.DefaultPodTimes()
+	up.config.Pods.PodTimes = cluster.DefaultPodTimes()
 	if up.config.Nodes <= 0 {
 		up.config.Nodes = -1 // none
 	}

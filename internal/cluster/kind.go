@@ -35,38 +35,16 @@ type Config struct {
 	// OwnTime gives the cluster a clock of its own, which moves ahead while nothing happens (see Timekeeper), if this
 	// system can do that.
 	OwnTime bool
-	// Beside makes the cluster one of several in a run: it goes by the clock of another cluster of the same kind, and
-	// its instrumented processes look for the coordinator where that one's do. Nil: it stands alone. The other one must
-	// be closed later.
-	Beside Cluster
-	// Member is the name of the cluster among those of a run. Its API servers tell the coordinator that they are
-	// MEMBER/apiserver-1 and so on. Empty: it stands alone.
-	Member string
-	// FirstRevision is the revision of etcd at which the cluster begins, so that its resource versions are above it;
-	// 0: 1.
-	FirstRevision int64
-	// Small leaves out the scheduler and KWOK: pods are not scheduled, and nodes not simulated.
-	Small bool
-	// Answers are the responses of containers of simulated pods; the default is success and no output.
-	Answers []kubelet.Answer
-	// JobKinds are kinds of objects, beside Job, whose simulated pods run for a while and then succeed.
-	JobKinds []string
-	// Pods says how long simulated pods take.
-	Pods PodTimes
+	// Member makes the cluster one of several in a run. The zero value: it stands alone.
+	Member Membership
+	// Pods says what simulated pods do.
+	Pods SimulatedPods
 	// Equip, if set, is called when a cluster that other processes attach to has started, and stop before it ends.
 	Equip func(ctx context.Context, c Cluster) (stop func() error, err error)
 	// Equipment names what Equip gives the cluster; see Equipped.
 	Equipment []string
 	// Images are images of the local container engine that pods find on the cluster's node.
 	Images []string
-	// Kubeconfig and Context lead to a cluster that exists; an empty file is the one that kubectl would take.
-	// Namespaces are the only ones in which a run writes.
-	Kubeconfig, Context string
-	Namespaces          []string
-	// DryRun: a cluster that is joined is only looked at.
-	DryRun bool
-	// Confirmed says that the user named the context for this very run, not only in a file.
-	Confirmed bool
 	// Dir is the directory in which the cluster creates its own directory for keys, data and sockets. Its path must be
 	// short: the path of a unix socket is limited to about 100 characters. Default: a directory of the user below the
 	// directory for temporary files.
@@ -78,6 +56,46 @@ type Config struct {
 	Progress func(string)
 	// Logger receives diagnostics; default: none.
 	Logger *slog.Logger
+}
+
+// Membership is the place of a cluster among several of a run.
+type Membership struct {
+	// Name is the name of the cluster in the run. Its API servers report to the coordinator as NAME/apiserver-1 and so
+	// on.
+	Name string
+	// Beside is another cluster of the same kind. This cluster goes by the clock of that one, and its instrumented
+	// processes look for the coordinator where that one's do. Nil: it is the first. The other one must be closed later.
+	Beside Cluster
+	// FirstRevision is the revision of etcd at which the cluster begins, so that its resource versions are above it;
+	// 0: 1.
+	FirstRevision int64
+	// Small leaves out the scheduler and KWOK: pods are not scheduled, and nodes not simulated.
+	Small bool
+}
+
+// JoinConfig leads to a cluster that somebody else runs.
+type JoinConfig struct {
+	// Kubeconfig is a file; empty: the one that kubectl would take.
+	Kubeconfig, Context string
+	// Namespaces are the only ones in which a run writes.
+	Namespaces []string
+	// DryRun: the cluster is only looked at.
+	DryRun bool
+	// Confirmed says that the user named the context for this very run, not only in a file.
+	Confirmed bool
+	// Progress, if set, is called with progress messages.
+	Progress func(string)
+	// Logger receives diagnostics; default: none.
+	Logger *slog.Logger
+}
+
+// SimulatedPods says what simulated pods do.
+type SimulatedPods struct {
+	PodTimes
+	// Answers are the responses of their containers; the default is success and no output.
+	Answers []kubelet.Answer
+	// JobKinds are kinds of objects, beside Job, whose pods run for a while and then succeed.
+	JobKinds []string
 }
 
 // PodTimes says how long simulated pods take, in the cluster's time. The zero value is as fast as the API allows.
@@ -108,10 +126,10 @@ type Kind struct {
 	ControlPlane bool
 	// Check refuses a configuration without a look at the cluster; nil: it has nothing to refuse. Its error is a
 	// *Refusal.
-	Check func(config Config) error
+	Check func(config JoinConfig) error
 	// Join begins to use a cluster that somebody else runs, for one run. It is a Shared. Nil: clusters of this kind are
 	// started.
-	Join func(ctx context.Context, config Config) (Cluster, error)
+	Join func(ctx context.Context, config JoinConfig) (Cluster, error)
 	// Start starts a cluster. It outlives ctx; the caller closes it. If Start fails, it leaves nothing behind.
 	Start func(ctx context.Context, config Config) (Cluster, error)
 	// FindImages refuses images that a cluster's LoadImage would not find, before there is a cluster. Nil: it has

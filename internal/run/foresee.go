@@ -187,7 +187,7 @@ func (f *foresight) controller(u *unstructured.Unstructured) error {
 
 // Restore puts back what a run on a cluster that exists already has left behind. It does nothing if that run is in
 // progress: the error is an *existing.InUseError.
-func Restore(ctx context.Context, config cluster.Config) (err error) {
+func Restore(ctx context.Context, config cluster.JoinConfig) (err error) {
 	c, err := existing.Join(ctx, config)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 
 // startClock starts the keeper of the cluster's clock, before any of its processes, and lets the clock move.
 func (c *Cluster) startClock() error {
-	if other, ok := c.config.Beside.(*Cluster); ok {
+	if other, ok := c.config.Member.Beside.(*Cluster); ok {
 		c.keeper, c.clock = other.keeper, other.clock
 		return nil
 	}
@@ -31,7 +31,7 @@ func (c *Cluster) startClock() error {
 }
 
 func (c *Cluster) closeClock() {
-	if c.keeper != nil && c.config.Beside == nil {
+	if c.keeper != nil && c.config.Member.Beside == nil {
 		c.keeper.Close()
 	}
 }

@@ -73,7 +73,7 @@ func (p *programs) etcd() *component {
 		"--quota-backend-bytes=2147483648",
 		"--log-level=warn",
 	)
-	if first := p.config.FirstRevision; first > 0 {
+	if first := p.config.Member.FirstRevision; first > 0 {
 		etcd.env = append(etcd.env, fmt.Sprintf("%s=%d", envFirstRevision, first))
 	}
 	return etcd
@@ -152,10 +152,10 @@ func (p *programs) newAPIServer(name string) (*apiServer, error) {
 
 // identity is the name by which the coordinator knows an API server.
 func (p *programs) identity(apiServer string) string {
-	if p.config.Member == "" {
+	if p.config.Member.Name == "" {
 		return apiServer
 	}
-	return p.config.Member + "/" + apiServer
+	return p.config.Member.Name + "/" + apiServer
 }
 
 // shutDown kills the process, even while StartAPIServer waits until it is ready.

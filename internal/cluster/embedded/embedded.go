@@ -122,8 +122,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{config: config, token: cluster.RandomHex(16), closing: make(chan struct{})}
-	if config.Beside != nil {
-		other, ok := config.Beside.(*Cluster)
+	if config.Member.Beside != nil {
+		other, ok := config.Member.Beside.(*Cluster)
 		if !ok {
 			return nil, fmt.Errorf("start cluster %q beside one of another kind: %w", config.Name,
 				cluster.ErrNotSupported)
@@ -258,7 +258,7 @@ func (c *Cluster) prepare() error {
 func (c *Cluster) startInfrastructure(ctx context.Context) error {
 	c.config.Progress("starting controller manager, scheduler, simulated nodes and the process node")
 	infra := []*component{c.programs.controllerManager()}
-	if !c.config.Small {
+	if !c.config.Member.Small {
 		infra = append(infra, c.programs.scheduler(), c.programs.kwok())
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -383,7 +383,7 @@ func (c *Cluster) Kubeconfig(apiServer string) (string, error) {
 // Rendezvous returns the address at which the API servers, and other instrumented processes that are given it, look for
 // a coordinator, and their token.
 func (c *Cluster) Rendezvous() (address, token string) {
-	if other, ok := c.config.Beside.(*Cluster); ok {
+	if other, ok := c.config.Member.Beside.(*Cluster); ok {
 		return other.Rendezvous()
 	}
 	return "unix://" + c.dir.File("coordinator.sock"), c.token

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
@@ -22,7 +23,7 @@ var shared *embedded.Cluster
 // others are two more clusters: one that serves removed APIs and whose simulated pods take time, and a small one whose
 // components may be killed. Tests of them use their own namespaces and types, too.
 var others = clustertest.Once(
-	embedded.Config{APIServers: 2, Nodes: 1, RemovedAPIs: true, Pods: podTimes},
+	embedded.Config{APIServers: 2, Nodes: 1, RemovedAPIs: true, Pods: cluster.SimulatedPods{PodTimes: podTimes}},
 	embedded.Config{APIServers: 1, Nodes: 1})
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,9 @@ func TestMain(m *testing.M) {
 			{Pod: "told", Command: regexp.MustCompile("^pg_isready"), Stdout: "no response", ExitCode: 2},
 			{Pod: "to*", Log: &log},
 		}
-		config := embedded.Config{Answers: answers, JobKinds: []string{"TaskRun", "ConfigMap"}}
+		config := embedded.Config{Pods: cluster.SimulatedPods{
+			Answers: answers, JobKinds: []string{"TaskRun", "ConfigMap"},
+		}}
 		return clustertest.Run(m, config, func(c *embedded.Cluster) { shared = c })
 	}))
 }

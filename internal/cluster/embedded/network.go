@@ -71,7 +71,7 @@ func (n *network) serve(c *Cluster) error {
 		return err
 	}
 	n.kubelet, err = kubelet.Listen(c.dir.File("kubelet.sock"), kubelet.Config{
-		TLS: certificate, Answers: c.config.Answers, Logger: c.config.Logger,
+		TLS: certificate, Answers: c.config.Pods.Answers, Logger: c.config.Logger,
 		Process: func(namespace, pod, container string) (io.ReadCloser, bool, error) {
 			if p := n.processes.Load(); p != nil {
 				return p.Log(namespace, pod, container)

@@ -28,7 +28,7 @@ const (
 func stagesFor(config Config) string {
 	pods := config.Pods
 	return strings.NewReplacer(
-		"$jobKinds", strings.Join(append([]string{"Job"}, config.JobKinds...), ", "),
+		"$jobKinds", strings.Join(append([]string{"Job"}, pods.JobKinds...), ", "),
 		"$ready", delay(pods.Ready, pods.Seed, scheduledAt, ""),
 		"$complete", delay(pods.End, pods.Seed, runningAt, ""),
 		"$delete", delay(pods.End, pods.Seed, deletedAt, "1000 * "+grace),

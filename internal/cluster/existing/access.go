@@ -37,7 +37,7 @@ var productive = []string{"prod", "production", "live", "prd"}
 
 // choose reads the kubeconfig. It never takes its current context, and refuses one that looks like production unless it
 // was named for this very run. Every error is a *cluster.Refusal.
-func choose(config cluster.Config) (*access, error) {
+func choose(config cluster.JoinConfig) (*access, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = config.Kubeconfig
 	where := config.Kubeconfig

@@ -38,25 +38,25 @@ func TestChoose(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name   string
-		config cluster.Config
+		config cluster.JoinConfig
 		want   string // empty: it is taken
 	}{
-		{"taken", cluster.Config{Kubeconfig: file, Context: "staging"}, ""},
-		{"no file", cluster.Config{Kubeconfig: file + "x", Context: "staging"}, "there is no kubeconfig " + file + "x"},
-		{"invalid", cluster.Config{Kubeconfig: bad, Context: "staging"}, "the kubeconfig " + bad + " is invalid"},
-		{"the current context is not taken", cluster.Config{Kubeconfig: file},
+		{"taken", cluster.JoinConfig{Kubeconfig: file, Context: "staging"}, ""},
+		{"no file", cluster.JoinConfig{Kubeconfig: file + "x", Context: "staging"}, "there is no kubeconfig " + file + "x"},
+		{"invalid", cluster.JoinConfig{Kubeconfig: bad, Context: "staging"}, "the kubeconfig " + bad + " is invalid"},
+		{"the current context is not taken", cluster.JoinConfig{Kubeconfig: file},
 			"the kubeconfig's current one is never taken (" + file + ": it has: broken, hidden, other, prd2, staging)"},
-		{"unknown context", cluster.Config{Kubeconfig: file, Context: "stagin"},
+		{"unknown context", cluster.JoinConfig{Kubeconfig: file, Context: "stagin"},
 			`has no context "stagin" (it has: broken`},
-		{"no cluster", cluster.Config{Kubeconfig: file, Context: "broken"}, `context "broken" of the kubeconfig`},
-		{"production by its context", cluster.Config{Kubeconfig: file, Context: "prd2"},
+		{"no cluster", cluster.JoinConfig{Kubeconfig: file, Context: "broken"}, `context "broken" of the kubeconfig`},
+		{"production by its context", cluster.JoinConfig{Kubeconfig: file, Context: "prd2"},
 			`the context "prd2" looks like production (prd)`},
-		{"production by its cluster", cluster.Config{Kubeconfig: file, Context: "other"},
+		{"production by its cluster", cluster.JoinConfig{Kubeconfig: file, Context: "other"},
 			`the cluster "eu-prod-1" looks like production (prod); name the context on the command line if it is ` +
 				`really meant: --context other`},
-		{"production by its server", cluster.Config{Kubeconfig: file, Context: "hidden"},
+		{"production by its server", cluster.JoinConfig{Kubeconfig: file, Context: "hidden"},
 			`the server "api.live.example.com" looks like production (live)`},
-		{"production that is named", cluster.Config{Kubeconfig: file, Context: "other", Confirmed: true}, ""},
+		{"production that is named", cluster.JoinConfig{Kubeconfig: file, Context: "other", Confirmed: true}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := choose(tt.config)

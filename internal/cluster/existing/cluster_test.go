@@ -52,7 +52,7 @@ const envVictim = "TROMMEL_TEST_VICTIM"
 func victim() {
 	file, ns, _ := strings.Cut(os.Getenv(envVictim), " ")
 	ctx := context.Background()
-	c, err := begin(ctx, cluster.Config{Kubeconfig: file, Context: "staging", Namespaces: []string{ns}})
+	c, err := begin(ctx, cluster.JoinConfig{Kubeconfig: file, Context: "staging", Namespaces: []string{ns}})
 	if err == nil {
 		err = c.use(ctx, ns)
 	}
@@ -67,7 +67,7 @@ type begunRun struct {
 }
 
 // begin does what a run does first.
-func begin(ctx context.Context, config cluster.Config) (*begunRun, error) {
+func begin(ctx context.Context, config cluster.JoinConfig) (*begunRun, error) {
 	c, err := Join(ctx, config)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ type fixture struct {
 	admin  kubernetes.Interface
 	ns     string
 	file   string // a kubeconfig
-	config cluster.Config
+	config cluster.JoinConfig
 	before []byte // somebody's ConfigMap
 }
 
@@ -133,7 +133,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f.ns = clustertest.Namespace(t, f.admin)
-	f.config = cluster.Config{Kubeconfig: f.file, Context: "staging", Namespaces: []string{f.ns},
+	f.config = cluster.JoinConfig{Kubeconfig: f.file, Context: "staging", Namespaces: []string{f.ns},
 		Progress: func(text string) { t.Log(text) }}
 	if err := cluster.WriteKubeconfig(f.file, "staging", config); err != nil {
 		t.Fatal(err)
@@ -646,7 +646,7 @@ func TestDefinitionIsWoken(t *testing.T) {
 func TestJoinFails(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
-	refused := func(config cluster.Config, want ...string) {
+	refused := func(config cluster.JoinConfig, want ...string) {
 		t.Helper()
 		_, err := Join(ctx, config)
 		for _, w := range want {
@@ -655,7 +655,7 @@ func TestJoinFails(t *testing.T) {
 			}
 		}
 	}
-	access := func(name string, change func(*rest.Config)) cluster.Config {
+	access := func(name string, change func(*rest.Config)) cluster.JoinConfig {
 		t.Helper()
 		config, err := host.RESTConfig("")
 		if err != nil {

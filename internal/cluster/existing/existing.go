@@ -39,11 +39,11 @@ const server = "apiserver-1"
 
 func init() {
 	cluster.Register(Name, cluster.Kind{
-		Check: func(config cluster.Config) error {
+		Check: func(config cluster.JoinConfig) error {
 			_, err := choose(config)
 			return err
 		},
-		Join: func(ctx context.Context, config cluster.Config) (cluster.Cluster, error) {
+		Join: func(ctx context.Context, config cluster.JoinConfig) (cluster.Cluster, error) {
 			c, err := Join(ctx, config)
 			if err != nil {
 				return nil, err
@@ -83,7 +83,7 @@ const answerTimeout = 15 * time.Second
 
 // Join begins to use a cluster: it looks whether the cluster answers, and whether this user may do what each run needs.
 // It writes nothing. A mistake of the user is a *cluster.Refusal.
-func Join(ctx context.Context, config cluster.Config) (_ *Cluster, err error) {
+func Join(ctx context.Context, config cluster.JoinConfig) (_ *Cluster, err error) {
 	a, err := choose(config)
 	if err != nil {
 		return nil, err

@@ -278,7 +278,7 @@ func (j *journal) replaced() (all []*replaced) {
 // Left is a cluster of which a run that has ended without that must be undone.
 type Left struct {
 	File   string // the journal
-	config cluster.Config
+	config cluster.JoinConfig
 	begun  *begun
 }
 
@@ -292,7 +292,7 @@ func (l *Left) Namespaces() []string { return l.begun.Namespaces }
 func (l *Left) PID() int { return l.begun.PID }
 
 // Config leads to the cluster: the user named its context for that run.
-func (l *Left) Config() cluster.Config { return l.config }
+func (l *Left) Config() cluster.JoinConfig { return l.config }
 
 // LeftBehind lists the journals on this machine. The runs of some may be in progress: [Cluster.Lock] tells.
 func LeftBehind() (all []*Left, err error) {
@@ -310,7 +310,7 @@ func LeftBehind() (all []*Left, err error) {
 		if err != nil {
 			continue // deleted meanwhile
 		}
-		all = append(all, &Left{File: file, begun: b, config: cluster.Config{
+		all = append(all, &Left{File: file, begun: b, config: cluster.JoinConfig{
 			Kubeconfig: b.Kubeconfig, Context: b.Context, Namespaces: b.Namespaces, Confirmed: true,
 		}})
 	}

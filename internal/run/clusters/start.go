@@ -52,9 +52,11 @@ func (s *Settings) startGroup(
 		name := names[i]
 		spec := s.Suite.ClusterSpecOf(name)
 		config := s.config(spec, info)
-		config.OwnTime, config.Member, config.Beside = !realTime, name, beside
-		config.FirstRevision = 1 + int64(i)*cluster.RevisionSpan
-		config.Small = s.Suite.SmallCluster(name)
+		config.OwnTime = !realTime
+		config.Member = cluster.Membership{
+			Name: name, Beside: beside, FirstRevision: 1 + int64(i)*cluster.RevisionSpan,
+			Small: s.Suite.SmallCluster(name),
+		}
 		c, err := s.Kind.Start(ctx, config)
 		if err != nil {
 			return fmt.Errorf("cluster %s: %w", name, err)
@@ -96,11 +98,11 @@ func (s *Settings) config(spec plan.ClusterSpec, info Info) cluster.Config {
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           s.RemovedAPIs,
 		Images:                spec.Images,
-		Answers:               answers(spec.Answers),
-		JobKinds:              spec.JobKinds,
-		Pods:                  PodTimes(spec.SimulatedPods),
-		Progress:              info,
-		Logger:                s.Logger,
+		Pods: cluster.SimulatedPods{
+			PodTimes: PodTimes(spec.SimulatedPods), Answers: answers(spec.Answers), JobKinds: spec.JobKinds,
+		},
+		Progress: info,
+		Logger:   s.Logger,
 	}
 }
 
@@ -118,13 +120,13 @@ func PodTimes(p plan.SimulatedPods) cluster.PodTimes {
 }
 
 // Join returns the configuration of a cluster that is there.
-func (s *Settings) Join(info Info) cluster.Config {
+func (s *Settings) Join(info Info) cluster.JoinConfig {
 	spec := s.Suite.Cluster
 	kubeconfig := spec.Kubeconfig
 	if kubeconfig != "" {
 		kubeconfig = plan.Beside(s.Suite.File, kubeconfig)
 	}
-	return cluster.Config{
+	return cluster.JoinConfig{
 		Kubeconfig: kubeconfig, Context: cmp.Or(s.Context, spec.Context), Namespaces: spec.Namespaces,
 		Confirmed: s.Context != "", Progress: info, Logger: s.Logger,
 	}
