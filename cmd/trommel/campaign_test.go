@@ -52,7 +52,9 @@ func TestExitCodesOfCampaigns(t *testing.T) {
 // In JUnit XML only what is believed is a failure.
 func TestJUnitOfCampaigns(t *testing.T) {
 	outcome := func(name string, s result.Status) result.Outcome {
-		o := result.Outcome{Plan: name, Status: s, Came: 1, Of: 3, Reason: "disk full"}
+		o := result.Outcome{
+			Plan: name, Status: s, Confirmation: result.Confirmation{Came: 1, Of: 3}, Reason: "disk full",
+		}
 		if s == result.Failed {
 			return o
 		}

@@ -49,7 +49,9 @@ workloads: {a: [{sleep: 1s}], b: [{sleep: 1s}], c: [{sleep: 1s}]}
 func TestExitCodesOfCampaignsThatEndEarly(t *testing.T) {
 	passed := result.Outcome{Status: result.Passed}
 	unconfirmed := result.Outcome{Status: result.Unconfirmed}
-	pending := result.Outcome{Status: result.Unconfirmed, Pending: true}
+	pending := result.Outcome{
+		Status: result.Unconfirmed, Confirmation: result.Confirmation{Pending: true},
+	}
 	bug := result.Outcome{Status: result.Bug}
 	for _, tt := range []struct {
 		name     string

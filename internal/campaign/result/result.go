@@ -42,16 +42,7 @@ type Outcome struct {
 	Status   Status `json:"status"`
 	// Reason says why it is inconclusive, not confirmed, could not be run, or is believed without being confirmed.
 	Reason string `json:"reason,omitempty"`
-	// Pending: the budget ended before its findings were confirmed. A campaign that goes on confirms them.
-	Pending bool `json:"pending,omitempty"`
-	// Like is the plan whose findings were confirmed, if this one has the same: it was not run again.
-	Like string `json:"like,omitempty"`
-	// Came is the number of runs with the finding, and Of the number of runs.
-	Came int `json:"came,omitempty"`
-	Of   int `json:"of,omitempty"`
-	// Restarted is the record of the run in which the controller was only restarted where the plan shows it the past;
-	// empty: there is none. If it has the worst finding, too, cause and pattern are those of plans that restart.
-	Restarted string `json:"restarted,omitempty"`
+	Confirmation
 	// Findings are those that came in all runs that found something.
 	Findings []record.Finding `json:"findings,omitempty"`
 	Record   string           `json:"record,omitempty"` // directory of the first run's record
@@ -66,6 +57,20 @@ type Outcome struct {
 	Took    time.Duration `json:"nanoseconds"` // all runs together
 	// Key changes with whatever could change the outcome.
 	Key string `json:"key"`
+}
+
+// Confirmation says how the findings of a plan were confirmed. The zero value: there was none to confirm.
+type Confirmation struct {
+	// Pending: the budget ended before its findings were confirmed. A campaign that goes on confirms them.
+	Pending bool `json:"pending,omitempty"`
+	// Like is the plan whose findings were confirmed, if this one has the same: it was not run again.
+	Like string `json:"like,omitempty"`
+	// Came is the number of runs with the finding, and Of the number of runs.
+	Came int `json:"came,omitempty"`
+	Of   int `json:"of,omitempty"`
+	// Restarted is the record of the run in which the controller was only restarted where the plan shows it the past;
+	// empty: there is none. If it has the worst finding, too, cause and pattern are those of plans that restart.
+	Restarted string `json:"restarted,omitempty"`
 }
 
 // AddRun adds the time that a run took, by the machine's clock, without the wait for a runner. meta may be nil.

@@ -51,8 +51,8 @@ func result() *Result {
 		return Outcome{
 			Plan: name, File: "trommel-runs/test/plans/" + name + ".yaml", Workload: "create", Pattern: "intermediate",
 			Why: "op is killed right after its own write: " + name, Actions: actions, Triggers: actions, Status: s,
-			Came: came, Of: 3, Findings: findings, Judged: true, Took: 20 * time.Second, Key: "k",
-			Record: "runs/" + name + "/1",
+			Confirmation: Confirmation{Came: came, Of: 3}, Findings: findings, Judged: true, Took: 20 * time.Second,
+			Record: "runs/" + name + "/1", Key: "k",
 		}
 	}
 	one := plan("create-stale-1", Bug, 3, 3, invariant, never)

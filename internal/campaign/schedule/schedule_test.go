@@ -238,8 +238,9 @@ func TestWholeCampaigns(t *testing.T) {
 				{Plan: "v-1", Status: result.Passed, Took: time.Second},
 				{Plan: "v-2", Status: result.Passed, Key: "of another plan"},
 				{
-					Plan: "v-3", Status: result.Unconfirmed, Pending: true, Took: time.Second,
-					Findings: []record.Finding{{Subject: "a"}},
+					Plan: "v-3", Status: result.Unconfirmed, Took: time.Second,
+					Confirmation: result.Confirmation{Pending: true},
+					Findings:     []record.Finding{{Subject: "a"}},
 				},
 				{Plan: "v-4", Status: result.Failed},
 			},
