@@ -25,8 +25,8 @@ import (
 
 const module = "github.com/trommel-dev/trommel/"
 
-// floors are the rooms of the house from the top to the ground. A package imports packages of its own room and of the
-// floors below its own, so that nothing knows what is built on it. docs/how-it-works.md draws the same house.
+// floors are the layers of packages from the top to the bottom. A package imports packages of its own folder and of
+// lower floors, so that it does not depend on those built on it. docs/how-it-works.md draws the same layers.
 var floors = [][]string{
 	{"cmd", "trommeltest"},
 	{"internal/doctor"},
@@ -325,7 +325,7 @@ func TestImportsRunDownwards(t *testing.T) {
 	}
 }
 
-// The page that shows the house shows the same floors.
+// The page that draws the layers shows the same floors.
 func TestFloorsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("docs/how-it-works.md")
 	if err != nil {

@@ -419,7 +419,7 @@ func TestPlanThatBeginsBeforeItsWorkload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // nothing tells that nothing happens
+	time.Sleep(50 * time.Millisecond) // no event shows that nothing happens
 	if got := strings.Join(r.list(), ", "); got != "kill db" {
 		t.Errorf("before the workload: %s", got)
 	}

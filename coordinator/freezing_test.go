@@ -73,7 +73,7 @@ func TestAProcessIsFrozenBeforeItsCallIsReleased(t *testing.T) {
 		if n := silent(first); n != 0 {
 			t.Error("the silence of a frozen process is a finding")
 		}
-		// Its lease expires after 15 s. If nobody has taken over 15 s later, nobody will.
+		// Its lease expires after 15 s. If there is no new leader 15 s later, there will be none.
 		time.Sleep(29 * time.Second)
 		if !status(t, r).OnItsWay {
 			t.Error("nobody can take over any more")
@@ -238,7 +238,7 @@ func TestAFrozenProcessKeepsItsSession(t *testing.T) {
 	}
 	done := frozen.Observe(creation("a", wire.Before, 1))
 	<-done.Done
-	for len(frozen.Interests) < cap(frozen.Interests) { // as if nobody read them: then the process accepts no more
+	for len(frozen.Interests) < cap(frozen.Interests) { // as if they were not read: then the process accepts no more
 		frozen.Interests <- wire.Interests{}
 	}
 	start := time.Now()

@@ -263,7 +263,7 @@ func TestAnEffectThatLastsEndsByItself(t *testing.T) {
 	}
 }
 
-// slowCluster answers lookups only when it is told to.
+// slowCluster answers lookups only when the test lets it.
 type slowCluster struct {
 	oneReplica
 	asked, answer chan struct{}

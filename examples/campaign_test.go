@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestWithoutPlans finds the bugs of the database operator without being told where, and none in the one whose bugs are
-// fixed. The two that take least are always looked for, the others with TROMMEL_TEST_LONG.
+// TestWithoutPlans finds the bugs of the database operator without a hint where they are, and none in the one whose
+// bugs are fixed. The two that take least are always looked for, the others with TROMMEL_TEST_LONG.
 func TestWithoutPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts control planes")

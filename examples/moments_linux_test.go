@@ -45,7 +45,7 @@ const (
 )
 
 const (
-	// shortStop changes nothing for anybody. After a longer one timeouts have passed, such as a leader election's.
+	// shortStop has no effect on other processes. After a longer one timeouts have passed, such as a leader election's.
 	shortStop = 2 * time.Second
 	// longStop is longer than a hook waits for a coordinator that does not answer: 20 s, after up to 4 s.
 	longStop = 27 * time.Second

@@ -11,9 +11,9 @@ import (
 )
 
 // TestMutations finds bugs of Sieve's three kinds that patches put into the database operator, within ten minutes each
-// and without being told where. It finds none in the operator without a patch, whose known bugs are fixed. The first
-// line of a patch describes its bug. The second one says what must be found, as a regular expression: something else
-// is a false alarm.
+// and without a hint where they are. It finds none in the operator without a patch, whose known bugs are fixed. The
+// first line of a patch describes its bug. The second one says what must be found, as a regular expression: something
+// else is a false alarm.
 func TestMutations(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_LONG") == "" {
 		t.Skip("takes about an hour; set TROMMEL_TEST_LONG")

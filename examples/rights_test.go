@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestDocumentedRights runs a plan on a cluster that is there, as somebody who has the Role of docs/security.md, and
-// the rights for the objects of the manifests and the workload that the text there names. The operator's manifests are
+// TestDocumentedRights runs a plan on an existing cluster as a user who has the Role of docs/security.md, and the
+// rights for the objects of the manifests and the workload that the text there names. The operator's manifests are
 // there already, as those of an operator that is installed.
 func TestDocumentedRights(t *testing.T) {
 	needLong(t, true)

@@ -10,7 +10,7 @@ import (
 )
 
 // ClockMarker is contained in executables whose runtime is patched: such a process takes the time from its run's clock,
-// and tells the clock's keeper when it is idle (package internal/clock).
+// and signals to the clock's keeper when it is idle (package internal/clock).
 const ClockMarker = "trommel.dev/clock=v2"
 
 // oldestClockGo is the first version of Go whose runtime the points of the clock are known to fit.

@@ -66,8 +66,8 @@ func goBuild(t testing.TB, program, goarch, binary string, flags ...string) {
 	}
 }
 
-// BenchmarkClock tells what the clock costs a process, in nanoseconds: reading the time, a system call, and a sleep of
-// a microsecond, without the patched lines, with them but without a clock, and with one that stands still.
+// BenchmarkClock measures what the clock costs a process, in nanoseconds: reading the time, a system call, and a sleep
+// of a microsecond, without the patched lines, with them but without a clock, and with one that stands still.
 func BenchmarkClock(b *testing.B) {
 	patched := clockProgram(b)
 	plain := filepath.Join(b.TempDir(), "plain")

@@ -1,6 +1,6 @@
 // Package instrumentation builds API servers and controllers with hooks in them, without touching their source: it
 // patches copies of client-go, controller-runtime and apiserver in a cache directory and builds with a generated go.mod
-// that puts the copies in place of the modules.
+// that uses the copies instead of the modules.
 //
 // A table of points says where the hooks go. Text is inserted at positions found in the syntax tree, and everything
 // else stays byte for byte. A point that is not found is an error. The points that were compiled in are the binary's

@@ -242,7 +242,7 @@ func idlePoints() []point {
 		{module: moduleAPIServer, file: "pkg/storage/cacher/compactor.go", receiver: "*compactor", function: "Run",
 			insert: insertion{do: "compactorPollPeriod",
 				replaces: "time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))"}},
-		// Nobody changes a cluster's certificates. A user has 128 inotify instances for all programs (the default of
+		// A cluster's certificates never change. A user has 128 inotify instances for all programs (the default of
 		// fs.inotify.max_user_instances); an API server would take five, and a controller that watches its own
 		// certificates would find none.
 		unwatched("dynamic_cafile_content.go", "*DynamicFileCAContent", "watchCAFile"),
@@ -262,7 +262,8 @@ func idlePoints() []point {
 			insert: insertion{do: "int64(1)", replaces: "trommelFirstRevision()"}},
 		{module: moduleEtcd, file: "lease/lessor.go", receiver: "*lessor", function: "runLoop",
 			insert: insertion{do: "500 * time.Millisecond", replaces: "10*time.Second"}},
-		// It looks ten times a second whether there is a watcher that has missed something. Here it is told.
+		// It looks ten times a second whether there is a watcher that has missed something. Here a signal replaces the
+		// polling.
 		{module: moduleEtcd, file: watchable, function: "watchableStore",
 			insert: insertion{field: "trommelTicker trommelTicker"}},
 		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "syncWatchersLoop",

@@ -82,7 +82,7 @@ func (i *PrebuiltIndex) url(a PrebuiltArchive) string {
 }
 
 // prebuilt fetches the control plane from a release and puts it where a build would. It returns nothing if the control
-// plane must be built, and has then told the user why, if the release should have had it. The caller holds the key's
+// plane must be built, and has then shown the user why, if the release should have had it. The caller holds the key's
 // lock. Files of a build that was interrupted are neither used nor changed.
 func (b *controlPlaneBuild) prebuilt(ctx context.Context, dir, binary string) (*Result, error) {
 	index := prebuiltIndex.Load()

@@ -97,7 +97,8 @@ func useIndex(t *testing.T, data []byte) {
 	}
 }
 
-// obtain returns the control plane, and what the user is told. There is no go command, so a build ends when it begins.
+// obtain returns the control plane, and the messages for the user. There is no go command, so a build ends when it
+// begins.
 func obtain(t *testing.T, config ControlPlaneConfig) (*Result, []string, error) {
 	t.Helper()
 	t.Setenv("PATH", t.TempDir())

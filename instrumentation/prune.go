@@ -146,7 +146,7 @@ func KeepInUse(binary string) {
 }
 
 // CachedSource returns a directory of the cache with a source tree, which fill writes if it is not there yet. The name
-// says what is in it. Nobody may change the directory, and no other process removes it while this one runs.
+// says what is in it. The directory must not be changed, and no other process removes it while this one runs.
 func CachedSource(ctx context.Context, name string, fill func(dir string) error) (string, error) {
 	c, err := openCache("")
 	if err != nil {

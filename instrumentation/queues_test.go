@@ -115,7 +115,7 @@ func (p *queuesProgram) do(command string) {
 	}
 }
 
-// wait polls, because nothing tells of a change of the table.
+// wait polls, because no event announces a change of the table.
 func (p *queuesProgram) wait(what string, is func(wire.Queue) bool) {
 	p.t.Helper()
 	var list []wire.Queue

@@ -74,8 +74,9 @@ func (r *recorder) setRules(ctx context.Context, rules map[string][]wire.Rule) {
 	r.monitor.SetRules(ctx, rules)
 }
 
-// chance gives everyone who is not held the time to go on and to be observed, before a test says that nobody did. It is
-// measured in answers of the processes, so that a loaded machine, which is slow to run them, gives them longer.
+// chance gives all processes that are not held the time to go on and to be observed, before a test concludes that none
+// did. It is measured in answers of the processes, so that a loaded machine, which is slow to run them, gives them
+// longer.
 func (r *recorder) chance(ctx context.Context) {
 	for range 5 {
 		time.Sleep(20 * time.Millisecond)

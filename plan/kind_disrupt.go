@@ -26,7 +26,7 @@ type Disrupting struct {
 }
 
 // Disruption is what the action disrupt begins: the spec of a Disruption, with its name, its namespace (default: that
-// of the controller, or "default"), and, in place of a selector, the controller whose pods are disrupted (default: the
+// of the controller, or "default"), and, instead of a selector, the controller whose pods are disrupted (default: the
 // suite's only one).
 type Disruption map[string]any
 

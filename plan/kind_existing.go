@@ -7,8 +7,8 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
-// An existing cluster is somebody's: Trommel runs the controllers under test on this machine, with the rights of their
-// service accounts, and writes only where the suite allows it.
+// An existing cluster belongs to its users: Trommel runs the controllers under test on this machine, with the rights of
+// their service accounts, and writes only where the suite allows it.
 func init() {
 	RegisterClusterKind(ClusterKind{
 		Type: Existing, Can: []Capability{RunControllers},

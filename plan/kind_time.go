@@ -89,8 +89,8 @@ var advanceTime = ActionKind{
 	Effects: func(a *Action) []Effect { return []Effect{&Advance{time.Duration(byOf(a))}} },
 }
 
-// The clock that is skewed is the one that tells the time of day: what a program writes into objects and compares with
-// what others have written. Timers of the process are not concerned, as on a machine whose clock is wrong.
+// The clock that is skewed is that of the time of day: what a program writes into objects and compares with what others
+// have written. Timers of the process are not concerned, as on a machine whose clock is wrong.
 var skewClock = ActionKind{
 	Type: SkewClock, Target: TargetController,
 	Summary: "Put the wall clock of the controller's processes ahead or behind, until endSkew.",

@@ -44,7 +44,7 @@ func (h Harm) Rank() int {
 	return len(harms)
 }
 
-// Strong reports whether a harm counts however rarely it comes: nobody would accept it once in a hundred times.
+// Strong reports whether a harm counts however rarely it comes: it would be unacceptable once in a hundred times.
 func (h Harm) Strong() bool {
 	switch h {
 	case HarmLost, HarmViolated, HarmMissing, HarmLeft, HarmCrash:

@@ -81,7 +81,7 @@ func recordsDir(tb testing.TB) (string, error) {
 	}
 	err = os.MkdirAll(base, 0o755)
 	if err == nil {
-		// Nobody wants to commit records.
+		// Records should not be committed.
 		err = os.WriteFile(filepath.Join(base, ".gitignore"), []byte("*\n"), 0o644)
 	}
 	if errors.Is(err, os.ErrPermission) {

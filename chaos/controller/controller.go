@@ -113,9 +113,9 @@ type Remote struct {
 	WithoutLocal bool
 	// WithoutAuthorization creates disruptions in other clusters without asking them whether the user may.
 	WithoutAuthorization bool
-	// Look is how often a cluster is looked at, apart from what it tells by itself; default: ten seconds.
+	// Look is how often a cluster is polled, in addition to its watches; default: ten seconds.
 	Look time.Duration
-	// Installer installs the controllers of RemoteClusters with spec.install; nil: somebody installs them by hand.
+	// Installer installs the controllers of RemoteClusters with spec.install; nil: they are installed by hand.
 	Installer Installer
 	// Wrap wraps the transport of each connection to another cluster, as tests do; nil: it does not.
 	Wrap transport.WrapperFunc
@@ -281,8 +281,7 @@ func Get(ctx context.Context, reader client.Reader, key types.NamespacedName) (*
 	return d, err
 }
 
-// Result turns an error into a result: an outdated cache or a conflict is tried again soon, without being told as an
-// error.
+// Result turns an error into a result: after an outdated cache or a conflict it retries soon and reports no error.
 func Result(err error) (ctrl.Result, error) {
 	return controllers.Result(err, ErrOutdated)
 }

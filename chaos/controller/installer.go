@@ -33,6 +33,6 @@ type Place struct {
 type Release struct {
 	// Version of the release that is installed; empty: none is, or only a part of one.
 	Version string
-	// Foreign says why what is installed is somebody else's; empty: it is ours, or nothing is installed.
+	// Foreign says why what is installed does not belong to this parent; empty: it does, or nothing is installed.
 	Foreign string
 }

@@ -27,7 +27,7 @@ func Active(d *chaos.Disruption, now time.Time) bool {
 	return s.Active
 }
 
-// Paused reports whether somebody has paused a disruption.
+// Paused reports whether a user has paused a disruption.
 func Paused(d *chaos.Disruption) bool { return d.Annotations[chaos.AnnotationPaused] == "true" }
 
 func durationOf(spec *chaos.DisruptionSpec) time.Duration {
@@ -54,7 +54,8 @@ func NotBefore(d *chaos.Disruption) time.Time {
 	return d.CreationTimestamp.Time
 }
 
-// Deadline is when a disruption that has not had any target is over: nobody expects it later than it would have ended.
+// Deadline is when a disruption that has not had any target is over: its users do not expect it later than it would
+// have ended.
 func Deadline(d *chaos.Disruption) time.Time {
 	from := NotBefore(d)
 	if from.Before(d.CreationTimestamp.Time) {

@@ -28,7 +28,7 @@ func TestActive(t *testing.T) {
 			pulse: &chaos.Pulse{InitialDelay: &second, ActiveDuration: second, DormantDuration: second}},
 		{name: "the schedule says it", schedule: chaos.Schedule{StartedAt: &start, Since: &start, Active: true},
 			after: 30 * time.Second, want: true},
-		// Nobody has written the schedule while the controllers were away.
+		// The schedule was not written while the controllers were away.
 		{name: "the schedule still says it after the end",
 			schedule: chaos.Schedule{StartedAt: &start, Since: &start, Active: true}, after: 2 * time.Minute},
 		{name: "the schedule says that it is not", schedule: chaos.Schedule{StartedAt: &start, Since: &start}},

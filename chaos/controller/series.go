@@ -13,11 +13,11 @@ import (
 )
 
 // Some objects have disruptions made again and again, one at a time: a DisruptionCron at its times, a DisruptionRollout
-// at new versions. Each disruption belongs to its object, and its name tells which one of the series it is, so that a
+// at new versions. Each disruption belongs to its object, and its name contains its place in the series, so that a
 // controller which has forgotten that it created one does not create a second.
 
-// CreateNext creates the disruption with that name in the owner's series, unless an earlier one has not ended, the name
-// is somebody else's, or the API server refuses it: then skipped says so. One that is there already is not skipped.
+// CreateNext creates the disruption with that name in the owner's series, unless an earlier one has not ended, another
+// owner has the name, or the API server refuses it: then skipped says so. One that is there already is not skipped.
 func (e *Env) CreateNext(
 	ctx context.Context, owner client.Object, kind, name string, spec *chaos.DisruptionSpec,
 ) (skipped string, err error) {

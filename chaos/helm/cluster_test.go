@@ -251,7 +251,7 @@ func TestInstall(t *testing.T) {
 	near.override(t, rc, `{"replicas": 1}`)
 	near.await(t, rc, "installed again", isInstalled)
 	far.deployment(t, "one replica", func(d *appsv1.Deployment, _ []string) bool { return *d.Spec.Replicas == 1 })
-	// What somebody deletes comes again.
+	// A deleted object is created again.
 	if err := far.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "trommel-chaos", Name: "disruption-controllers",
 	}}); err != nil {
@@ -294,8 +294,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// A parent that is stopped while it installs is followed by one that brings it to its end. What is installed by hand
-// stays, and the status says so; without install, nobody looks for who has installed it.
+// A parent that is stopped while it installs is followed by one that brings it to its end. An installation by hand
+// stays, and the status says so; without install, the installer is not looked for.
 func TestParentStopped(t *testing.T) {
 	near, far := parentSide(t), childSide(t)
 	far.own(t, near)

@@ -1,5 +1,5 @@
 // Package helm installs the controllers of disruptions in other clusters, with the library of Helm. It is a module of
-// its own: nobody else needs the registries, databases and commands that the library comes with.
+// its own: the other programs do not need the registries, databases and commands that the library comes with.
 //
 // A release is ours if its labels name the parent's cluster and the RemoteCluster. Helm writes a release down before it
 // makes its first object, and deletes it after the last one; what was interrupted in between is brought to its end by
@@ -201,12 +201,12 @@ func installed(all []*release.Release) int {
 // cannotImport is in Helm's error about objects that are there already, and belong to another release or to none.
 const cannotImport = "exists and cannot be imported into the current release"
 
-// install makes the first revision. foreign says that somebody else has installed something of it.
+// install makes the first revision. foreign says that a part of it is installed by other means.
 func (w *work) install(values map[string]any) (foreign string, err error) {
 	a := action.NewInstall(w.helm)
 	a.ReleaseName, a.Namespace, a.Labels = Release, w.at.Namespace, w.labels()
 	a.SkipCRDs, a.DisableHooks, a.DisableOpenAPIValidation = true, true, true
-	a.DryRunOption = "server" // before anything is touched, Helm sees whether somebody else has it
+	a.DryRunOption = "server" // Helm checks for foreign objects before it changes anything
 	if _, err := a.Run(w.chart, values); err != nil {
 		if _, what, ok := strings.Cut(err.Error(), ": "); ok && strings.Contains(what, cannotImport) {
 			what, _, _ = strings.Cut(what, " "+cannotImport)

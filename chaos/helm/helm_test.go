@@ -250,7 +250,7 @@ func TestInstaller(t *testing.T) {
 	if n := len(far.revisions(t)); n != 1 {
 		t.Errorf("%d revisions", n)
 	}
-	// What somebody has deleted comes again.
+	// A deleted object is created again.
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "trommel-chaos", Name: "disruption-controllers",
 	}}

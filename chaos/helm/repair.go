@@ -15,8 +15,8 @@ import (
 )
 
 // repair makes a release one from which Helm goes on, if its last revision has not been installed as a whole: because
-// it failed, or because whoever installed it was killed, which Helm takes for somebody who still works on it. Only one
-// manager works for a RemoteCluster, so nobody does.
+// it failed, or because its installer was killed, which Helm takes for an installer that still works on it. Only one
+// manager works for a RemoteCluster, so no installer does.
 //
 // Helm takes away what the revision from which it starts has and the new one does not. What may be in the cluster is
 // all of the last whole revision, and of each after it. So the last revision becomes one that has failed, with all of

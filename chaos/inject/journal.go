@@ -55,7 +55,7 @@ func validID(id string) bool {
 	return id != "" && !strings.ContainsAny(id, "/\x00") && len(id) < 200
 }
 
-// errLocked says that the injector of an entry lives, or that somebody else cleans it.
+// errLocked says that the injector of an entry lives, or that another cleaner has the entry.
 var errLocked = errors.New("its injector is running")
 
 // lock takes an entry until unlock. While another process has it, it waits for as long as patience lasts, and then

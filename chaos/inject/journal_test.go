@@ -17,7 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
-// What nobody came back for is undone by the next injector on the node that can, when its time is over.
+// A fault whose injector never returned is undone by the next injector on the node that can, when its time is over.
 func TestInjectorsCleanWhatIsOver(t *testing.T) {
 	dir := t.TempDir()
 	leave := func(uid types.UID, kind v1alpha1.Kind, endsAt time.Time) string {
@@ -35,7 +35,7 @@ func TestInjectorsCleanWhatIsOver(t *testing.T) {
 	}
 	before, later := time.Now().Add(-time.Minute), time.Now().Add(time.Minute)
 	over, lasts := leave("over", "dns", before), leave("lasts", "dns", later)
-	inAPI := leave("api", "nodeFailure", before) // somebody with a token has to do that
+	inAPI := leave("api", "nodeFailure", before) // a client with a token has to do that
 	never := filepath.Join(dir, "never.begun.dns.lock")
 	if err := os.WriteFile(never, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestPlantedJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.calls = nil
-	if err := os.Chmod(dir, 0o777); err != nil { // as in a directory that somebody else has made in /tmp
+	if err := os.Chmod(dir, 0o777); err != nil { // as in a directory that another user has made in /tmp
 		t.Fatal(err)
 	}
 	_, err := inject.CleanAll(t.Context(), dir, []inject.Backend{s}, slog.New(slog.DiscardHandler))

@@ -35,7 +35,7 @@ type Config struct {
 }
 
 const (
-	// overtime is how long an injector stays when its duration is over: usually somebody ends it.
+	// overtime is how long an injector stays when its duration is over: usually the controllers end it before.
 	overtime = 2 * time.Second
 	// tries to clean up.
 	tries = 3
@@ -196,7 +196,8 @@ func (i *injector) sweep(ctx context.Context) error {
 	return i.journal.remove(i.Request.ID())
 }
 
-// clean removes the fault and its entry. Success is told unless it was not in effect: that stays the last word.
+// clean removes the fault and its entry. It reports success unless the fault was not in effect: that stays the last
+// message.
 func (i *injector) clean(remove func(context.Context) error, wasInjected bool) error {
 	var err error
 	began := time.Now()
@@ -267,7 +268,8 @@ func CleanAll(ctx context.Context, journal string, backends []Backend, logger *s
 	return removed, err
 }
 
-// patience is how long CleanOne waits for somebody else who has the entry. That may be another cleaner, which is quick.
+// patience is how long CleanOne waits for another process that has the entry. That may be another cleaner, which is
+// quick.
 const patience = 5 * time.Second
 
 // CleanOne is CleanAll for the injection with an ID. Its entry may have gone; if its injector lives, that is an error.
@@ -297,7 +299,7 @@ func (i *injector) cleanOver(ctx context.Context) (int, error) {
 	return removed, err
 }
 
-// clean removes the entries that which chooses. It skips those that somebody else has for longer than patience.
+// clean removes the entries that which chooses. It skips those that another process has for longer than patience.
 func clean(
 	ctx context.Context, journal string, backends []Backend, logger *slog.Logger, wait time.Duration,
 	which func(*Journal, string) bool,

@@ -182,7 +182,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What an injector tells last is what Kubernetes shows of a chaos pod without any access to the API.
+// Kubernetes shows an injector's last message as that of its chaos pod, without any access to the API.
 func TestStateFile(t *testing.T) {
 	long := errors.New(strings.Repeat("x", 5000))
 	for _, tt := range []struct {

@@ -11,7 +11,7 @@ import (
 // DefaultStateFile is where Kubernetes reads a container's termination message.
 const DefaultStateFile = corev1.TerminationMessagePathDefault
 
-// longestError is how much of an error is told: a termination message has at most 4096 bytes.
+// longestError is how much of an error is reported: a termination message has at most 4096 bytes.
 const longestError = 2048
 
 // write writes the state into a file. The file stays the same one: Kubernetes has mounted it.
@@ -42,8 +42,9 @@ func StateOf(t *corev1.ContainerStateTerminated) State {
 	return s
 }
 
-// Told returns what the injector of a chaos pod told when it ended by itself or with its pod, unless it runs again.
-func Told(pod *corev1.Pod) State {
+// Reported returns what the injector of a chaos pod reported when it ended by itself or with its pod, unless it runs
+// again.
+func Reported(pod *corev1.Pod) State {
 	for i := range pod.Status.ContainerStatuses {
 		c := &pod.Status.ContainerStatuses[i]
 		switch {

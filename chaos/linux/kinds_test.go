@@ -9,7 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject"
 )
 
-// A new kind must not be forgotten here: either it is implemented for real nodes, or somebody has said why not.
+// A new kind must not be forgotten here: either it is implemented for real nodes, or the table says why not.
 func TestEveryKindIsDecidedOn(t *testing.T) {
 	fields := reflect.TypeFor[v1alpha1.Kinds]()
 	for i := range fields.NumField() {

@@ -209,7 +209,7 @@ func (n *node) serveDNS() {
 				answer.Rcode = dns.RcodeNameError
 			case q.Question[0].Qtype == dns.TypeA:
 				if at == otherNameserver {
-					ip = "10.77.8.8" // tells which one was asked
+					ip = "10.77.8.8" // shows which one was asked
 				}
 				head := dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 5}
 				answer.Answer = append(answer.Answer, &dns.A{Hdr: head, A: net.ParseIP(ip)})

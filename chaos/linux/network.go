@@ -110,8 +110,8 @@ func withProtocols(e endpoint) []endpoint {
 	return []endpoint{tcp, udp}
 }
 
-// matches lets packets of the endpoint pass, those that leave the target or those that arrive. A port tells who has
-// opened a connection; without one the connection tracking does, which knows connections since it began.
+// matches lets packets of the endpoint pass, those that leave the target or those that arrive. The port shows which
+// side has opened a connection; without one the connection tracking does, which knows connections since it began.
 func (e endpoint) matches(outgoing bool) []expr.Any {
 	var exprs []expr.Any
 	if e.prefix.IsValid() {

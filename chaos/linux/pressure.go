@@ -267,8 +267,8 @@ func (i *pressure) help(ctx context.Context, v victim, ready func()) error {
 	return errors.Join(err, c.Wait())
 }
 
-// move moves a process into cgroups. It does that from the node's own cgroup namespace: version 2 lets nobody move a
-// process across the border of his (the mount option nsdelegate).
+// move moves a process into cgroups. It does that from the node's own cgroup namespace: with version 2 a process cannot
+// be moved across the border of the mover's namespace (the mount option nsdelegate).
 func (n Node) move(pid int, cgroups []string) error {
 	return ownThread(func() error {
 		path := filepath.Join(n.Proc, strconv.Itoa(n.Host), "ns", "cgroup")

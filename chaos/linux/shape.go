@@ -25,7 +25,7 @@ type link struct {
 	name  string
 	index int
 	mtu   int
-	// qdisc is the queueing discipline that somebody gave it; empty: none, or the kernel's default.
+	// qdisc is the queueing discipline that a user gave it; empty: none, or the kernel's default.
 	qdisc string
 }
 

@@ -23,7 +23,8 @@ import (
 // completer proposes the words that may come next in a shell.
 type completer = cobra.CompletionFunc
 
-// flagCompleters are those of flags, by the flag's name. All other flags take a file, or a word that nobody can know.
+// flagCompleters are those of flags, by the flag's name. All other flags take a file, or a word that cannot be
+// completed.
 var flagCompleters = map[string]completer{
 	"plan":               completePlans,
 	"suite":              completeSuites,

@@ -34,7 +34,7 @@ const fleetParallel = 8
 // fleetOptions are the flags of a campaign whose runs are made by workers.
 type fleetOptions struct {
 	listen    string
-	on        string // kubernetes, or empty: somebody else starts the workers
+	on        string // kubernetes, or empty: the user starts the workers
 	advertise string
 	image     string
 	push      string // the repository that the image is pushed to; empty: image is there
@@ -127,7 +127,7 @@ func (o *fleetOptions) check(f *pflag.FlagSet) error {
 	return nil
 }
 
-// checkAttach finds what is wrong with the flags of somebody who follows a campaign.
+// checkAttach finds mistakes in the flags that go with --attach.
 func (o *fleetOptions) checkAttach(f *pflag.FlagSet) (err error) {
 	if o.attach == "" || o.tokenFile == "" {
 		return errors.New("--attach and --token-file need each other")
@@ -146,7 +146,7 @@ func (o *fleetOptions) checkAttach(f *pflag.FlagSet) (err error) {
 const workersDir = "workers"
 
 // serve returns runners that have their runs made by workers, and starts these if it is to. The caller calls end when
-// the campaign has ended; if ctx has not, the workers are told so.
+// the campaign has ended; if ctx has not, the workers are informed of it.
 func (o *fleetOptions) serve(
 	ctx context.Context, console *console, title progress.Event, source fleet.Source, dir string, parallel int,
 ) (runners []run.Runner, end func(), err error) {
@@ -239,7 +239,8 @@ func (o *fleetOptions) complete(ctx context.Context, say func(string)) error {
 	return err
 }
 
-// listener is a listener of whom is also told, if there are workers, who follows the campaign from elsewhere.
+// listener returns a listener that, if there are workers, also passes events to those that follow the campaign from
+// elsewhere.
 func (o *fleetOptions) listener(l progress.Listener) progress.Listener {
 	if o.server == nil {
 		return l
@@ -250,14 +251,14 @@ func (o *fleetOptions) listener(l progress.Listener) progress.Listener {
 	})
 }
 
-// ended tells who follows the campaign from elsewhere how it has ended.
+// ended informs those that follow the campaign from elsewhere how it has ended.
 func (o *fleetOptions) ended(summary string, code int) {
 	if o.server != nil {
 		o.server.Ended(fleet.End{Summary: summary, Code: code})
 	}
 }
 
-// follow shows what a campaign tells that runs elsewhere, and ends as it does. The error is an exitError.
+// follow shows the events of a campaign that runs elsewhere, and ends as it does. The error is an exitError.
 func (o *fleetOptions) follow(ctx context.Context, s streams, show *progressOptions) error {
 	token, err := readToken(o.tokenFile)
 	if err != nil {

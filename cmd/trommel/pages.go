@@ -17,7 +17,7 @@ import (
 // indexFile is the name of the page about all runs.
 const indexFile = "index.html"
 
-// writePage writes a run as a page. A replay tells which calls were held and how far triggers came; a record that does
+// writePage writes a run as a page. A replay shows which calls were held and how far triggers came; a record that does
 // not replay, because it is truncated or another version of Trommel wrote it, has a page without that.
 func writePage(w io.Writer, r *record.Run) error {
 	p, err := recordedPlan(r)

@@ -36,7 +36,7 @@ type shrinkOptions struct {
 	baseline string
 
 	progress progressOptions
-	written  *plan.Plan    // the plan as its author has written it; nil: nobody knows
+	written  *plan.Plan    // the plan as its author has written it; nil: unknown
 	took     time.Duration // by the recorded run; 0: there is none
 }
 

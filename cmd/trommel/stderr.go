@@ -11,7 +11,7 @@ import (
 )
 
 // kustomizeWarning begins the lines about deprecated fields that kustomize writes to os.Stderr, each time it reads a
-// kustomization. Nobody can turn that off.
+// kustomization. They cannot be turned off.
 const kustomizeWarning = "# Warning: "
 
 // withoutRepetitions runs the program with an os.Stderr from which kustomize's warnings are taken; each comes once, at
@@ -23,7 +23,7 @@ func withoutRepetitions(f func(s streams) int) int {
 	if err != nil {
 		return f(s)
 	}
-	os.Stderr = w // before anything else runs: nobody locks this variable
+	os.Stderr = w // before anything else runs, because this variable has no lock
 	var warnings []string
 	done := make(chan struct{})
 	go func() {
@@ -50,7 +50,7 @@ func takeWarnings(r io.Reader, w io.Writer) (warnings []string) {
 				warnings = append(warnings, warning)
 			}
 		} else if _, err := io.WriteString(w, line); err != nil && !errors.Is(err, io.EOF) {
-			_, _ = io.Copy(io.Discard, lines) // nobody must wait for a reader
+			_, _ = io.Copy(io.Discard, lines) // writers must not wait for a reader
 			return warnings
 		}
 		if err != nil {

@@ -60,7 +60,7 @@ made here, 6 it is not the campaign's: its token, or its build, is wrong.`,
 	return c
 }
 
-// patience is how long a campaign may be away for which somebody works, or which somebody follows.
+// patience is how long a campaign may be away while a worker or a follower waits for it.
 const patience = 10 * time.Minute
 
 // readToken reads the token of a campaign. The error is an exitError.

@@ -12,7 +12,7 @@ import (
 // toldMisses is how many misses of a trigger an account keeps.
 const toldMisses = 3
 
-// Account replays recorded events like [Replay] and tells what was held and how far each trigger came.
+// Account replays recorded events like [Replay] and returns what was held and how far each trigger came.
 func Account(p *plan.Plan, controllers []record.Controller, events []record.Event) (*record.Account, error) {
 	m, err := New(p, controllers)
 	if err != nil {

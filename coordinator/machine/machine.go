@@ -38,7 +38,7 @@ type Machine struct {
 	stale       *staleness
 	reconciles  reconciles
 	since       []time.Time // by action: when it fired
-	witness     *witness    // nil: nobody needs an account
+	witness     *witness    // nil: no account is needed
 }
 
 // call identifies one call of a process.
@@ -79,7 +79,7 @@ type (
 		Seq int
 		Why string
 	}
-	// Pausing says that the pauses have changed: processes must be told what to report before the action completes.
+	// Pausing says that the pauses have changed: processes must have their new interests before the action completes.
 	Pausing struct{ Action int }
 	// Stale says that a controller was shown a past state, for the first time.
 	Stale struct{ Read record.StaleRead }
@@ -556,7 +556,7 @@ func (m *Machine) letGo(seq int) []Effect {
 		if h.seq == seq {
 			m.held = slices.Delete(m.held, i, i+1)
 			if h.origin.Point == wire.ControllerWrite {
-				return []Effect{Release{Seq: seq}} // nobody waits for an answer that could make it fail
+				return []Effect{Release{Seq: seq}} // an answer that could make it fail is not waited for
 			}
 			return []Effect{m.release(h)}
 		}

@@ -738,7 +738,7 @@ func TestFiredBy(t *testing.T) {
 	}
 }
 
-// The user is told why a call is held.
+// The user learns why a call is held.
 func TestWhyACallIsHeld(t *testing.T) {
 	m, err := New(&plan.Plan{Actions: []plan.Action{pauseReads(looks(t, "x"), "", false)}}, nil)
 	if err != nil {
@@ -1000,7 +1000,7 @@ func TestWaitsForTimer(t *testing.T) {
 	}
 }
 
-// What the user is told: what the plan waits for next, and, if it ends before that, what it still waits for.
+// The messages for the user: what the plan waits for next, and, if it ends before that, what it still waits for.
 func TestWhatIsAwaited(t *testing.T) {
 	m, err := New(&plan.Plan{Actions: []plan.Action{
 		restart(trigger(t, "soon|a", "soon@timeout", "a")), restart(trigger(t, "b;c", "b", "c")),

@@ -284,8 +284,8 @@ func (s *staleness) unshown(c record.Controller) string {
 }
 
 // held returns the first event that an API server (empty: any of them) held back and that is of a kind which the
-// controller receives or reads. If there is none, it returns the first of all: what the control plane does for itself,
-// such as the lease by which an API server is known to the others, tells a user nothing about his controller.
+// controller receives or reads. If there is none, it returns the first of all, although writes of the control plane for
+// itself, such as the lease by which an API server is known to the others, do not help the user.
 func (s *staleness) held(controller, apiServer string) heldEvent {
 	by := func(h heldEvent) bool { return apiServer == "" || h.apiServer == apiServer }
 	i := slices.IndexFunc(s.heldBack, func(h heldEvent) bool { return by(h) && s.kinds[controller][h.origin.Kind] })

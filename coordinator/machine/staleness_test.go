@@ -269,7 +269,7 @@ func TestStaleness(t *testing.T) {
 	}
 }
 
-// The event that is told is one which the controller could have heard of, even if the control plane's own came first.
+// The reported event is one that the controller could have received, even if the control plane's own came first.
 func TestWhatWasHeldBackIsOfTheControllersTypes(t *testing.T) {
 	lease := func(o *record.Observation) { o.Kind, o.Namespace, o.Name = "lease", "kube-system", "apiserver-1" }
 	for _, test := range []struct{ name, server, want string }{

@@ -25,8 +25,8 @@ const (
 	waysToSend
 )
 
-// FuzzServe sends bytes to a monitor: as anybody can who finds its address, and as a process under test may that is
-// broken. The monitor ends the connection; it neither panics nor hangs.
+// FuzzServe sends bytes to a monitor, as any program that finds its address can, and as a broken process under test
+// may. The monitor ends the connection; it neither panics nor hangs.
 func FuzzServe(f *testing.F) {
 	observed := call{".Observe", wire.Observation{Call: 1, Phase: wire.Before, Kind: "database", Name: "db"}}
 	for _, token := range []string{token, "wrong"} {

@@ -30,7 +30,7 @@ func listenWith(t *testing.T, config Config) *Monitor {
 	return m
 }
 
-// stranger connects without a token, as anybody can who finds the address.
+// stranger connects without a token, as any program that finds the address can.
 func stranger(t *testing.T, m *Monitor) (net.Conn, *yamux.Stream) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(m.Addr(), "tcp://"))

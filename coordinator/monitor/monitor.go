@@ -1,12 +1,12 @@
 // Package monitor is the coordinator's side of the wire protocol: it accepts the sessions of instrumented processes,
-// tells each process what to report, turns its calls into observations and releases them.
+// sends each process the interests that say what it reports, turns its calls into observations and releases them.
 //
 // Order: the observations of one session arrive on [Monitor.Events] in the order in which the process sent them; the
 // order of the channel also orders the sessions among each other. An observation holds its caller until Release. The
 // end of a session comes on the same channel after all its observations; so do callers that no longer wait, and gaps in
 // which a process was not observed.
 //
-// Hooks are told how long to wait for this coordinator, see [Config].Limits. A process that does not answer stays
+// Hooks receive how long they wait for this coordinator, see [Config].Limits. A process that does not answer stays
 // connected, as it may only be stopped for a while, and an event says so; only a process that does not acknowledge new
 // interests is cut off. Times are measured by this process's own ticks, so that the time in which it is stopped itself
 // does not count.
@@ -156,7 +156,8 @@ func Listen(config Config) (*Monitor, error) {
 		return nil, fmt.Errorf("coordinator address %q: want unix:///path or tcp://host:port", config.Address)
 	}
 	if network == "unix" {
-		// A killed coordinator leaves its socket behind. The cluster's lock ensures that nobody listens on it.
+		// A killed coordinator leaves its socket behind. The cluster's lock ensures that no other coordinator listens
+		// on it.
 		if err := os.Remove(address); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("remove stale socket: %w", err)
 		}

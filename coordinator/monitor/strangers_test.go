@@ -125,7 +125,7 @@ func TestAcceptsAgainWithFileDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	files[len(files)-1] = conn
-	// The monitor has tried to accept it when it does so again: no event tells.
+	// The monitor has tried to accept it when it does so again: no event shows it.
 	_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the connection was accepted: %v", err)

@@ -26,7 +26,7 @@ type image struct {
 	user string
 }
 
-// nonRoot is a user that nobody is: the manifests name the same.
+// nonRoot is an unused user ID: the manifests name the same.
 const nonRoot = "65532:65532"
 
 var images = []image{

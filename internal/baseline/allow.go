@@ -33,7 +33,7 @@ type Alternative struct {
 // controllers much time shows that.
 //
 // Each object is compared for itself, and may be as in another run than the next one: which controller is faster may
-// differ for each object. But an object that exists in place of another one counts only together with that; see
+// differ for each object. But an object that exists instead of another one counts only together with that; see
 // replaced.
 func (ref *Baseline) Allow(r *record.Run) error {
 	return ref.allow(r, "in another run without faults")
@@ -334,7 +334,7 @@ func (f *filter) alike(d Difference, a *Alternative, like, got *facts.Object) bo
 	return (like.End == nil) == (got == nil || got.End == nil)
 }
 
-// together reports whether the objects that an alternative has in place of an object, or the other way round, are as
+// together reports whether the objects that an alternative has instead of an object, or the other way round, are as
 // they are there.
 func (f *filter) together(key facts.Key, a *Alternative, objects map[facts.Key]*facts.Object) bool {
 	return !slices.ContainsFunc(f.replaced(key, a.Objects), func(other facts.Key) bool {
@@ -343,8 +343,8 @@ func (f *filter) together(key facts.Key, a *Alternative, objects map[facts.Key]*
 	})
 }
 
-// replaced lists the objects of the same type and owner that are there in the end in place of an object that is there
-// without faults; or, if the object is not there without faults, those that are missing in its place.
+// replaced lists the objects of the same type and owner that are there in the end instead of an object that is there
+// without faults; or, if the object is not there without faults, the missing ones that it replaces.
 func (f *filter) replaced(key facts.Key, objects map[facts.Key]*facts.Object) []facts.Key {
 	there := func(key facts.Key) *facts.Object {
 		if usual := f.ref.usual(key); usual.End != nil {

@@ -30,7 +30,7 @@ func TestSlowEndsThatAreWrong(t *testing.T) {
 		name             string
 		slow, fresh, run []string // fresh: nil, there is none
 		fieldsOnly       bool
-		counts           string // a part of what is told; empty: it does not count
+		counts           string // a part of the finding; empty: it does not count
 	}{
 		{name: "as created at once", slow: []string{set(`{"phase": "Ready", "seen": 1, "rolls": 1}`), secret},
 			fresh: []string{set(`{"phase": "Ready", "seen": 1, "rolls": 1}`), secret}},
@@ -91,7 +91,7 @@ func TestSlowEndsOfWhatHasFinished(t *testing.T) {
 	for _, tt := range []struct {
 		name                    string
 		usual, slow, slowlyMade []string
-		counts                  string // a part of what is told; empty: it does not count
+		counts                  string // a part of the finding; empty: it does not count
 	}{
 		{name: "made at once, and slowly", usual: usual, slow: lines("True", "", "2"),
 			slowlyMade: lines("True", "", "2")},
@@ -168,7 +168,7 @@ func TestUnpacedEndsThatAreWrong(t *testing.T) {
 		name           string
 		unpaced, fresh []string // fresh: nil, there is none
 		fieldsOnly     bool
-		counts         string // a part of what is told; empty: it does not count
+		counts         string // a part of the finding; empty: it does not count
 	}{
 		{name: "as without a race", unpaced: []string{secret, claim, none}},
 		{name: "as created at once", unpaced: []string{old}, fresh: []string{old}},

@@ -320,7 +320,7 @@ func TestWhoWroteIt(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost is the controller's like any other; one that was refused is nobody's.
+// A write whose answer was lost belongs to the controller like any other; a write that was refused belongs to none.
 func TestWriteWithALostAnswer(t *testing.T) {
 	for _, test := range []struct {
 		failed wire.Answer

@@ -149,7 +149,7 @@ func (f *filter) counting(key facts.Key, o *facts.Object) map[string]any {
 // rollingOut stands for a StatefulSet's status.currentRevision.
 const rollingOut = "another one than status.updateRevision"
 
-// lagOf compares an observedGeneration with the object's generation; nil: they are no numbers.
+// lagOf compares an observedGeneration with the object's generation; nil: they are not numbers.
 func lagOf(observed, generation any) any {
 	o, isNumber := observed.(float64)
 	g, has := generation.(float64)
@@ -167,9 +167,9 @@ func (f *filter) normal(key facts.Key, o *facts.Object) any {
 	return f.sorted(facts.Key(key.Type()), o.Normal())
 }
 
-// visit calls a function with all values that are neither mappings nor lists, as leaves does, but for the path, in
-// which the items of lists that have names are told apart. The function must not keep the path: for many objects, no
-// memory is spent on the paths of single values.
+// visit calls a function with all values that are neither mappings nor lists, as leaves does, but with a path that
+// distinguishes the items of lists that have names. The function must not keep the path: for many objects, no memory is
+// spent on the paths of single values.
 func (f *filter) visit(v any, path []string, where string, visit func(path []string, where string, v any)) {
 	items := func(list []any, place func(item any, i int) string) {
 		for i, value := range list {

@@ -12,7 +12,7 @@ import (
 type Found struct {
 	// Object is the object's group, see [Key.Group].
 	Object facts.Key `json:"object"`
-	Path   string    `json:"path"` // as in a [Mask]; items of lists that have names are told apart: "[name=a]"
+	Path   string    `json:"path"` // as in a [Mask]; items of lists that have names have them in the path: "[name=a]"
 	Reason string    `json:"reason"`
 	// Value: only the value differed. Whether the field is there counts.
 	Value bool `json:"value,omitempty"`

@@ -107,7 +107,7 @@ func TestBaselines(t *testing.T) {
 			`without faults: "(UID of set/default/a)"`,
 		`status/default/s: status.pods[name=web-#].zone is "y" and "y"; without faults: "x" and "y"`,
 		`status/default/s: status.set is "uid=(UID of set/default/b)"; without faults: "uid=(UID of set/default/a)"`)
-	// One that nobody has created is none of theirs.
+	// An object whose creator is unknown does not belong to them.
 	checkDifferences(t, ref, run(30, 30, "vvvv2", "gggg2", pods("gggg2", "y", "zzzz2", "x")),
 		`status/default/s: status.pods[name=web-#].name is "web-#"; without faults: "web-#" and "web-#"`,
 		`status/default/s: status.pods[name=web-#].zone is "y"; without faults: "x" and "y"`,

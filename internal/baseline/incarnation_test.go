@@ -9,7 +9,7 @@ import (
 )
 
 // Regression: only what the controllers under test had created or deleted themselves was counted. A claim that another
-// controller deleted because of them, and that was created again without its data, was no difference.
+// controller deleted because of them, and that was created again without its data, did not count as a difference.
 func TestIncarnations(t *testing.T) {
 	twice := func(key string) []string {
 		return []string{"created " + key + " {}", "deleted " + key + " {}", "created " + key + " {}"}

@@ -120,9 +120,9 @@ func covering(all []Mask, key facts.Key, path []string) *Mask {
 	return nil
 }
 
-// Covers reports whether a mask's path is the beginning of a path. A name in a path may have dots. If the path tells
-// the items of lists apart, "[name=a]", the mask's step "[]" covers any item. If it does not, a mask of one item covers
-// the step "[]": perhaps it is that item.
+// Covers reports whether a mask's path is the beginning of a path. A name in a path may have dots. If the path
+// distinguishes the items of lists, "[name=a]", the mask's step "[]" covers any item. If it does not, a mask of one
+// item covers the step "[]": perhaps it is that item.
 func Covers(mask string, path []string) bool {
 	if mask == "" {
 		return true

@@ -21,7 +21,7 @@ import (
 // MaskEntry is an entry of a file of masks.
 type MaskEntry struct {
 	Type string `yaml:"type,omitempty"`
-	// Object is the key of the only object, in place of a type; see [Found].
+	// Object is the key of the only object, instead of a type; see [Found].
 	Object string `yaml:"object,omitempty"`
 	Path   string `yaml:"path"`
 	Reason string `yaml:"reason,omitempty"`

@@ -34,7 +34,7 @@ func TestMaskFile(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, data)
 		}
 	}
-	// Somebody edits it.
+	// A user edits it.
 	edited := strings.Replace(string(data), "path: data.a\n", "path: data.a\n  compare: true\n", 1) +
 		"- {path: status.phase, reason: mine}\n" +
 		"- {type: secret, path: data.old, reason: differs between runs without faults}\n" // of an older version

@@ -26,8 +26,8 @@ type Random struct {
 	Owner     facts.Key `json:"owner,omitempty"` // its group, see [Key.Group]; empty: they have none
 	Type      string    `json:"type"`            // after the cluster, if there are several, as in a [Key]
 	Namespace string    `json:"namespace,omitempty"`
-	// Name has "*" in place of each random part, and "?" in place of a UID. The random parts have a length from Least
-	// to Most.
+	// Name has "*" instead of each random part, and "?" instead of a UID. The random parts have a length from Least to
+	// Most.
 	Name  string `json:"name"`
 	Least int    `json:"least,omitempty"`
 	Most  int    `json:"most,omitempty"`
@@ -206,9 +206,9 @@ func inAll(runs []map[facts.Key]*facts.Object, key facts.Key) bool {
 }
 
 // learn finds the objects that are named at random. They are not in all runs and belong to the same owner. Their names
-// differ only in parts that nobody has chosen, or in what may be a short hash and differs in each run. Each run has at
-// least one of them. If they have no owner, the same controller under test has created all of them: equally many in
-// each run, and none twice with the same name.
+// differ only in generated parts, or in a part that may be a short hash and differs in each run. Each run has at least
+// one of them. If they have no owner, the same controller under test has created all of them: equally many in each run,
+// and none twice with the same name.
 func (n *Naming) learn(runs []map[facts.Key]*facts.Object, usual map[facts.Key]*facts.Object) {
 	n.chosen = map[facts.Key]bool{}
 	for key := range runs[0] {

@@ -70,7 +70,7 @@ func TestRelations(t *testing.T) {
 	}
 	ref.Override([]MaskEntry{{Object: "config/default/app", Path: "url"}})
 	checkDifferences(t, ref, tell(stale))
-	// An object that is missing is told for itself.
+	// A missing object is reported by itself.
 	checkDifferences(t, ref, story(t, secret("db", data("s3cr3tTwo"))),
 		"config/default/app: never created; without faults: exists at the end",
 		"deployment/default/app: never created; without faults: exists at the end",
@@ -107,7 +107,7 @@ func TestRelationsOfGeneratedNames(t *testing.T) {
 	if !slices.Contains(got, "pod/default/web-#2: "+stale) || slices.Contains(got, "pod/default/web-#1: "+stale) {
 		t.Errorf("got %q", got)
 	}
-	// It is no mistake that what has finished is as it was; nor is a further one.
+	// A finished object that stays as it was is correct; so is one more of them.
 	done := []string{pod("e", "7hirdOneX", ""), pod("f", "0therOneX", `, "status": {"phase": "Succeeded"}`)}
 	for _, line := range compare(t, ref, run("7hirdOneX", done, "0w7w7w7w0", "0w7w7w7w0", "0w7w7w7w0")) {
 		if strings.Contains(line, "PASSWORD") {
@@ -133,7 +133,7 @@ func TestRelationsOfGeneratedNames(t *testing.T) {
 	checkDifferences(t, ref, wrong)
 }
 
-// What two fields have in common by accident is no law.
+// An accidental equality of two fields is not a relation.
 func TestNoRelations(t *testing.T) {
 	for _, values := range [][2]string{
 		{"Running", "Succeeded"},

@@ -183,8 +183,8 @@ func TestRenewalsThatAreNotesExplainNothing(t *testing.T) {
 	}
 }
 
-// What differs in each run need not be secret: times, versions, what a status tells, and certificates, which some
-// controllers issue at each of their starts.
+// A field that differs in each run need not be secret: times, versions, descriptions in a status, and certificates,
+// which some controllers issue at each of their starts.
 func TestNoRenewals(t *testing.T) {
 	pem := func(s string) string {
 		return "-----BEGIN CERTIFICATE-----\nMIIC" + s + "\n-----END CERTIFICATE-----\n"

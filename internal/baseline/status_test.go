@@ -8,8 +8,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Regression: a status that keeps its last error was a bug after every fault. What else a harmless fault shows still
-// counts, and a status that tells a wrong state does in any case.
+// Regression: a status that keeps its last error was a bug after every fault. All other effects of a harmless fault
+// still count, and a status that shows a wrong state does in any case.
 func TestKeep(t *testing.T) {
 	const ready = `{"type": "Ready", "status": "True"}`
 	run := func(conditions, more string, lines ...string) *record.Run {
@@ -35,7 +35,7 @@ func TestKeep(t *testing.T) {
 		name         string
 		more         string      // of the usual status
 		harmless, as *record.Run // as: the run that is judged, nil: the same
-		counts       string      // a part of what is told; empty: it does not count
+		counts       string      // a part of the finding; empty: it does not count
 	}{
 		{name: "an error that is kept", harmless: run(failed, usual)},
 		{name: "another error", harmless: run(failed, usual), as: run(otherwise, usual)},
@@ -92,7 +92,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Regression: a shorter workload did not know what the status of the longer one's objects tells.
+// Regression: for a shorter workload it was unknown what the status of the longer one's objects describes.
 func TestAdoptKept(t *testing.T) {
 	run := func(status string) *record.Run {
 		return story(t, `created db.example.com/default/a {"status": {"retryCount": `+status+`, "phase": "Running"}}`)
@@ -123,7 +123,7 @@ func TestMessagesOfConditions(t *testing.T) {
 	const usual = `"status": "False", "reason": "Done", "message": "it is running"`
 	for _, tt := range []struct {
 		name, condition, more string
-		counts                string // a part of what is told; empty: it does not count
+		counts                string // a part of the finding; empty: it does not count
 	}{
 		{name: "another message", condition: `"status": "False", "reason": "Done", "message": "it has never run"`},
 		{name: "another reason", condition: `"status": "False", "reason": "Late", "message": "it has never run"`,

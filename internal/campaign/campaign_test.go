@@ -47,7 +47,7 @@ func finding(subject, text string) record.Finding {
 	}
 }
 
-// statuses tells what became of each plan, in the order of the plans.
+// statuses returns what became of each plan, in the order of the plans.
 func statuses(r *result.Result) []string {
 	var all []string
 	for _, o := range r.Outcomes {
@@ -184,7 +184,7 @@ func TestWhatIsBelieved(t *testing.T) {
 	}
 }
 
-// Work that a frozen process leaves undone is no finding about what it does when it is thawed.
+// Work that a frozen process leaves undone is not a finding about its behavior after it is thawed.
 func TestWhatComesIfTheFrozenProcessIsKilledToo(t *testing.T) {
 	gone := finding("secret/default/a", "never created; without faults: exists at the end")
 	twice := finding("pod/default/a", "created 2 times; without faults: created once")
@@ -230,7 +230,7 @@ func TestWhatComesIfTheFrozenProcessIsKilledToo(t *testing.T) {
 	}
 }
 
-// What another client's deletion leads to is no finding about a write that is tried again.
+// The consequences of another client's deletion are not a finding about a write that is tried again.
 func TestWhatComesIfTheAnswerIsNotLost(t *testing.T) {
 	gone := finding("replicaset.apps/default/a", "deleted at the end; without faults: exists at the end")
 	wrong := finding("db.example.com/default/a", "status.phase is \"Old\"; without faults: \"New\"")
@@ -509,7 +509,7 @@ func TestDoubtfulFindings(t *testing.T) {
 	}
 }
 
-// An end to which slow controllers also come is no finding, if it is also that of what is created at once.
+// An end to which slow controllers also come is not a finding, if it is also that of objects that are created at once.
 func TestExplainedBySlowControllers(t *testing.T) {
 	const seen = `op service/default/a {"status": {"seen": 1}}`
 	for _, tt := range []struct {
@@ -633,8 +633,8 @@ func TestExplainedBySlowCreation(t *testing.T) {
 	}
 }
 
-// A status that says what has happened after a harmless fault, too, is no finding. The harmless faults come only when
-// they are needed.
+// A status that describes an event is not a finding if a harmless fault leads to it, too. The harmless faults come only
+// when they are needed.
 func TestStatusThatKeepsErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

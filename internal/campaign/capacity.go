@@ -23,7 +23,7 @@ const clustersPerCore = 2
 // them. The error says that n is more than the machine can serve.
 func Parallel(n int) (int, error) { return parallel(n, runtime.GOMAXPROCS(0), AvailableMemory()) }
 
-// parallel is told the cores, and the bytes of memory that are available, which are 0 if that is not known.
+// parallel takes the cores, and the bytes of memory that are available, which are 0 if that is not known.
 func parallel(n, cores int, memory int64) (int, error) {
 	fit := clustersPerCore * cores
 	here := wording.Count(cores, "core")
@@ -63,7 +63,7 @@ func readNumber(file string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64) // "max" is no number
+	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64) // "max" is not a number
 }
 
 // field reads a number from a file of lines with a name and a number; 0 if there is none.

@@ -42,10 +42,10 @@ type confirmer struct {
 
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
 // believed. What does great harm is also believed if it comes now and then, and never without the actions in as many
-// runs. A finding that another plan has, too, is believed at once: most plans find one of a few bugs, and each
-// further run takes long, since it waits in vain for the end that it should have. So a plan is put off while another
-// one is being confirmed that has found the same, or if confirming has its share of the budget. The error is
-// errPutOff, that of ctx, or of a record that cannot be read.
+// runs. A finding that another plan has, too, is believed at once: most plans find one of a few bugs, and each further
+// run takes long, since it waits until its timeout for an end that does not come. So a plan is put off while another
+// one is being confirmed that has found the same, or if confirming has its share of the budget. The error is errPutOff,
+// that of ctx, or of a record that cannot be read.
 func (c *confirmer) confirm(ctx context.Context, t *task, o *result.Outcome, first *record.Meta) error {
 	o.Status, o.Reason, o.Came, o.Of, o.Pending = result.Unconfirmed, "", 1, 1, false
 	err := c.believe(ctx, t, o, first)
@@ -89,7 +89,7 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, fir
 	if c.takenFor(o) {
 		return nil
 	}
-	if tells, err := c.tells(ctx, t, o); err != nil || tells {
+	if only, err := c.onlyStatus(ctx, t, o); err != nil || only {
 		return err
 	}
 	paces, err := c.paces(t, o)
@@ -457,19 +457,19 @@ func followed(o *result.Outcome) (*facts.Follower, error) {
 // differing are the findings that a run of a plan differs from a baseline, and better those of them by which it is
 // nearer to what an object's status promises.
 func differing(ref *baseline.Baseline, p *plan.Plan, f *facts.Follower) []record.Finding {
-	return toldOf(ref, p, f, func(t findings.Told) bool { return !t.Nearer })
+	return findingsOf(ref, p, f, func(t findings.Part) bool { return !t.Nearer })
 }
 
 func better(ref *baseline.Baseline, p *plan.Plan, f *facts.Follower) []record.Finding {
-	return toldOf(ref, p, f, func(t findings.Told) bool { return t.Nearer })
+	return findingsOf(ref, p, f, func(t findings.Part) bool { return t.Nearer })
 }
 
-func toldOf(
-	ref *baseline.Baseline, p *plan.Plan, f *facts.Follower, which func(findings.Told) bool,
+func findingsOf(
+	ref *baseline.Baseline, p *plan.Plan, f *facts.Follower, which func(findings.Part) bool,
 ) (all []record.Finding) {
-	for _, told := range judge.Tell(ref, p, f, nil) {
-		if which(told) {
-			all = append(all, told.Finding)
+	for _, part := range judge.Parts(ref, p, f, nil) {
+		if which(part) {
+			all = append(all, part.Finding)
 		}
 	}
 	return all

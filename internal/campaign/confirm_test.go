@@ -21,8 +21,8 @@ func harmful(harm record.Harm) record.Finding {
 	return f
 }
 
-// What nobody accepts once in a hundred times is a bug even if it does not come every time, as long as it never comes
-// without the plan's actions. A rare difference in a status is not.
+// A finding that is unacceptable once in a hundred times is a bug even if it does not come every time, as long as it
+// never comes without the plan's actions. A rare difference in a status is not.
 func TestRareFindings(t *testing.T) {
 	in := func(f record.Finding, runs ...int) answer {
 		return func(n int, _ *record.Meta) []record.Finding {
@@ -222,8 +222,8 @@ func TestSlowRunsAreShared(t *testing.T) {
 	}
 }
 
-// In one run a step waits in vain for an object, and in another run the object is missing at the end. These are one
-// finding. It does great harm even if it comes now and then.
+// In one run a step waits for an object until its timeout, and in another run the object is missing at the end. These
+// are one finding. It does great harm even if it comes now and then.
 func TestStepThatLacksWhatIsMissing(t *testing.T) {
 	missing := finding("secret/default/a", "never created; without faults: exists at the end")
 	missing.Harm, missing.Owner = record.HarmMissing, "db.example.com/default/a"

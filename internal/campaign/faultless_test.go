@@ -13,8 +13,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// A finding that comes without a plan's actions is no bug of plans with the same finding, whichever run comes first. A
-// worse finding, or another one, stays.
+// A finding that comes without a plan's actions is not a bug of plans with the same finding, whichever run comes first.
+// A worse finding, or another one, stays.
 func TestFindingsJoinWhatComesWithoutActions(t *testing.T) {
 	of := func(harm record.Harm, subject, field string) record.Finding {
 		f := finding(subject, "it differs")

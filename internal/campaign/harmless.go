@@ -18,9 +18,9 @@ import (
 // harmless is the name of the runs with harmless faults among those that are not made again.
 const harmless = "harmless"
 
-// tells reports whether a plan has found only that a status tells of what has happened. To know that, it runs the
+// onlyStatus reports whether a plan has found only that a status describes what has happened. To know that, it runs the
 // workload with harmless faults first, once. Then it runs the plan again, whose outcome is that of this run.
-func (c *confirmer) tells(ctx context.Context, t *task, o *result.Outcome) (bool, error) {
+func (c *confirmer) onlyStatus(ctx context.Context, t *task, o *result.Outcome) (bool, error) {
 	ref := c.options(t).Baseline
 	if ref == nil || slices.ContainsFunc(o.Findings, func(f record.Finding) bool {
 		return f.Judge != record.JudgeBaseline

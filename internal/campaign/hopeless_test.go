@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// A workload that waits in vain is run once if another pace could not help, and otherwise twice.
+// A workload whose wait times out is run once if another pace could not help, and otherwise twice.
 func TestWorkloadThatCannotPassIsRunOnce(t *testing.T) {
 	key := plan.ResourceKey{Type: "configmap", Namespace: "default", Name: "a"}
 	object := &plan.ApplyStep{Objects: []map[string]any{{

@@ -118,7 +118,7 @@ func TestWhatComesLater(t *testing.T) {
 	}
 }
 
-// Nobody pays for a pattern that was not chosen, or for which there is no time.
+// A pattern that was not chosen, or for which there is no time, costs nothing.
 func TestLaterOnlyIfAskedFor(t *testing.T) {
 	for name, change := range map[string]func(c *Config){
 		"another pattern":         func(c *Config) { c.Patterns = []string{"intermediate"} },

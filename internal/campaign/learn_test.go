@@ -221,7 +221,7 @@ func TestUnsteadyWorkload(t *testing.T) {
 	}
 }
 
-// If the first run waits in vain for rest, the others know what the controllers look at again and again.
+// If the first run waits for rest until its timeout, the others know what the controllers look at again and again.
 func TestOnlyTheFirstRunHasMuchPatience(t *testing.T) {
 	for _, rested := range []bool{true, false} {
 		polls := []record.Poll{{Controller: "op", Queue: "q", Delay: 10}}

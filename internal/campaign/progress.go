@@ -9,8 +9,8 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// showConfirming shows which run of a plan begins, to confirm what was found. The outcome's runs were that many so far,
-// and about how many are left tells how long that takes; without an outcome that is not said.
+// showConfirming shows which run of a plan begins, to confirm what was found. With an outcome, it also shows how long
+// that takes, from its number of runs so far and from about how many are left.
 func (c *confirmer) showConfirming(p *plan.Plan, o *result.Outcome, ran int, what string, left int) {
 	text := "confirming, " + what
 	if o != nil {

@@ -35,10 +35,10 @@ func (c *Config) stepsOf(t *task) []plan.Step {
 
 // slowly runs a task's workload once with slow controllers, when a plan with that workload has found something. Many
 // faults delay controllers, and what they write may depend on what they have had the time to see: objects that end like
-// that are no finding, if they end like that too when what the workload asks for in the end is created at once. Else a
-// controller has missed something, which is a mistake even if it only has to be slow to make it. If the workload makes
-// steps without waiting, that may include which objects there are: if it creates an object and changes it at once,
-// there may be others for the first spec, or not.
+// that are not a finding, if they end like that too when what the workload asks for in the end is created at once. Else
+// a controller has missed something, which is a mistake even if it only has to be slow to make it. If the workload
+// makes steps without waiting, that may include which objects there are: if it creates an object and changes it at
+// once, there may be others for the first spec, or not.
 func (c *confirmer) slowly(ctx context.Context, t *task, how confirm.Pace) error {
 	return c.runOnce(t, how.Name, func() error {
 		err := c.runSlowly(ctx, t, how)

@@ -123,7 +123,8 @@ func TestSuggestionsOfCampaigns(t *testing.T) {
 	}
 }
 
-// A workload that waits for little is told what it ended with, also if it did not pass, and campaigns say it, too.
+// For a workload that waits for little, the state that it ended with is reported, also if it did not pass, and
+// campaigns say it, too.
 func TestSuggestedWait(t *testing.T) {
 	const want = "it waits for little; without faults it ended with this, to wait for:\n" +
 		"    - {name: it is ready, wait: {resourceKey: db.example.com/default/a, condition: object.status.ready == 2}}"

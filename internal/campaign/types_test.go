@@ -60,7 +60,7 @@ func TestTypesThatOnlyAFaultShows(t *testing.T) {
 	}
 }
 
-// What nobody can list, nobody can record, and the summary says so.
+// Types that cannot be listed cannot be recorded, and the summary says so.
 func TestTypesThatCannotBeListed(t *testing.T) {
 	f := &fake{answer: func(p *plan.Plan, _ int, meta *record.Meta, _ *[]record.Finding, _ *[]string) error {
 		if len(p.Actions) == 0 {

@@ -19,7 +19,7 @@ import (
 )
 
 // envHelper makes the test executable start children and wait. With envAtOnce it is killed when it has started them,
-// before it tells the guard.
+// before it reports to the guard.
 const (
 	envHelper = "TROMMEL_TEST_CHILD_HELPER"
 	envAtOnce = "TROMMEL_TEST_CHILD_AT_ONCE"
@@ -181,7 +181,7 @@ func TestParentKilled(t *testing.T) {
 	awaitGone(t, pids)
 }
 
-// Regression: what a child had started was left if this process was killed before it told the guard of the child.
+// Regression: a child's descendants were left if this process was killed before it reported the child to the guard.
 func TestParentKilledAtOnce(t *testing.T) {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Skip(err)

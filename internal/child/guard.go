@@ -10,8 +10,8 @@ import (
 )
 
 // guardScript reads which process groups exist. Its input ends when this process ends; then it kills the remaining
-// groups. This process may have been killed before it could tell of a new group. So the script also kills, if it was
-// not told to end, every process that has the mark in its environment, until there is none. This needs /proc.
+// groups. This process may have been killed before it could tell of a new group. So the script also kills every process
+// that has the mark in its environment, until there is none, unless it received the command to end. This needs /proc.
 const guardScript = `
 trap "" HUP INT TERM
 groups=" "

@@ -1,7 +1,7 @@
-// Package clock tells the time of a run, which need not be this machine's: while nothing happens in any process of a
+// Package clock gives the time of a run, which need not be this machine's: while nothing happens in any process of a
 // run, its clock may move ahead; and while its processes lack processors, it may go slower than this machine's.
 //
-// A context says by which clock its users wait. Code that belongs to a run therefore uses this package in place of
+// A context says by which clock its users wait. Code that belongs to a run therefore uses this package instead of
 // time.Now, time.After, context.WithTimeout and their like; without a clock in its context it waits in real time.
 package clock
 
@@ -32,7 +32,7 @@ type Clock struct {
 	kept account
 }
 
-// account tells for how long the clock was kept from moving, by reason.
+// account counts for how long the clock was kept from moving, by reason.
 type account struct {
 	mu   sync.Mutex
 	now  map[*time.Time]string // what keeps it, by when it began
@@ -42,8 +42,8 @@ type account struct {
 // New returns a clock that agrees with this machine's until it is advanced.
 func New() *Clock { return Drawn(nil) }
 
-// Drawn is New with a function that is called with each new line, before anybody is told that it is later. The calls
-// are one after the other.
+// Drawn is New with a function that is called with each new line, before any reader sees the later time. The calls are
+// one after the other.
 func Drawn(f func(Line)) *Clock {
 	c := &Clock{freed: make(chan struct{}, 1), drawn: f}
 	c.line.Store(&Line{})
@@ -80,7 +80,7 @@ func (c *Clock) Now() time.Time {
 	for {
 		l := c.line.Load()
 		now := time.Now()
-		if c.line.Load() == l { // otherwise somebody may have read a later time
+		if c.line.Load() == l { // otherwise another reader may have read a later time
 			return now.Add(l.aheadAt(now))
 		}
 	}
@@ -101,9 +101,9 @@ func (c *Clock) Advance(by time.Duration) {
 	c.fire()
 }
 
-// Jump moves the clock at once, but who waits by it waits as long as before: its timers and deadlines move along, so
-// that nobody loses patience because of a jump. Only tickers tick, which drop ticks anyway, and timers of contexts made
-// by [Due] fire if they are due.
+// Jump moves the clock at once, but waits by it last as long as before: their timers and deadlines move along, so that
+// no wait times out because of a jump. Only tickers tick, which drop ticks anyway, and timers of contexts made by [Due]
+// fire if they are due.
 func (c *Clock) Jump(by time.Duration) {
 	if by <= 0 {
 		return
@@ -140,7 +140,7 @@ func (c *Clock) Hold() (release func()) {
 	})
 }
 
-// HoldFor is Hold for a reason that [Clock.Kept] tells, a clause such as "a command ran". If release is called with
+// HoldFor is Hold for a reason that [Clock.Kept] returns, a clause such as "a command ran". If release is called with
 // false, the reason does not count after all.
 func (c *Clock) HoldFor(why string) (release func(counts bool)) {
 	if c == nil {
@@ -209,7 +209,7 @@ func (c *Clock) Unheld(f func()) {
 	}
 }
 
-// Held tells whether something holds the clock.
+// Held reports whether something holds the clock.
 func (c *Clock) Held() bool { return c.holds.Load() > 0 }
 
 // Next returns when the clock's first timer is due; false without any.
@@ -239,7 +239,7 @@ func (c *Clock) fire() {
 	for len(c.timers) > 0 && !c.timers[0].due.After(now) {
 		e := c.timers[0]
 		if e.period > 0 {
-			// Like a time.Ticker it drops ticks that nobody has taken in time.
+			// Like a time.Ticker it drops ticks that were not received in time.
 			e.due = e.due.Add(e.period * (1 + now.Sub(e.due)/e.period))
 			heap.Fix(&c.timers, 0)
 		} else {

@@ -32,8 +32,8 @@ func (l Line) aheadAt(now time.Time) time.Duration {
 	return time.Duration(l.At(epochMono + int64(now.Sub(epoch))))
 }
 
-// wait is for how long somebody waits by the machine's clock until the run's has gone by d, and then looks again: not
-// too long, because that clock may get faster.
+// wait is how long a waiter sleeps by the machine's clock until the run's has gone by d, and then looks again: not too
+// long, because that clock may get faster.
 func (l Line) wait(d time.Duration) time.Duration {
 	const late = 10 * time.Millisecond
 	if l.Slow == 0 || d > time.Minute {
@@ -47,8 +47,8 @@ func (l Line) moved(by time.Duration) Line {
 	return l
 }
 
-// lead is when a line begins to go at another pace than the one before. Until then every process must have seen it:
-// nobody may read an earlier time than somebody else before.
+// lead is when a line begins to go at another pace than the one before. Until then every process must have seen it: a
+// process must not read an earlier time than another process before.
 const lead = 5 * time.Millisecond
 
 // Slow makes the clock slower than the machine's by so many parts of [Whole], which must be fewer than all of them;

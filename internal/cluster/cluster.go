@@ -142,7 +142,7 @@ const (
 // Timed is a cluster whose processes may run by a clock of their own.
 type Timed interface {
 	// Clock returns the clock that the cluster's processes run by, always the same; nil is the machine's. All times
-	// that the cluster tells, such as those of a Process, are of this clock.
+	// that the cluster returns, such as those of a Process, are of this clock.
 	Clock() *clock.Clock
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-// RevisionSpan is how far apart the first revisions of the clusters of a [Group] are: a resource version tells whose it
-// is. No run makes as many writes.
+// RevisionSpan is how far apart the first revisions of the clusters of a [Group] are: a resource version shows its
+// cluster. No run makes as many writes.
 const RevisionSpan = 1_000_000_000_000
 
 // Group is several clusters that a run takes for one, on one clock and with one coordinator. An API server is called

@@ -127,8 +127,8 @@ type Kind struct {
 	// Check refuses a configuration without a look at the cluster; nil: it has nothing to refuse. Its error is a
 	// *Refusal.
 	Check func(config JoinConfig) error
-	// Join begins to use a cluster that somebody else runs, for one run. It is a Shared. Nil: clusters of this kind are
-	// started.
+	// Join begins to use a cluster that another process runs, for one run. It is a Shared. Nil: clusters of this kind
+	// are started.
 	Join func(ctx context.Context, config JoinConfig) (Cluster, error)
 	// Start starts a cluster. It outlives ctx; the caller closes it. If Start fails, it leaves nothing behind.
 	Start func(ctx context.Context, config Config) (Cluster, error)

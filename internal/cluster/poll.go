@@ -20,7 +20,7 @@ func Poll(ctx context.Context, interval time.Duration, f func(context.Context) e
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // what f says when its context ends tells nothing
+			last = err // what f says when its context ends has no information
 		}
 		select {
 		case <-tick.C:

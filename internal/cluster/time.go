@@ -5,8 +5,8 @@ import "time"
 // Timekeeper is a cluster that may have a clock of its own (Config.OwnTime).
 type Timekeeper interface {
 	Timed
-	// Hurry lets the clock move ahead whenever nothing happens in the cluster and nobody holds the clock, or else go as
-	// the machine's does. A cluster's clock hurries from its start.
+	// Hurry lets the clock move ahead whenever nothing happens in the cluster and nothing holds the clock, or else go
+	// as the machine's does. A cluster's clock hurries from its start.
 	Hurry(on bool)
 	// Lull returns at a moment at which no process of the cluster does anything, at the latest after half a second of
 	// the machine's time. So a jump of the clock that follows does not end what is under way, such as requests.

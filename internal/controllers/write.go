@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Result turns an error into the result of a reconcile: after a conflict, or an error that wraps one of outdated, it is
-// tried again, at first soon and then more and more seldom, without being told as an error. Anything else is told, also
-// if it is joined with a conflict.
+// Result turns an error into the result of a reconcile: after a conflict, or an error that wraps one of outdated, it
+// retries without reporting an error, at first soon and then more and more seldom. Any other error is reported, also if
+// it is joined with a conflict.
 func Result(err error, outdated ...error) (ctrl.Result, error) {
 	if err == nil || !Passing(err, outdated...) {
 		return ctrl.Result{}, err
@@ -20,7 +20,7 @@ func Result(err error, outdated ...error) (ctrl.Result, error) {
 	return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else asks the rate limiter without an error
 }
 
-// Passing reports whether an error says nothing but that somebody else has changed something at the same moment: a
+// Passing reports whether an error says nothing but that another client has changed something at the same moment: a
 // conflict, or an error that wraps one of outdated, or several of them.
 func Passing(err error, outdated ...error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -43,7 +43,7 @@ func (e *ChecksumError) Error() string {
 
 func short(sum string) string { return sum[:min(len(sum), 16)] + "…" }
 
-// To downloads the file to path. Nobody ever sees a part of it there: it is written to path with PartSuffix, and is
+// To downloads the file to path. A part of it is never visible there: it is written to path with PartSuffix, and is
 // renamed when its checksum is right. After a failure that part stays, for the next call to go on with, unless its
 // content is wrong. Two calls with one path must not run at the same time. Errors have one line.
 func (f *File) To(ctx context.Context, path string) error {
@@ -206,7 +206,7 @@ func (d *attempt) ask(ctx context.Context) (*http.Response, error) {
 	return client.Do(request)
 }
 
-// reason returns why a request failed, without its method and URL, which the caller tells.
+// reason returns why a request failed, without its method and URL, which the caller reports.
 func reason(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

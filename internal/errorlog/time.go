@@ -12,8 +12,8 @@ var (
 	epochTime = regexp.MustCompile(`"(?:ts|time)":\s*(\d(?:\.\d+)?[eE]\+?0?9|\d{9,11}(?:\.\d+)?)\b`)
 )
 
-// Time returns the time that a line was logged at, if the line tells it in a known form. Near is a time at most half a
-// year from it, as some forms lack the year.
+// Time returns the time that a line was logged at, if the line contains it in a known form. Near is a time at most half
+// a year from it, as some forms lack the year.
 func Time(line string, near time.Time) (at time.Time, known bool) {
 	if m := klogTime.FindStringSubmatch(line); m != nil {
 		at, err := time.ParseInLocation("0102 15:04:05.999999", m[1], near.Location())

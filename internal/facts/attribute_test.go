@@ -42,7 +42,7 @@ const (
 	finalizer = `, "finalizers": ["f"]`
 )
 
-// Some writes have no effect. What somebody else does, before, meanwhile or later, is not theirs.
+// Some writes have no effect. Changes of other clients, before, meanwhile or later, do not belong to them.
 func TestOthersChanges(t *testing.T) {
 	update, patch := record.Observation{Op: wire.Update}, record.Observation{Op: wire.Patch}
 	patch.Patch = json.RawMessage(`{"spec": {"n": 1}}`)
@@ -104,7 +104,7 @@ func TestOthersChanges(t *testing.T) {
 	}
 }
 
-// What a controller has done itself is known, also if somebody else could have done it.
+// A controller's own writes are known, also if another client could have made them.
 func TestOwnChanges(t *testing.T) {
 	update := record.Observation{Op: wire.Update, Object: json.RawMessage(`{"metadata": {"resourceVersion": "1"}}`)}
 	apply := record.Observation{Op: wire.Apply, Query: "fieldManager=op"}
@@ -175,7 +175,7 @@ func TestLastFinalizer(t *testing.T) {
 	}
 }
 
-// The answer to the removal of the last finalizer has the version of the state before, which somebody else may have
+// The answer to the removal of the last finalizer has the version of the state before, which another client may have
 // written since the call began.
 func TestLastFinalizerWhileSomebodyElseWrites(t *testing.T) {
 	r := &tape{t: t}

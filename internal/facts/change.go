@@ -32,7 +32,7 @@ type Change struct {
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
-	// as kind/namespace/name, or with the resource in place of the kind; a list has the name "*", and "*" as its
+	// as kind/namespace/name, or with the resource instead of the kind; a list has the name "*", and "*" as its
 	// namespace if it is of all namespaces. With several clusters it begins with the cluster, as a key does, unless
 	// that is unknown. Nil: unknown.
 	Read []string `json:"read,omitempty"`

@@ -89,7 +89,7 @@ func (r *tape) changes() []Change {
 	return all
 }
 
-// A write without effect is answered with the version that somebody else has written.
+// A write without effect is answered with the version that another client has written.
 func TestWriteWithoutEffect(t *testing.T) {
 	r := &tape{t: t}
 	r.changed()

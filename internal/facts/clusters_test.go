@@ -44,7 +44,7 @@ func (f *fleet) becomes(cluster, event, color string) json.RawMessage {
 	return object
 }
 
-// reads records a cached read: before it, nobody knows the cluster.
+// reads records a cached read: before it, the cluster is unknown.
 func (f *fleet) reads(cluster, reconcile string) {
 	f.calls++
 	o := record.Observation{
@@ -56,8 +56,8 @@ func (f *fleet) reads(cluster, reconcile string) {
 	f.see(o)
 }
 
-// writes records a write that has an effect in a cluster. Before it, and if the answer has no object also after it,
-// nobody knows the cluster.
+// writes records a write that has an effect in a cluster. Before it, and if the answer has no object also after it, the
+// cluster is unknown.
 func (f *fleet) writes(op wire.Operation, in, reconcile string, effect func() json.RawMessage) {
 	f.calls++
 	o := record.Observation{
@@ -86,7 +86,7 @@ func pairs(r *record.Run, t *testing.T) (all []string) {
 }
 
 // Resource versions of clusters are far apart: what was seen in the one with the greater ones says nothing of writes in
-// the other. What nobody knows the cluster of is attributed if it can have been in one only.
+// the other. A write whose cluster is unknown is attributed if it can have been in one only.
 func TestWritesInSeveralClusters(t *testing.T) {
 	f := newFleet()
 	f.becomes("east", record.Created, "blue")

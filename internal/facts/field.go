@@ -10,7 +10,7 @@ import (
 // Field is a value that a change has changed.
 type Field struct {
 	Path      []string // "[]" is an item of a list
-	Where     string   // the path for people, which tells the items of a list apart
+	Where     string   // the path for people, which distinguishes the items of a list
 	Prev, Cur any      // nil: there was none
 	// PrevIndex and CurIndex are the indexes that the steps "[]" stand for in the states before and after; nil where
 	// the field is absent.

@@ -47,7 +47,7 @@ func (k Key) Type() string {
 	return typ
 }
 
-// Group is the key with "*" in place of the numbers in the name that tell equal objects apart: the numbers of generated
+// Group is the key with "*" instead of the numbers in the name that distinguish equal objects: the numbers of generated
 // names, and of a StatefulSet's pods and claims. A value that is random in one of these objects is random in all of
 // them. Which of them is the first, or the leader, may differ in each run.
 func (k Key) Group() Key { return k.WithNumber("*") }

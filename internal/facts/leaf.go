@@ -12,7 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/metadata"
 )
 
-// Leaf is a value in an object. Where is its path with the items of lists told apart by ItemPlace.
+// Leaf is a value in an object. Where is its path, in which ItemPlace distinguishes the items of lists.
 type Leaf struct {
 	Path  []string
 	Where string

@@ -145,7 +145,7 @@ func (n *names) rewrite(cluster, s string) (text string, generated bool) {
 	return text, generated
 }
 
-// uidOf begins what is written in place of a UID.
+// uidOf begins what is written instead of a UID.
 const uidOf = "(UID of "
 
 // UnknownUID is a UID in the value got that belongs to no object that the run has seen, if the value without faults has

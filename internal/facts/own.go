@@ -66,7 +66,7 @@ func (n *names) generate(name string, key Key) {
 	}
 }
 
-// called is what is written in place of the name of a controller's ReplicaSet or pod.
+// called is what is written instead of the name of a controller's ReplicaSet or pod.
 func called(controller string) string { return "(controller " + controller + ")-" }
 
 func keyOf(h *record.HistoryEntry, name string) Key {

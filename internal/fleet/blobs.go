@@ -164,7 +164,7 @@ func (c cache) get(ctx context.Context, digest string, fetch func(context.Contex
 // store is where a worker has blobs from.
 type store struct {
 	cache cache
-	files string // a directory that nobody changes, with blobs by digest; empty: none
+	files string // a directory that does not change, with blobs by digest; empty: none
 	fetch func(ctx context.Context, digest string, to io.Writer) error
 	say   func(text string)
 }

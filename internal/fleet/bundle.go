@@ -461,7 +461,7 @@ func (b *Bundle) unpack(ctx context.Context, dir string, from *store) (*unpacked
 		}
 		u.builds[other.Name] = made
 	}
-	// What a manifest takes from where nobody has looked for it is missed now, and not in the first run.
+	// A file that a manifest takes from an unexpected place is missed now, and not in the first run.
 	if _, _, err := manifests.OfSuite(u.suite, ""); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("a manifest needs a file that was not sent: %w", err)
 	}

@@ -137,7 +137,7 @@ func TestOnKubernetes(t *testing.T) {
 	if err := s.queue.AwaitWorkers(t.Context(), 4); err != nil {
 		t.Fatal(err)
 	}
-	kill := func() { // a pod that runs, as when its node dies or somebody needs its place
+	kill := func() { // a pod that runs, as when its node dies or its place is needed
 		pods, err := c.CoreV1().Pods("tests").List(t.Context(),
 			metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		if err != nil || len(pods.Items) == 0 {

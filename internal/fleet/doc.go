@@ -7,8 +7,8 @@
 // of a run counts, and only that.
 //
 // [Server] and [Work] are the two ends of the protocol between them: JSON over HTTPS. All requests carry the campaign's
-// token, and may be repeated. A worker asks for work, waits up to [pollFor] for it, tells every third of a lease that
-// it is at it, sends the compressed record by the digest of its content, and then the result.
+// token, and may be repeated. A worker asks for work, waits up to [pollFor] for it, renews the lease every third of its
+// time, sends the compressed record by the digest of its content, and then the result.
 //
 // What the runs need, a [Bundle], is a list of files with their digests. A worker takes what it does not have yet.
 package fleet

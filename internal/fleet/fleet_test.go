@@ -268,7 +268,7 @@ func TestWorkersMakeRuns(t *testing.T) {
 	}
 }
 
-// What nobody names is not sent.
+// A file that is not named is not sent.
 func TestBundleHasOnlyWhatIsNamed(t *testing.T) {
 	s := serve(t, nil)
 	b, err := s.config.Source.bundle(newBlobs(t.TempDir()))
@@ -587,7 +587,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A worker that is told to leave gives its run back, and the run does not count as lost.
+// A worker that receives the signal to leave gives its run back, and the run does not count as lost.
 func TestWorkerLeaves(t *testing.T) {
 	s := serve(t, nil)
 	token, err := s.Token()
@@ -701,7 +701,7 @@ func TestBuildsTravel(t *testing.T) {
 	}
 }
 
-// Only the user can make room on the campaign's disk. He is told once for all workers.
+// Only the user can make room on the campaign's disk. The message comes once for all workers.
 func TestComplains(t *testing.T) {
 	var said []string
 	s := &Server{config: Config{Say: func(text string) { said = append(said, text) }}}

@@ -18,7 +18,7 @@ const pollFor = 20 * time.Second
 // defaultLease is how long a worker that is not heard of keeps its run.
 const defaultLease = 30 * time.Second
 
-// Campaign is what a worker is told first.
+// Campaign is the first answer to a worker.
 type Campaign struct {
 	Protocol int    `json:"protocol"`
 	Trommel  string `json:"trommel"` // its build, which the worker's must be

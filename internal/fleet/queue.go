@@ -23,7 +23,7 @@ type Queue struct {
 
 	mu      sync.Mutex
 	number  int               // of runs so far
-	waiting []*item           // that nobody has, the oldest first
+	waiting []*item           // without a worker, the oldest first
 	leases  map[string]*lease // of runs that have no result, also those that have ended
 	workers map[string]*worker
 	changed chan struct{} // closed when there may be something new to do
@@ -35,7 +35,7 @@ type Queue struct {
 // Counts is what a queue has seen.
 type Counts struct {
 	Workers  int // that are there
-	Waiting  int // runs that nobody has
+	Waiting  int // runs without a worker
 	Running  int
 	Done     int // runs with a result, also those that were given up
 	Lost     int // leases that ended because their worker was not heard of
@@ -57,7 +57,7 @@ type item struct {
 	job    Job
 	lost   []string // why, by those that have not ended it
 	avoid  string   // the worker that it was lost on
-	now    *lease   // nil: nobody has it
+	now    *lease   // nil: no worker has it
 	all    []string // IDs of its leases
 	result chan Result
 }
@@ -84,7 +84,7 @@ var (
 	errOver    = errors.New("the campaign is over")
 )
 
-// Do has a job run by a worker, and waits for its result. Older jobs go first. The error is that of ctx; nobody runs
+// Do has a job run by a worker, and waits for its result. Older jobs go first. The error is that of ctx; no worker runs
 // the job any longer then.
 func (q *Queue) Do(ctx context.Context, job Job) (Result, error) {
 	q.mu.Lock()
@@ -213,7 +213,7 @@ func (q *Queue) schedule() {
 	}
 }
 
-// expire ends leases and forgets workers of which nobody has heard.
+// expire ends leases and forgets workers that have not been heard of.
 func (q *Queue) expire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -287,9 +287,9 @@ func (q *Queue) knows(id string) bool {
 	return q.leases[id] != nil
 }
 
-// Finish takes a worker's result. It counts if there is none yet, even if the lease has ended: then nobody else needs
-// to run it any more. A run that failed for a reason that may be the worker's own is tried on another one. The error
-// is errNoLease if the result does not count.
+// Finish takes a worker's result. It counts if there is none yet, even if the lease has ended: then no other worker
+// needs to run it any more. A run that failed for a reason that may be the worker's own is tried on another one. The
+// error is errNoLease if the result does not count.
 func (q *Queue) Finish(id string, r Result) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -384,7 +384,7 @@ func (q *Queue) Counts() Counts {
 	return c
 }
 
-// Close tells workers that there is nothing to do any more.
+// Close lets workers know that there is nothing to do any more.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -35,7 +35,7 @@ type Config struct {
 	Source  Source
 	Trommel string        // the build that workers must be of; see Build
 	Lease   time.Duration // default: 30 s
-	// Say tells the user something; default: nothing.
+	// Say shows the user a message; default: it does nothing.
 	Say func(text string)
 }
 
@@ -47,15 +47,15 @@ type Server struct {
 	credentials *Credentials
 	bundle      *Bundle
 	bundleIs    string // its digest
-	campaign    []byte // what a worker is told first
+	campaign    []byte // the first answer to a worker
 	listener    net.Listener
 	http        *http.Server
 	served      chan struct{}
-	told        *told
+	feed        *feed
 
 	mu         sync.Mutex
 	baselines  map[*baseline.Baseline]string // their digests
-	complained time.Time                     // when the user was last told of an error here
+	complained time.Time                     // when the user last saw a message about an error here
 }
 
 // Serve gathers what the runs need, and serves workers until Close. A mistake in the suite is a *run.UserError.
@@ -68,7 +68,7 @@ func Serve(config Config) (*Server, error) {
 	}
 	s := &Server{
 		config: config, queue: NewQueue(config.Lease), blobs: newBlobs(filepath.Join(config.Dir, "blobs")),
-		served: make(chan struct{}), told: newTold(), baselines: map[*baseline.Baseline]string{},
+		served: make(chan struct{}), feed: newFeed(), baselines: map[*baseline.Baseline]string{},
 	}
 	var err error
 	if s.bundle, err = config.Source.bundle(s.blobs); err != nil {
@@ -125,7 +125,7 @@ func (s *Server) listen() error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/campaign", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(s.campaign) })
 	mux.HandleFunc("GET /v1/blobs/{digest}", s.sendBlob)
-	mux.HandleFunc("GET /v1/told", s.sendTold)
+	mux.HandleFunc("GET /v1/told", s.sendLines)
 	mux.HandleFunc("POST /v1/workers/{worker}/take", s.take)
 	mux.HandleFunc("POST /v1/workers/{worker}/leave", func(w http.ResponseWriter, r *http.Request) {
 		s.queue.Leave(r.PathValue("worker"))
@@ -169,15 +169,15 @@ func (s *Server) Contents() (controlPlane, controllers, rest []Content) {
 // Counts returns what the campaign's queue has seen.
 func (s *Server) Counts() Counts { return s.queue.Counts() }
 
-// Close stops the server. Over: the workers are told that the campaign is over, as far as they ask within a few
-// seconds; otherwise they wait for it to be resumed.
+// Close stops the server. Over: the workers learn that the campaign is over, as far as they ask within a few seconds;
+// otherwise they wait for it to be resumed.
 func (s *Server) Close(over bool) error {
 	if over {
 		s.queue.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), sayOver)
 		defer cancel()
-		_ = s.queue.awaitGone(ctx) // who is not here now finds nobody, and ends when it has no patience any more
-		s.told.awaitRead(ctx)
+		_ = s.queue.awaitGone(ctx) // a worker that is away now finds no campaign, and ends after its patience
+		s.feed.awaitRead(ctx)
 	}
 	err := s.http.Close()
 	<-s.served
@@ -214,10 +214,10 @@ func (s *Server) answer(w http.ResponseWriter, err error) {
 	}
 }
 
-// complainEvery limits how often the user is told of errors with this machine's files: all workers meet them.
+// complainEvery limits how often the user sees errors with this machine's files: all workers meet them.
 const complainEvery = time.Minute
 
-// complain tells the user that a file of the campaign cannot be read or written: workers cannot do anything about it.
+// complain shows the user that a file of the campaign cannot be read or written: workers cannot do anything about it.
 func (s *Server) complain(err error) {
 	var file *fs.PathError
 	if !errors.As(err, &file) {
@@ -254,7 +254,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 	job, err := s.queue.Take(ctx, r.PathValue("worker"))
 	switch {
 	case r.Context().Err() != nil && err == nil:
-		s.queue.Return(job.Lease) // nobody hears the answer
+		s.queue.Return(job.Lease) // the worker has gone
 	case ctx.Err() != nil && err != nil:
 		w.WriteHeader(http.StatusNoContent)
 	case err != nil:
@@ -405,7 +405,7 @@ func (s *Server) note(p *plan.Plan, dir string, o run.RunOptions, left []string)
 	return nil
 }
 
-// job is what a worker is told of a run.
+// job is what a worker receives about a run.
 func (s *Server) job(p *plan.Plan, o run.RunOptions) (Job, error) {
 	own := *p
 	own.Suite, own.Variant = "", ""

@@ -15,8 +15,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/progress"
 )
 
-// Told is what a campaign tells who follows it: an event, or its end.
-type Told struct {
+// Line is a line of what a campaign sends to those that follow it: an event, or its end.
+type Line struct {
 	Event *progress.Event `json:"event,omitempty"`
 	End   *End            `json:"end,omitempty"`
 }
@@ -27,72 +27,72 @@ type End struct {
 	Code    int    `json:"code"` // the exit code of its command
 }
 
-// keptTold is how much of what it has told a campaign keeps: enough to see where it stands.
-const keptTold = 20_000
+// keptLines is how many lines a campaign keeps: enough to see where it stands.
+const keptLines = 20_000
 
-// told keeps what a campaign tells, for those who follow it from elsewhere. What was told first is forgotten at some
+// feed keeps the lines of a campaign for those that follow it from elsewhere. The oldest lines are forgotten at some
 // time.
-type told struct {
-	process string // tells apart what a campaign told before it was resumed
+type feed struct {
+	process string // distinguishes the lines from those before the campaign was resumed
 
 	mu        sync.Mutex
 	forgotten int // how many
-	lines     []Told
+	lines     []Line
 	ended     bool
 	followers int
 	changed   chan struct{}
 }
 
-func newTold() *told { return &told{process: rand.Text(), changed: make(chan struct{})} }
+func newFeed() *feed { return &feed{process: rand.Text(), changed: make(chan struct{})} }
 
-func (t *told) add(line Told) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
+func (f *feed) add(line Line) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
 		return
 	}
-	if len(t.lines) >= keptTold {
-		t.forgotten += keptTold / 2
-		t.lines = slices.Clone(t.lines[keptTold/2:])
+	if len(f.lines) >= keptLines {
+		f.forgotten += keptLines / 2
+		f.lines = slices.Clone(f.lines[keptLines/2:])
 	}
-	t.lines = append(t.lines, line)
-	t.ended = line.End != nil
-	t.wake()
+	f.lines = append(f.lines, line)
+	f.ended = line.End != nil
+	f.wake()
 }
 
 // wake wakes those who wait. The caller holds the lock.
-func (t *told) wake() {
-	close(t.changed)
-	t.changed = make(chan struct{})
+func (f *feed) wake() {
+	close(f.changed)
+	f.changed = make(chan struct{})
 }
 
-// since returns what was told from the n-th line on, or from the first one that is not forgotten; the number of that;
-// whether it is all there will be; and what is closed when there is more.
-func (t *told) since(n int) (lines []Told, first int, ended bool, changed <-chan struct{}) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	first = min(max(n, t.forgotten), t.forgotten+len(t.lines))
-	return slices.Clip(t.lines[first-t.forgotten:]), first, t.ended, t.changed
+// since returns the lines from the n-th on, or from the first one that is not forgotten; the number of that; whether
+// they are all that there will be; and a channel that is closed when there are more.
+func (f *feed) since(n int) (lines []Line, first int, ended bool, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first = min(max(n, f.forgotten), f.forgotten+len(f.lines))
+	return slices.Clip(f.lines[first-f.forgotten:]), first, f.ended, f.changed
 }
 
 // follow counts those who follow; the caller calls left once.
-func (t *told) follow() (left func()) {
+func (f *feed) follow() (left func()) {
 	count := func(n int) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.followers += n
-		t.wake()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.followers += n
+		f.wake()
 	}
 	count(1)
 	return func() { count(-1) }
 }
 
-// awaitRead waits until nobody follows any more: who does has been told the end.
-func (t *told) awaitRead(ctx context.Context) {
+// awaitRead waits until there are no followers any more: each of them has then received the end.
+func (f *feed) awaitRead(ctx context.Context) {
 	for {
-		t.mu.Lock()
-		followers, changed := t.followers, t.changed
-		t.mu.Unlock()
+		f.mu.Lock()
+		followers, changed := f.followers, f.changed
+		f.mu.Unlock()
 		if followers == 0 {
 			return
 		}
@@ -104,17 +104,17 @@ func (t *told) awaitRead(ctx context.Context) {
 	}
 }
 
-// Show tells those who follow the campaign of an event; it does not block. The single runs are not shown to them.
+// Show sends an event to those that follow the campaign; it does not block. The single runs are not shown to them.
 func (s *Server) Show(e progress.Event) {
 	if !e.Aside {
-		s.told.add(Told{Event: &e})
+		s.feed.add(Line{Event: &e})
 	}
 }
 
-// Ended tells those who follow the campaign how it has ended. Only the first time counts.
-func (s *Server) Ended(e End) { s.told.add(Told{End: &e}) }
+// Ended sends those that follow the campaign how it has ended. Only the first time counts.
+func (s *Server) Ended(e End) { s.feed.add(Line{End: &e}) }
 
-// The query of who follows: the process that has told the lines before the one from which it wants to go on. The answer
+// The query of a follower: the process that has sent the lines before the one from which it wants to go on. The answer
 // says which process it is, and which line comes first.
 const (
 	queryProcess  = "process"
@@ -123,20 +123,20 @@ const (
 	headerFrom    = "Trommel-From"
 )
 
-// sendTold sends what was told and what is being told, one JSON object a line, until the end.
-func (s *Server) sendTold(w http.ResponseWriter, r *http.Request) {
+// sendLines sends the lines so far and those to come, one JSON object a line, until the end.
+func (s *Server) sendLines(w http.ResponseWriter, r *http.Request) {
 	n := 0
-	if r.URL.Query().Get(queryProcess) == s.told.process {
+	if r.URL.Query().Get(queryProcess) == s.feed.process {
 		n, _ = strconv.Atoi(r.URL.Query().Get(queryFrom)) // text that is not a number is 0
 	}
-	defer s.told.follow()()
+	defer s.feed.follow()()
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	w.Header().Set(headerProcess, s.told.process)
-	_, n, _, _ = s.told.since(n)
+	w.Header().Set(headerProcess, s.feed.process)
+	_, n, _, _ = s.feed.since(n)
 	w.Header().Set(headerFrom, strconv.Itoa(n))
 	to, control := json.NewEncoder(w), http.NewResponseController(w)
 	for {
-		lines, first, ended, changed := s.told.since(n)
+		lines, first, ended, changed := s.feed.since(n)
 		// Who does not read is given up.
 		_ = control.SetWriteDeadline(time.Now().Add(time.Minute))
 		for _, line := range lines {
@@ -156,7 +156,7 @@ func (s *Server) sendTold(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Attach shows what a campaign tells, from its beginning, until it ends. If the campaign cannot be reached, it tries
+// Attach shows a campaign's events, from its beginning, until it ends. If the campaign cannot be reached, it tries
 // again for as long as there is patience, also if the campaign is resumed meanwhile.
 func Attach(
 	ctx context.Context, server, token string, patience time.Duration, show progress.Listener, say func(string),
@@ -182,7 +182,7 @@ func Attach(
 			return nil, fmt.Errorf("follow the campaign: it is of another version: %w", err)
 		}
 		for lines := json.NewDecoder(resp.Body); ; n++ {
-			var line Told
+			var line Line
 			if lines.Decode(&line) != nil {
 				break // it breaks off: go on
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/progress"
 )
 
-// follower is somebody who follows a campaign.
+// follower follows a campaign.
 type follower struct {
 	mu    sync.Mutex
 	texts []string
@@ -39,7 +39,7 @@ func attach(t *testing.T, s *Server) *follower {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &follower{heard: make(chan struct{}, 3*keptTold), done: make(chan struct{})}
+	f := &follower{heard: make(chan struct{}, 3*keptLines), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(f.done)
@@ -66,7 +66,7 @@ func (f *follower) hears(t *testing.T, n int) {
 
 func say(s *Server, text string) { s.Show(progress.Event{Type: progress.Info, Text: text}) }
 
-// Who follows a campaign is told all of it, whenever he comes, and how it ends.
+// A follower receives all lines of a campaign, whenever it comes, and how it ends.
 func TestAttach(t *testing.T) {
 	s := serve(t, nil)
 	early := attach(t, s)
@@ -92,7 +92,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// A campaign that is resumed tells from its new beginning.
+// A resumed campaign sends the lines from its new beginning.
 func TestAttachedCampaignIsResumed(t *testing.T) {
 	s := serve(t, nil)
 	f := attach(t, s)
@@ -136,14 +136,14 @@ func TestAttachWithAnotherToken(t *testing.T) {
 	}
 }
 
-// A campaign of days does not keep all that it has told.
-func TestToldIsForgotten(t *testing.T) {
-	all := newTold()
-	for i := range 3 * keptTold {
-		all.add(Told{Event: &progress.Event{Text: fmt.Sprint(i)}})
+// A campaign of days does not keep all of its lines.
+func TestLinesAreForgotten(t *testing.T) {
+	all := newFeed()
+	for i := range 3 * keptLines {
+		all.add(Line{Event: &progress.Event{Text: fmt.Sprint(i)}})
 	}
 	lines, first, ended, _ := all.since(0)
-	if len(lines) > keptTold || len(lines) < keptTold/2 || first+len(lines) != 3*keptTold || ended {
+	if len(lines) > keptLines || len(lines) < keptLines/2 || first+len(lines) != 3*keptLines || ended {
 		t.Errorf("%d lines from %d on, %t", len(lines), first, ended)
 	}
 	for _, n := range []int{first, first + len(lines) - 2} {
@@ -151,7 +151,7 @@ func TestToldIsForgotten(t *testing.T) {
 			t.Errorf("line %d: from %d on, %s", n, from, some[0].Event.Text)
 		}
 	}
-	if none, from, _, _ := all.since(1 << 30); len(none) > 0 || from != 3*keptTold {
-		t.Errorf("what was not told yet: %d lines from %d on", len(none), from)
+	if none, from, _, _ := all.since(1 << 30); len(none) > 0 || from != 3*keptLines {
+		t.Errorf("lines that were not sent yet: %d lines from %d on", len(none), from)
 	}
 }

@@ -25,10 +25,10 @@ import (
 type Worker struct {
 	Server  string // https://HOST:PORT
 	Token   string
-	Name    string // for messages; the campaign tells workers of the same name apart
+	Name    string // for messages; the campaign distinguishes workers of the same name
 	Trommel string // its build, see Build
 	Cache   string // directory of what campaigns need, by digest; workers may share it
-	// Files is a directory that nobody changes, with what campaigns need, each file by its digest: it is looked there
+	// Files is a directory that does not change, with what campaigns need, each file by its digest: it is looked there
 	// first. Empty: there is none.
 	Files string
 	Dir   string // an empty directory of the worker's own, for the campaign's files and records
@@ -56,7 +56,7 @@ type Runner interface {
 // badRuns in a row that could not be made say that something is wrong with the machine.
 const badRuns = 3
 
-// errLost is the cause of a run's end if nobody waits for it any more.
+// errLost is the cause of a run's end if its result is not wanted any more.
 var errLost = errors.New("the run was given to another worker")
 
 // ErrRefused is the error of a worker that this campaign will never take: its token or its build is wrong.
@@ -222,7 +222,7 @@ func (w *work) do(ctx context.Context, job *Job) error {
 	return os.RemoveAll(dir)
 }
 
-// beat says that the worker is at a run, until ctx ends. It cancels the run if nobody waits for it any more.
+// beat says that the worker is at a run, until ctx ends. It cancels the run if its result is not wanted any more.
 func (w *work) beat(ctx context.Context, id string, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(w.lease / 3)
 	defer tick.Stop()

@@ -33,12 +33,12 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	}
 	differ := Differences(e.Baseline, e.Plan, f)
 	all := strangers(e, differ)
-	for n, told := range tell(e.Baseline, e.Plan, f, planned(e), differ) {
-		finding := told.Finding
+	for n, part := range partsOf(e.Baseline, e.Plan, f, planned(e), differ) {
+		finding := part.Finding
 		var details []string
 		var causes []*facts.Change
 		finding.Time = e.Meta.WorkloadEnd
-		for _, line := range told.Lines {
+		for _, line := range part.Lines {
 			details = append(details, line.String())
 			for _, c := range line.Causes {
 				finding.Time = c.Time
@@ -65,23 +65,23 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 	return slices.Concat(all, notesOf(e, e.Plan, f), excusesOf(e, f)), nil
 }
 
-// Tell says how a run differs from the baseline, and what that means. Planned are the resource versions of changes
+// Parts says how a run differs from the baseline, and what that means. Planned are the resource versions of changes
 // that the plan has made itself.
-func Tell(
+func Parts(
 	ref *baseline.Baseline, p *plan.Plan, f *facts.Follower, planned map[uint64]bool,
-) []findings.Told {
-	return tell(ref, p, f, planned, Differences(ref, p, f))
+) []findings.Part {
+	return partsOf(ref, p, f, planned, Differences(ref, p, f))
 }
 
-func tell(
+func partsOf(
 	ref *baseline.Baseline, p *plan.Plan, f *facts.Follower, planned map[uint64]bool,
 	differ []baseline.Difference,
-) []findings.Told {
+) []findings.Part {
 	r := findings.Run{
 		Baseline: ref, Changes: f.Changes(), Objects: f.Objects(), Planned: planned,
 		Interrupted: findings.OnlyInterrupts(p.Actions),
 	}
-	return r.Tell(differ)
+	return r.Parts(differ)
 }
 
 // strangers finds the objects that name others which were there before the run: a control plane serves one run after
@@ -113,9 +113,10 @@ func planned(e Evidence) map[uint64]bool {
 	return versions
 }
 
-// Differences lists how a run's objects differ from the baseline, without what is only worth a note. If the plan
-// itself writes or deletes objects, how often objects were created counts only for what the plan cannot have had made
-// again; see [touch.explains]. Nor does it count that was not created what nobody could create in time; see [inTime].
+// Differences lists how a run's objects differ from the baseline, without what is only worth a note. If the plan itself
+// writes or deletes objects, how often objects were created counts only for what the plan cannot have had made again;
+// see [touch.explains]. Objects that were not created, and that could not be created in time, do not count either; see
+// [inTime].
 func Differences(
 	ref *baseline.Baseline, p *plan.Plan, run *facts.Follower,
 ) []baseline.Difference {

@@ -31,8 +31,8 @@ func (e Evidence) bear(all []record.Finding) {
 	}
 }
 
-// recall adds to what the run has found what became of the objects that a step waited for in vain: they may have come
-// and gone before the step began to wait.
+// recall adds to the run's findings what became of the objects that a step waited for until its timeout: they may have
+// come and gone before the step began to wait.
 func (e Evidence) recall(found []record.Finding) {
 	for i := range found {
 		for _, c := range found[i].Claims {

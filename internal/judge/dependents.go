@@ -13,8 +13,8 @@ import (
 
 // dependents judges whether a controller under test deletes an object although the object's owner is alive and asks for
 // the same as when the object was created, and creates it again. That costs what the object held, but it may be meant
-// so: some controllers restart things in this way. So it is only a note, and where a baseline tells what the
-// controller does without faults, the judge of the baseline judges it.
+// so: some controllers restart things in this way. So it is only a note, and where a baseline shows the controller's
+// behavior without faults, the judge of the baseline judges it.
 type dependents struct{}
 
 func (dependents) Is() Traits { return is("dependents", eachCluster, whatHappened) }

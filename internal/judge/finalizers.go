@@ -17,7 +17,7 @@ import (
 // leftFor is how long something must have been left as it is to count as left for good.
 const leftFor = 5 * time.Second
 
-// finalizers finds objects that are marked for deletion and stay because nobody removes a finalizer, after the
+// finalizers finds objects that are marked for deletion and stay because a finalizer is not removed, after the
 // controllers were undisturbed for a while. It is a bug only if the record shows that the finalizer's controller was
 // running, had nothing left to do, and had no reason to wait; see [stuck.excuse]. If there is a baseline, its judge
 // reports that the object should be gone.
@@ -117,7 +117,7 @@ func stuckIn(e Evidence, changes []facts.Change) []*stuck {
 		for _, f := range finalizersOf(c.Cur) {
 			s := &stuck{finalizer: f, set: set[key][f], mark: mark[key], last: c}
 			if s.watched(e) < leftFor || s.set == nil {
-				continue // it was set before the workload, by somebody unknown
+				continue // it was set before the workload, by an unknown client
 			}
 			if s.setter = e.setter(s.set); s.setter == "" || s.set.By == "" && isOthers(s.setter) {
 				continue
@@ -137,10 +137,10 @@ func stuckIn(e Evidence, changes []facts.Change) []*stuck {
 }
 
 // others are the first words of the field managers of users, of Trommel, and of Kubernetes' own components. They set
-// finalizers for somebody else to remove, or for what a suite's cluster lacks, such as a cloud.
+// finalizers that other controllers remove, or for what a suite's cluster lacks, such as a cloud.
 var others = []string{record.PlanManager, "kubectl", "helm", "Helm", "kube-"}
 
-// isOthers reports whether a field manager is no controller of the suite.
+// isOthers reports whether a field manager does not belong to a controller of the suite.
 func isOthers(manager string) bool {
 	return slices.ContainsFunc(others, func(other string) bool { return strings.HasPrefix(manager, other) })
 }

@@ -195,7 +195,7 @@ func polls(delay time.Duration) func(e *Evidence) {
 	}
 }
 
-// In a run that was not whole, an object that stays is no bug.
+// In a run that was not whole, an object that stays is not a bug.
 func TestFinalizersOfBrokenRun(t *testing.T) {
 	const object = `database/default/db {"metadata": {"uid": "u", "finalizers": ["example.com/op"]`
 	r := tale(t, "1 op: created "+object+"}}", `9 updated `+object+`, "deletionTimestamp": "now"}}`)

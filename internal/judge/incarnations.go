@@ -103,7 +103,7 @@ func notesOf(e Evidence, p *plan.Plan, f *facts.Follower) []record.Finding {
 	return findings
 }
 
-// note tells differences that are worth to be known. What they are is said of the first one; the others have a noun.
+// note reports differences that are worth knowing. What they are is said of the first one; the others have a noun.
 func note(
 	e Evidence, f *facts.Follower, all []baseline.Difference, what, noun string,
 ) record.Finding {

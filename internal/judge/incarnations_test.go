@@ -10,8 +10,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Regression: what others than the controllers under test deleted and made again was no difference, even if it held
-// data.
+// Regression: an object that others than the controllers under test deleted and made again did not count as a
+// difference, even if it held data.
 func TestIncarnationsByOthers(t *testing.T) {
 	usually := []string{
 		`1 op: created database/default/db {}`,

@@ -10,7 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// inTime knows what was not created because nobody could create it in time: the object that needed it was marked for
+// inTime knows what was not created because it could not be created in time: the object that needed it was marked for
 // deletion before the controller that creates it without faults was back, or tried again what the plan had made fail.
 type inTime struct {
 	ref    *baseline.Baseline
@@ -23,9 +23,9 @@ type inTime struct {
 }
 
 // explains reports whether an object was created less often than without faults only because of that: those for whom it
-// is made went too early. The object is not there in the end, or has the same end as without faults. One that
-// somebody has kept for its owner's successor does not count as one that was not created: it should have been replaced.
-// Nor is one explained that is missing in the end if somebody who needs it is still there.
+// is made went too early. The object is not there in the end, or has the same end as without faults. One that was kept
+// for its owner's successor does not count as one that was not created: it should have been replaced. An object that is
+// missing in the end is not explained either if an object that needs it is still there.
 func (t *inTime) explains(d baseline.Difference) bool {
 	want, got := t.ref.Objects[d.Key], t.run.Objects()[d.Own]
 	if want == nil || d.Field != "" || !d.Count && got != nil && got.End != nil {
@@ -55,7 +55,7 @@ func (t *inTime) explains(d baseline.Difference) bool {
 	})
 }
 
-// needed reports whether an object should have been created for somebody: in time for one that is gone, for more of
+// needed reports whether an object should have been created for an owner: in time for one that is gone, for more of
 // those that there were fewer than without faults; or for one that is there in the end, where the object is not.
 func (t *inTime) needed(d baseline.Difference, owner facts.Key, fewer int) bool {
 	lives := facts.Lives(t.run.Changes(), owner)
@@ -67,7 +67,7 @@ func (t *inTime) needed(d baseline.Difference, owner facts.Key, fewer int) bool 
 	return fewer > 0 || !d.Count && lives[len(lives)-1].To.IsZero()
 }
 
-// undue is how many objects nobody could create in the n-th life of their owner.
+// undue is how many objects could not be created in the n-th life of their owner.
 func (t *inTime) undue(d baseline.Difference, owner facts.Key, n int, life facts.Life) int {
 	usual := -1
 	for r, changes := range t.runs {

@@ -68,8 +68,8 @@ func ownDeletions(e Evidence) map[int]bool {
 	return own
 }
 
-// maxTold limits how many changed fields a finding lists of the event that violated an invariant.
-const maxTold = 3
+// maxFields limits how many changed fields a finding lists of the event that violated an invariant.
+const maxFields = 3
 
 // deeds says what changed with each entry of the history and who did it, by resource version.
 func (e Evidence) deeds() map[uint64]string {
@@ -92,8 +92,8 @@ func (e Evidence) deeds() map[uint64]string {
 					baseline.Value(f.Cur)))
 			}
 		}
-		if more := len(fields) - maxTold; more > 0 {
-			fields = append(fields[:maxTold], fmt.Sprintf("and %d more", more))
+		if more := len(fields) - maxFields; more > 0 {
+			fields = append(fields[:maxFields], fmt.Sprintf("and %d more", more))
 		}
 		if len(fields) > 0 {
 			text += " (" + strings.Join(fields, ", ") + ")"

@@ -32,7 +32,7 @@ type Evidence struct {
 	Gaps       []string              // where the history may lack states, one line each
 	Processes  []record.Process      // of the controllers, oldest first
 	Events     []record.Event        // of the controllers' writes and reconciles, as far as they were observed
-	// Baseline is what the workload does without faults; nil: nobody has learned it.
+	// Baseline is what the workload does without faults; nil: it was not learned.
 	Baseline *baseline.Baseline
 	// Found is what the run itself has found before the judges.
 	Found []record.Finding

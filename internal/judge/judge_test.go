@@ -74,7 +74,7 @@ func TestRunsThatAreNotWhole(t *testing.T) {
 		gaps   []string
 		stood  string
 		want   record.Severity
-		waited record.Severity // of a workload that waited in vain
+		waited record.Severity // of a workload whose wait timed out
 	}{
 		{"whole", nil, nil, "", bug, bug},
 		{"a hold that expired", []record.Finding{held}, nil, "", doubtful, doubtful},

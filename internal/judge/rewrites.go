@@ -14,8 +14,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// rewrites notes what an upgrade changes in objects at rest, although nobody has asked for it. Another template of pods
-// replaces all of them.
+// rewrites notes what an upgrade changes in objects at rest, although no user has asked for it. Another template of
+// pods replaces all of them.
 type rewrites struct{}
 
 func (rewrites) Is() Traits { return is("rewrites", eachCluster, whatHappened) }

@@ -92,8 +92,8 @@ func TestLossesThatThePlanDoesNotExplain(t *testing.T) {
 	}
 }
 
-// What a controller does because of another client's write is no mistake; the annotation of a conflict alone makes
-// another version of an object.
+// A controller's reaction to another client's write is not a mistake; the annotation of a conflict alone makes another
+// version of an object.
 func TestWhatFollowsFromWrites(t *testing.T) {
 	secret := func(event, password string) string {
 		return `op: ` + event + ` secret/default/db {"data": {"password": "` + password + `"}}`

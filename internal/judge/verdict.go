@@ -64,8 +64,8 @@ func Decide(findings []record.Finding, c Course) (d Decision) {
 func Failed(reason string) Decision { return Decision{Verdict: record.Error, Reason: reason} }
 
 // weigh changes severities by what all findings say together: those of the judges and those of the run, e.Found.
-// Resting are the indices of the judges' bugs that rest on the whole run. If the run was not whole, they are no bugs.
-// Neither is a failed workload then.
+// Resting are the indices of the judges' bugs that rest on the whole run. If the run was not whole, they are not bugs.
+// A failed workload is not a bug then either.
 func (e Evidence) weigh(all []record.Finding, resting []int) {
 	if slices.ContainsFunc(all, processlog.ChangesCache) {
 		noted(all)
@@ -77,7 +77,8 @@ func (e Evidence) weigh(all []record.Finding, resting []int) {
 			Doubt(all[i:i+1], why)
 		}
 	}
-	// A workload also waits in vain if an action failed that should have started a controller again, for example.
+	// A workload also waits until its timeout if an action failed that should have started a controller again, for
+	// example.
 	if why = cmp.Or(why, inconclusive(e.Found, record.JudgeAction)); why != "" {
 		for i := range e.Found {
 			if e.Found[i].Judge == record.JudgeWorkload {

@@ -13,9 +13,9 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// waste notes what a controller under test creates for nothing: an object that it deletes within a second, before
-// anybody has used it, or one within a second of deleting another one like it. A fault may lead to that, so with a
-// baseline only what every run without faults does as well is noted.
+// waste notes what a controller under test creates for nothing: an object that it deletes within a second, before it
+// was used, or one within a second of deleting another one like it. A fault may lead to that, so with a baseline only
+// what every run without faults does as well is noted.
 type waste struct{}
 
 func (waste) Is() Traits { return is("waste", eachCluster, whatHappened) }
@@ -108,9 +108,9 @@ func wasted(changes []facts.Change) (all []wastedObject) {
 	return all
 }
 
-// used reports whether anybody has used an object from its creation, the first of these changes, to its deletion, the
-// last one: it has run or finished, somebody else than its creator and Kubernetes has changed what it asks for, or
-// another object belongs to it or names it.
+// used reports whether an object was used from its creation, the first of these changes, to its deletion, the last one:
+// it has run or finished, a client other than its creator and Kubernetes has changed its spec, or another object
+// belongs to it or names it.
 func used(changes []facts.Change) bool {
 	born, gone := &changes[0], &changes[len(changes)-1]
 	status, _ := gone.Prev["status"].(map[string]any)

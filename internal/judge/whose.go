@@ -15,7 +15,7 @@ func (e Evidence) own(all []record.Finding) {
 	}
 	f, err := e.follower()
 	if err != nil {
-		return // it was told by the judges
+		return // the judges have reported it
 	}
 	owners := findings.NewOwners(f.Changes(), f.Objects())
 	var usual *findings.Owners

@@ -1,8 +1,8 @@
-// Package notify tells people outside of a cluster what controllers tell by events: by a webhook, and in the log.
+// Package notify informs people outside of a cluster of the events of controllers: by a webhook, and in the log.
 //
 // A Recorder records events as before, and passes those that are asked for on. It never blocks a controller, and
-// promises no delivery: what cannot be sent after some attempts, or comes while too many wait, is counted, and told in
-// the log.
+// promises no delivery: an event that cannot be sent after some attempts, or comes while too many wait, is counted and
+// logged.
 package notify
 
 import (

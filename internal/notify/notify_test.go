@@ -111,7 +111,8 @@ func TestTemplateAndReasons(t *testing.T) {
 	stop()
 }
 
-// A webhook that fails is asked again; one that refuses is not; nobody follows it elsewhere, or learns its URL.
+// A webhook that fails is asked again; one that refuses is not; its redirects are not followed, and its URL is not
+// revealed.
 func TestAttempts(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -148,7 +149,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// A webhook that does not answer holds nobody up.
+// A webhook that does not answer blocks nothing.
 func TestNeverBlocks(t *testing.T) {
 	hold := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }))

@@ -1,4 +1,4 @@
-// Package privatedir checks directories at places where anybody can create some, such as /tmp: what is found in one
+// Package privatedir checks directories at places where all users can create some, such as /tmp: the content of one
 // that another user has prepared must not be believed.
 package privatedir
 
@@ -10,7 +10,8 @@ import (
 )
 
 // Check returns an error unless the path is a directory, not a link, that belongs to this user, and of whose
-// permissions for others none is in forbidden: 0o077 if nobody may read it, 0o022 if nobody may write into it.
+// permissions for others none is in forbidden: 0o077 if other users must not read it, 0o022 if they must not write into
+// it.
 func Check(path string, forbidden fs.FileMode) error {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -279,7 +279,7 @@ func TestBinaryStandsForImage(t *testing.T) {
 	}
 }
 
-// A pod's author can write an annotation. A controller's pod is made of somebody's chart, so the suite says it.
+// A pod's author can write an annotation. A controller's pod is made of another author's chart, so the suite says it.
 func TestImageWithoutExecutable(t *testing.T) {
 	ns := pods.Namespace(t)
 	for name, want := range map[string]string{

@@ -103,7 +103,7 @@ type Func func(Event)
 // Show calls f.
 func (f Func) Show(e Event) { f(e) }
 
-// Nobody ignores all events.
+// No listener ignores all events.
 var Nobody Listener = Func(func(Event) {})
 
 // AsideOf returns a listener for the runs of a campaign; l receives their events, marked as aside.

@@ -162,8 +162,8 @@ func settings(a, b *record.Run) []string {
 // mostFields is how many fields of a plan or suite are named.
 const mostFields = 8
 
-// filesDiffer says in which fields two plans or suites differ; the fields below told are said elsewhere.
-func filesDiffer(what string, a, b []byte, told ...string) []string {
+// filesDiffer says in which fields two plans or suites differ, except the given ones, which other lines mention.
+func filesDiffer(what string, a, b []byte, mentioned ...string) []string {
 	if bytes.Equal(a, b) {
 		return nil
 	}
@@ -171,7 +171,7 @@ func filesDiffer(what string, a, b []byte, told ...string) []string {
 	if yaml.Unmarshal(a, &x) != nil || yaml.Unmarshal(b, &y) != nil {
 		return []string{"the " + what + " is not the same"}
 	}
-	for _, name := range told {
+	for _, name := range mentioned {
 		delete(x, name)
 		delete(y, name)
 	}
@@ -336,7 +336,7 @@ type seen struct {
 	event record.Event
 }
 
-// observations finds the places whose observations differ, and tells the one where they differ first.
+// observations finds the places whose observations differ, and reports the one where they differ first.
 func (d *Difference) observations(a, b *record.Run, namesA, namesB names) {
 	inA, inB := places(a, namesA), places(b, namesB)
 	type parting struct {
@@ -433,7 +433,7 @@ func (n names) text(s string) string {
 	return namedObject.ReplaceAllStringFunc(s, func(name string) string { return n.object(WithoutGroup(name)) })
 }
 
-// finding names objects in what tells findings apart in the same way in all runs.
+// finding names objects in the fields that distinguish findings in the same way in all runs.
 func (n names) finding(f record.Finding) record.Finding {
 	f.Subject, f.Title, f.Owner = n.text(f.Subject), n.text(f.Title), n.text(f.Owner)
 	f.Awaited = n.text(f.Awaited)

@@ -17,15 +17,15 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Limits of what [Explain] tells.
+// Limits of what [Explain] shows.
 const (
 	explainedChanges = 60 // if there are more, only those of objects that the plan or a finding names
 	explainedFields  = 6  // of a change
 )
 
-// Explain tells a run in plain sentences: the verdict and its cause, what became of each of the plan's actions, what
-// happened when, and what was found, the cause before its consequences. The plan is the recorded one; nil: it is not
-// known. The error is that of the writer, or of a history that cannot be read.
+// Explain describes a run in plain sentences: the verdict and its cause, what became of each of the plan's actions,
+// what happened when, and what was found, the cause before its consequences. The plan is the recorded one; nil: it is
+// not known. The error is that of the writer, or of a history that cannot be read.
 func Explain(w io.Writer, r *record.Run, p *plan.Plan) error {
 	found := ByCause(r)
 	var b strings.Builder
@@ -70,7 +70,7 @@ func Title(f record.Finding) string {
 }
 
 // Headline says in a sentence why the run has its verdict.
-func Headline(r *record.Run, found []ToldFinding) string {
+func Headline(r *record.Run, found []GroupedFinding) string {
 	switch Verdict(r) {
 	case record.Pass:
 		switch r.Meta.ActionsTotal {
@@ -82,7 +82,7 @@ func Headline(r *record.Run, found []ToldFinding) string {
 		return fmt.Sprintf("All %d actions were carried out, and nothing was found.", r.Meta.ActionsTotal)
 	case record.Bug:
 		text := r.Meta.Reason
-		if i := slices.IndexFunc(found, func(f ToldFinding) bool { return f.IsBug() }); i >= 0 {
+		if i := slices.IndexFunc(found, func(f GroupedFinding) bool { return f.IsBug() }); i >= 0 {
 			text = found[i].Title
 		}
 		if did := r.Meta.NotHappened(); did != "" {
@@ -139,7 +139,7 @@ type Moment struct {
 }
 
 // Story lists what happened, in order.
-func Story(r *record.Run, found []ToldFinding) ([]Moment, error) {
+func Story(r *record.Run, found []GroupedFinding) ([]Moment, error) {
 	var all []Moment
 	add := func(at time.Time, format string, args ...any) {
 		if !at.IsZero() {
@@ -196,9 +196,9 @@ func Story(r *record.Run, found []ToldFinding) ([]Moment, error) {
 	return all, nil
 }
 
-// changesOf tells what happened to the recorded objects. If it is much, only objects that the plan or a finding names
-// are told.
-func changesOf(r *record.Run, found []ToldFinding) ([]Moment, error) {
+// changesOf describes what happened to the recorded objects. If it is much, it describes only objects that the plan or
+// a finding names.
+func changesOf(r *record.Run, found []GroupedFinding) ([]Moment, error) {
 	changes, err := facts.Changes(r)
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func changesOf(r *record.Run, found []ToldFinding) ([]Moment, error) {
 }
 
 // named reports whether the plan's actions, a stale read or a finding names the object of a change.
-func named(r *record.Run, found []ToldFinding, c *facts.Change) bool {
+func named(r *record.Run, found []GroupedFinding, c *facts.Change) bool {
 	keys := []string{string(c.Key), WithoutGroup(string(c.Key))}
 	in := func(text string) bool {
 		return slices.ContainsFunc(keys, func(k string) bool { return Names(text, k) })
@@ -272,7 +272,7 @@ func named(r *record.Run, found []ToldFinding, c *facts.Change) bool {
 			return true
 		}
 	}
-	return in(r.Meta.Unfinished) || slices.ContainsFunc(found, func(f ToldFinding) bool {
+	return in(r.Meta.Unfinished) || slices.ContainsFunc(found, func(f GroupedFinding) bool {
 		return in(f.Subject) || in(f.Title) || in(f.Detail)
 	})
 }
@@ -361,8 +361,8 @@ func value(v any) string {
 	return string(text)
 }
 
-// ToldFinding is a finding, with how many others say the same of the same.
-type ToldFinding struct {
+// GroupedFinding is a finding, with the number of others that say the same of the same object.
+type GroupedFinding struct {
 	record.Finding
 	// Happened is when the change that it is about happened.
 	Happened time.Time
@@ -370,7 +370,7 @@ type ToldFinding struct {
 }
 
 // Times says how many others say the same, as the end of a title.
-func (f ToldFinding) Times() string {
+func (f GroupedFinding) Times() string {
 	switch {
 	case f.more == 0:
 		return ""
@@ -391,21 +391,21 @@ func ByHarm(r *record.Run) []record.Finding {
 // ByCause returns the findings by harm, each once, and those of the same harm in the order in which what they are about
 // happened: bugs first, notes last. A judge may notice a cause after its consequences: an invariant that something
 // exists eventually fails long after it was deleted. So a finding that names changes counts from the first of them.
-func ByCause(r *record.Run) []ToldFinding {
-	var all []ToldFinding
+func ByCause(r *record.Run) []GroupedFinding {
+	var all []GroupedFinding
 	for _, f := range r.Findings {
-		same := func(g ToldFinding) bool { return alike(f, g.Finding) }
+		same := func(g GroupedFinding) bool { return alike(f, g.Finding) }
 		if i := slices.IndexFunc(all, same); i >= 0 {
 			all[i].more++
 			continue
 		}
-		told := ToldFinding{Finding: f, Happened: f.Time}
+		grouped := GroupedFinding{Finding: f, Happened: f.Time}
 		if !f.Cause.IsZero() && (f.Time.IsZero() || f.Cause.Before(f.Time)) {
-			told.Happened = f.Cause
+			grouped.Happened = f.Cause
 		}
-		all = append(all, told)
+		all = append(all, grouped)
 	}
-	slices.SortStableFunc(all, func(x, y ToldFinding) int {
+	slices.SortStableFunc(all, func(x, y GroupedFinding) int {
 		by := x.Happened.Compare(y.Happened)
 		if x.Happened.IsZero() != y.Happened.IsZero() { // unknown ones come last
 			by = -by

@@ -76,7 +76,7 @@ func TestCauseComesBeforeItsConsequences(t *testing.T) {
 	}
 }
 
-// Regression: what happened to several objects of one owner was told once for each of them.
+// Regression: an event that happened to several objects of one owner was described once for each of them.
 func TestTheSameOfSeveralObjectsIsToldOnce(t *testing.T) {
 	finding := func(subject, owner, field string) record.Finding {
 		return record.Finding{
@@ -106,7 +106,7 @@ func TestTheSameOfSeveralObjectsIsToldOnce(t *testing.T) {
 	}
 }
 
-// A long run tells only what the plan or a finding is about.
+// For a long run, only the objects of the plan and of findings are described.
 func TestExplainedChangesAreNotTooMany(t *testing.T) {
 	r := &record.Run{Meta: record.Meta{Plan: "long", Verdict: record.Bug, WorkloadStart: start}}
 	for i := range 500 {
@@ -152,7 +152,7 @@ func TestCompare(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*record.Run)
-		want   string // what is told; empty: nothing
+		want   string // the expected text; empty: nothing
 	}{
 		{"the same", func(*record.Run) {}, ""},
 		{"another verdict", func(r *record.Run) { r.Meta.Verdict = record.Pass }, "B: stale-deletion: pass"},

@@ -20,7 +20,7 @@ func newConsole(l progress.Listener, recordDir string) *console {
 	return &console{listener: l, run: recordDir}
 }
 
-// show tells an event to those who watch the run, at the machine's time.
+// show shows an event to those that watch the run, at the machine's time.
 func (c *console) show(e progress.Event) {
 	e.Time, e.Run = time.Now(), c.run
 	c.listener.Show(e)

@@ -29,8 +29,8 @@ type events struct {
 	kept      []record.Event  // writes and reconciles of the controllers
 	updates   map[call]string // updates under way: the resource versions from which they begin
 	hot       facts.HotObjects
-	// overheated is closed when an object is so hot that nothing else can be expected of its controller; nil: nobody
-	// needs to know.
+	// overheated is closed when an object is so hot that nothing else can be expected of its controller; nil: it is not
+	// needed.
 	overheated chan struct{}
 	types      map[plan.ResourceKey]bool // so far: with findTypes those of baseline.Types, otherwise what is written
 }
@@ -47,8 +47,8 @@ func (e *events) Event(event record.Event) error {
 	return e.record.Event(event)
 }
 
-// metadataOnly is an observation of a write that begins, without what nobody needs unless the plan asks for it: the
-// object's answer follows. Other observations stay as they are; o may be nil.
+// metadataOnly is an observation of a write that begins, without the parts that are needed only if the plan asks for
+// them: the object's answer follows. Other observations stay as they are; o may be nil.
 func metadataOnly(o *record.Observation) *record.Observation {
 	if o == nil || !o.Aside || o.Point != wire.ControllerWrite || o.Phase != wire.Before || o.Object == nil {
 		return o

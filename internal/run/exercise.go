@@ -138,7 +138,7 @@ func (r *runner) catchUp(ctx context.Context, recorder *history.Recorder) error 
 	return nil
 }
 
-// asksToWait is how long the plan and its workload themselves ask to wait, which is no reason to lose patience: a step
+// asksToWait is how long the plan and its workload themselves ask to wait, and a longer run is expected then: a step
 // may sleep for a month, which takes no time of this machine.
 func (r *runner) asksToWait() time.Duration {
 	var sum time.Duration
@@ -199,7 +199,7 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	return recorder, nil
 }
 
-// workloadConfig tells the workload what it needs of the run.
+// workloadConfig gives the workload what it needs of the run.
 func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 	kubeconfig, err := writeKubeconfig(p.cluster, p.steady, r.teardown.later)
 	if err != nil {

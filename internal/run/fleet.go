@@ -254,8 +254,7 @@ func (f *fleet) describePods(ctx context.Context, name string) string {
 	return strings.Join(lines, "\n")
 }
 
-// whyWaiting says why a pod is on no node, or what its first container that waits is waiting for; empty: nobody has
-// said so.
+// whyWaiting says why a pod is on no node, or what its first container that waits is waiting for; empty: unknown.
 func whyWaiting(pod *unstructured.Unstructured) string {
 	var p corev1.Pod
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(pod.Object, &p) != nil {
@@ -274,7 +273,7 @@ func whyWaiting(pod *unstructured.Unstructured) string {
 	return ""
 }
 
-// whyNoPods says why the pods of a controller could not be created; empty: nobody has said so.
+// whyNoPods says why the pods of a controller could not be created; empty: unknown.
 func (f *fleet) whyNoPods(ctx context.Context, name string) string {
 	sets, err := f.list(ctx, "replicaset")
 	if err != nil {

@@ -154,7 +154,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// The end of the run ends the wait. Nobody waits for a controller that is not under test.
+// The end of the run ends the wait. A controller that is not under test is not waited for.
 func TestFleetIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	over := errors.New("over")

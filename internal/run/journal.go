@@ -13,8 +13,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// journal is what a run has to say of itself: its metadata, with phases and notes, and its findings. Listeners are told
-// at once; the record gets it when the run has ended.
+// journal is what a run has to say of itself: its metadata, with phases and notes, and its findings. Listeners receive
+// it at once; the record gets it when the run has ended.
 type journal struct {
 	console  *console
 	clock    atomic.Pointer[clock.Clock] // nil until the run has its cluster

@@ -12,7 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// heard returns a console, and what it was told as "type text".
+// heard returns a console, and what it has received as "type text".
 func heard() (*console, *[]string) {
 	var all []string
 	return newConsole(progress.Func(func(e progress.Event) {

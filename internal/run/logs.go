@@ -16,7 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// statuses tells which processes of a controller there were; a process node does.
+// statuses returns which processes of a controller there were; a process node does.
 type statuses interface {
 	Status(ctx context.Context, controller string) ([]cluster.Process, error)
 }

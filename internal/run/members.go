@@ -195,7 +195,7 @@ type lookups struct {
 	in      func(cluster string) *objects.Client
 }
 
-// of returns the lookup for a write, and an error if nobody knows where it goes.
+// of returns the lookup for a write, and an error if its cluster is unknown.
 func (l lookups) of(controller string, o *wire.Observation) (lookup, error) {
 	name := l.origins.of(controller, o)
 	if name == record.UnknownCluster {

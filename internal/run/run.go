@@ -6,7 +6,7 @@
 // pass, bug or inconclusive. An error means that the run could not be carried out; a [UserError] is a mistake in a plan
 // or a suite.
 //
-// A session tells [Options.Progress] what it does, as it happens (package progress).
+// A session reports its activity to [Options.Progress] as it happens (package progress).
 //
 // A run consists of parts, each in a file of its own. A part's fields name what it needs, and it knows no other part:
 // parts.go puts them together; run.go, prepare.go, exercise.go and judging.go say what happens in which order.

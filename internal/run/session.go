@@ -47,7 +47,7 @@ type Options struct {
 	Trace bool
 	// Version of Trommel, for the record.
 	Version string
-	// Progress receives what the session and its runs do; default: nobody.
+	// Progress receives what the session and its runs do; default: none.
 	Progress progress.Listener
 	// Injector is the command of the injector of disruptions, an executable with arguments; only plans with the action
 	// disrupt need it.
@@ -173,7 +173,7 @@ type RunOptions struct {
 	// History names types whose objects' states are recorded, beside those that the suite and the plan name.
 	History []plan.ResourceKey
 	// FindTypes records, in a traced run, also the states of all objects that the controllers take in, read or write,
-	// although nobody knows their types before.
+	// although their types are unknown before.
 	FindTypes bool
 	// Baseline is what the plan's workload does without faults: what the run does otherwise is a bug. Nil: none.
 	Baseline *baseline.Baseline

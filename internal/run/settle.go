@@ -111,7 +111,7 @@ const startQuiet = 5 * time.Second
 
 // start waits until the controllers have done what they do at their start, at most for Timeouts.Settle: to one that
 // does not watch yet, all that the workload does is long past. It returns how long they took. Usual is how long they
-// take without faults; zero: nobody knows. Then they must do nothing for longer to count as started.
+// take without faults; zero: unknown. Then they must do nothing for longer to count as started.
 func (s *settling) start(ctx context.Context, usual time.Duration) time.Duration {
 	began := clock.Now(ctx)
 	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)

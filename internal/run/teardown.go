@@ -20,7 +20,8 @@ type later func(undo func(context.Context) error)
 
 func (t *teardown) later(f func(context.Context) error) { t.undo = append(t.undo, f) }
 
-// run tears down in reverse order, also if something fails, which failed is told. Each step has a timeout of its own.
+// run tears down in reverse order, also if something fails, which it reports to failed. Each step has a timeout of its
+// own.
 func (t *teardown) run(ctx context.Context, failed func(error)) {
 	release := clock.Hold(ctx) // processes are stopped and files removed, which takes the machine's time
 	defer release()

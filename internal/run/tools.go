@@ -34,10 +34,10 @@ type controllers struct {
 	objects    func(controller string) lockWriter // of the cluster in which the controller runs
 	home       map[string]string                  // the cluster in which a controller runs; empty: the only one
 	access     *access                            // to other clusters
-	keepLeases map[string]bool                    // controllers whose locks nobody releases
+	keepLeases map[string]bool                    // controllers whose locks are not released
 	// await returns when a controller runs and has more than so many sessions.
 	await func(ctx context.Context, name string, after int) error
-	// Down and up are told that the plan has killed or frozen a controller, and that it goes on.
+	// Down and up are called when the plan has killed or frozen a controller, and when it goes on.
 	down, up func(name string)
 }
 

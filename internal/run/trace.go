@@ -6,9 +6,9 @@ import (
 )
 
 // traceRules returns the rules for what processes report beside what the plan needs. That is always what the
-// controllers write: it shows judges who did what. A write without effect is told apart only by when it began, and from
-// which state; so this is reported before it. In a traced run it is also the events that API servers and
-// controllers receive, and the controllers' reconciles, reads, writes and annotated calls.
+// controllers write: it shows judges who did what. A write without effect is recognized only by when it began, and from
+// which state; so this is reported before it. In a traced run it is also the events that API servers and controllers
+// receive, and the controllers' reconciles, reads, writes and annotated calls.
 func traceRules(traced bool, apiServers []string, controllers []record.Controller) map[string][]wire.Rule {
 	rules := map[string][]wire.Rule{}
 	add := func(by string, phase wire.Phase, points ...wire.Point) {

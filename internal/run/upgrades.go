@@ -36,7 +36,7 @@ type upgrades struct {
 	pods  func(ctx context.Context, name string) ([]*unstructured.Unstructured, error) // of a controller
 	names []string                                                                     // of the controllers
 	ready time.Duration                                                                // in which a rollout must end
-	// become is told which build is installed, before its controllers are.
+	// become is called with the installed build, before its controllers are installed.
 	become func(ctx context.Context, build string, found *installed) error
 	info   func(text string)
 

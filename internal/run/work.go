@@ -18,7 +18,7 @@ import (
 
 // work knows what the controllers under test have still to do, from their work queues.
 type work struct {
-	queues      cluster.QueueReader // nil: nobody knows
+	queues      cluster.QueueReader // nil: the work is unknown
 	controllers []string
 	polls       []record.Poll // without faults
 	rest        time.Duration // what is put off for longer is not waited for
@@ -26,7 +26,7 @@ type work struct {
 	logger      *slog.Logger
 }
 
-// look is await.Work now. In real time nobody waits for what is put off.
+// look is await.Work now. In real time work that is put off is not waited for.
 func (w *work) look(ctx context.Context) await.Work {
 	if w.queues == nil || clock.Of(ctx) == nil {
 		return await.Work{}
@@ -70,8 +70,8 @@ func (w *work) busy(ctx context.Context, within time.Duration) bool {
 	return now.Busy || slices.ContainsFunc(now.Later, func(l await.Later) bool { return l.Shortest <= within })
 }
 
-// coming tells when the last of what was put off is due, and the longest of its delays; zero: nothing was, or nobody
-// can tell. What comes back within a second is no retry that a step of the workload could have missed.
+// coming returns when the last of the work that was put off is due, and the longest of its delays; zero: there is none,
+// or it is unknown. Work that comes back within a second is not a retry that a step of the workload could have missed.
 func (w *work) coming(ctx context.Context) (due time.Time, delay time.Duration) {
 	for _, l := range w.look(ctx).Later {
 		if l.Longest < time.Second || l.Queue == simulatedPodsQueue {
@@ -99,8 +99,8 @@ func (w *work) isPoll(controller, queue string, c wire.DelayClass) bool {
 	})
 }
 
-// notAwaited says which of the polls a run did not wait for, of those that are no retries; empty: none. They may put
-// right what differs.
+// notAwaited says which of the polls a run did not wait for, except retries; empty: none. They may put right what
+// differs.
 func (w *work) notAwaited(polls []record.Poll) string {
 	const least = 5 * time.Second
 	var all []string

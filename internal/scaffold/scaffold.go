@@ -35,7 +35,7 @@ type Repository struct {
 	stage func(what string) // is called with what is being done
 }
 
-// Inspect searches the repository in dir. It calls stage with what it does next; nil: nobody wants to know.
+// Inspect searches the repository in dir. It calls stage with what it does next; nil: it calls nothing.
 func Inspect(dir string, stage func(what string)) (*Repository, error) {
 	module, err := modulePath(dir)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package wording has what messages to people need: the word that somebody meant, and short texts.
+// Package wording has what messages to people need: the word that a user meant, and short texts.
 package wording
 
 import (

@@ -74,9 +74,9 @@ type Config struct {
 	// Renewing reports whether the plan has deleted the object and is yet to create it again. A step that does not find
 	// it then says nothing about the controllers. Nil: the plan does nothing.
 	Renewing func(ctx context.Context, key plan.ResourceKey) bool
-	// Coming tells of what the controllers have put off, such as a retry: when the last of it is due, and the longest
-	// of its delays. A step that has no timeout of its own goes on until that has come back, and for as long as the
-	// delays grow, up to the suite's timeouts.rest. Zero: nothing is to come, or nobody can tell. Nil: nobody can tell.
+	// Coming returns when the last of what the controllers have put off, such as a retry, is due, and the longest of
+	// its delays. A step that has no timeout of its own goes on until that has come back, and for as long as the delays
+	// grow, up to the suite's timeouts.rest. Zero: nothing is to come, or that is unknown. Nil: it is unknown.
 	Coming func(ctx context.Context) (due time.Time, delay time.Duration)
 	// Rest is called after each step that has succeeded; the next step waits for it. It reports its own problems. Nil:
 	// the next step follows at once.

@@ -1,8 +1,8 @@
 // Package aws cycles nodes of Amazon EC2 Auto Scaling groups. It was tested against a server that answers as the
 // documented Query APIs do, and never against AWS itself.
 //
-// Instances are identified as Nodes identify them: aws:///ZONE/i-ID. What AWS tells may be some seconds old; it may
-// even contradict itself. The controllers look again.
+// Instances are identified as Nodes identify them: aws:///ZONE/i-ID. The answers of AWS may be some seconds old; they
+// may even contradict each other. The controllers look again.
 package aws
 
 import (
@@ -399,7 +399,7 @@ func (p *Provider) detach(ctx context.Context, call, group, providerID string, s
 	if errorCode(err) != codeValidation {
 		return failed(call, providerID, err)
 	}
-	// The code has many reasons, which only messages for people tell. What is so tells them, too.
+	// The code has many reasons, which only messages for people tell. The current state shows the reason, too.
 	g, lookup := p.describe(ctx, call, group)
 	if lookup != nil {
 		return lookup

@@ -29,8 +29,8 @@ func Drained(p *corev1.Pod) bool {
 
 // Loss says what would be lost if a pod were evicted, and whether the settings accept that. Empty: nothing. The rules
 // are those of kubectl drain (k8s.io/kubectl/pkg/drain, which would bring kubectl's command line with it): a pod
-// without a controller is not made again, and the data of emptyDir volumes goes with the pod. Nobody misses a pod that
-// has ended.
+// without a controller is not made again, and the data of emptyDir volumes goes with the pod. A pod that has ended is
+// not missed.
 func Loss(s *nodes.CycleSettings, p *corev1.Pod) (loss string, accepted bool) {
 	if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return "", true

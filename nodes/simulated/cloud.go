@@ -5,7 +5,7 @@
 //   - A call is carried out exactly once. The change of the group and the answer are one write; the answer is then
 //     copied into the call. Calls of a group are carried out one after the other, in the order of their creation.
 //   - An instance is recorded before its Node is created, and its record is removed after its Node was deleted. A Node
-//     that somebody else has deleted is not created again.
+//     that another client has deleted is not created again.
 //   - Faults are counted in the same write as what they have changed.
 //
 // Nodes belong to their groups, and go with them.
@@ -132,7 +132,8 @@ func (c *cloud) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 }
 
 // onlyConflicts reports whether an error is a conflict, or several. Of joined errors, apierrors.IsConflict sees only
-// the first: what is forbidden beside a conflict would be tried again at once, for ever, and never be told.
+// the first: an error that is forbidden beside a conflict would be tried again at once, for ever, and never be
+// reported.
 func onlyConflicts(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyConflicts(err) })
@@ -286,7 +287,8 @@ func (c *cloud) calls(ctx context.Context, g *group) (prune time.Time, err error
 	if half != "" {
 		first := slices.IndexFunc(pending, func(call nodes.ProviderCall) bool { return call.UID == half })
 		if first < 0 {
-			// Somebody has deleted the call. The group is larger or smaller by one, and starts or ends an instance.
+			// Another client has deleted the call. The group is larger or smaller by one, and starts or ends an
+			// instance.
 			g.Status.Attached = half
 			return prune, c.Status().Update(ctx, g.SimulatedNodeGroup)
 		}

@@ -99,7 +99,7 @@ func (c *cloud) register(
 	return nil
 }
 
-// connect lets KWOK manage a Node. A Node that somebody has deleted stays deleted.
+// connect lets KWOK manage a Node. A Node that another client has deleted stays deleted.
 func (c *cloud) connect(ctx context.Context, i *nodes.SimulatedInstance) error {
 	node, err := c.node(ctx, i)
 	if node == nil || err != nil {

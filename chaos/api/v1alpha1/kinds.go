@@ -194,8 +194,8 @@ type DNSRecord struct {
 	// +optional
 	// +listType=atomic
 	Addresses []string `json:"addresses,omitempty"`
-	// Fault is what goes wrong: nxdomain (no such name), servfail (the server fails), drop (no answer) or random
-	// (another address from 198.18.0.0/15 each time, which nobody has).
+	// Fault is what goes wrong: nxdomain (no such name), servfail (the server fails), drop (no answer) or random (each
+	// time another unused address from 198.18.0.0/15).
 	// +kubebuilder:validation:Enum=nxdomain;servfail;drop;random
 	// +optional
 	Fault string `json:"fault,omitempty"`

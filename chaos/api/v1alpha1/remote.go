@@ -38,8 +38,8 @@ type RemoteClusterList struct {
 	Items           []RemoteCluster `json:"items"`
 }
 
-// AnnotationForceRemoval lets a RemoteCluster go while objects use it, or a disruption with remoteCluster although
-// nobody knows whether the other cluster still carries it out, if its value is "true".
+// AnnotationForceRemoval with the value "true" removes a RemoteCluster that objects still use, or a disruption with
+// remoteCluster even if it is unknown whether the other cluster still carries it out.
 const AnnotationForceRemoval = "chaos.trommel.dev/force-removal"
 
 // Annotations of an object with remoteCluster that name who created it, or last changed its spec. The admission policy
@@ -63,7 +63,8 @@ type RemoteClusterSpec struct {
 	// KubeConfig is the access to the other cluster.
 	KubeConfig KubeConfig `json:"kubeConfig"`
 	// Install has the controllers of this cluster install those of the other one, upgrade them to their own version,
-	// and uninstall them when the RemoteCluster is deleted. What somebody else has installed there is never touched.
+	// and uninstall them when the RemoteCluster is deleted. An installation that was made by other means is never
+	// touched.
 	// +optional
 	Install bool `json:"install,omitempty"`
 	// ConfigOverride are values of the Helm chart trommel-chaos for the other cluster, over those of the ConfigMap

@@ -9,8 +9,8 @@ import (
 type Phase string
 
 // The phases, as chaos-controller names them. A paused disruption is between two activations of its pulse; a previous
-// one is over. PossiblyInjected is none of chaos-controller's: an injector was killed, and nobody knows yet whether its
-// fault is still in effect.
+// one is over. PossiblyInjected does not exist in chaos-controller: an injector was killed, and it is unknown whether
+// its fault is still in effect.
 const (
 	NotInjected                 Phase = "NotInjected"
 	PartiallyInjected           Phase = "PartiallyInjected"

@@ -28,7 +28,7 @@ import (
 const (
 	// DefaultReadyFile exists while the fault is in effect.
 	DefaultReadyFile = "/tmp/readiness_probe"
-	// DefaultJournal is the directory that controllers name unless they are told another one.
+	// DefaultJournal is the directory that controllers name by default.
 	DefaultJournal = "/var/lib/trommel-chaos"
 )
 
@@ -199,8 +199,8 @@ func logger(c *cobra.Command) *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 }
 
-// choose returns the backend for a request: the process node's where there is one, which tells its pods where it
-// listens, or else the last, which is the one for real nodes.
+// choose returns the backend for a request: the process node's if there is one, which gives its pods the address of its
+// socket, and otherwise the last one, which is for real nodes.
 func choose(backends []inject.Backend, r inject.Request) string {
 	switch {
 	case inject.InAPI(r.Kind):

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A node is kept clean: what is left later is removed too, and what cannot be removed is told.
+// The node is kept clean: remains that appear later are removed too, and those that cannot be removed are reported.
 func TestKeepClean(t *testing.T) {
 	journal, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready")
 	leave := func(name, text string) string {

@@ -157,8 +157,8 @@ func ended(pod *corev1.Pod) bool {
 	case corev1.PodFailed:
 		return true
 	case corev1.PodSucceeded:
-		told := inject.Told(pod).State
-		return told != chaos.InjectionFailed && told != chaos.InjectionUnsupported
+		reported := inject.Reported(pod).State
+		return reported != chaos.InjectionFailed && reported != chaos.InjectionUnsupported
 	}
 	return false
 }

@@ -140,7 +140,7 @@ func TestNoInjectorIsReplacedThatToldWhyItCannotInject(t *testing.T) {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Message: tt.message}}}}
 		if got := ended(pod); got != tt.want {
-			t.Errorf("%s %s: %t (%s)", tt.phase, tt.message, got, inject.Told(pod).State)
+			t.Errorf("%s %s: %t (%s)", tt.phase, tt.message, got, inject.Reported(pod).State)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind chaos.Kind, 
 	if journal == "" {
 		journal = journalDir
 	}
-	// A time, not a duration: it is the same for an injector that is restarted, and needs nobody else.
+	// It is a time, not a duration, so that an injector that is restarted ends at the same time without help.
 	schedule, _ := controller.Advance(&d.Spec, d.Status.Schedule, r.Env.Clock.Now())
 	args := []string{
 		"inject", string(kind), "--spec", spec,

@@ -19,7 +19,7 @@ func restrict(spec *corev1.PodSpec, config *controller.Config, kind chaos.Kind, 
 	if inAPI {
 		spec.ServiceAccountName = config.APIServiceAccount
 	}
-	links := false // to services: nobody reads them
+	links := false // to services: they are not used
 	spec.EnableServiceLinks = &links
 	c := &spec.Containers[0]
 	needs := inject.PrivilegesOf(kind, dryRun)

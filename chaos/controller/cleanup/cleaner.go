@@ -19,8 +19,8 @@ import (
 )
 
 // A cleaner is a pod that does what an injector was killed before it could do, by the journal on its node. It has what
-// the injector's pod had, and goes with it. If that pod has gone already, because somebody took its finalizer away, the
-// cleaner goes when it has succeeded.
+// the injector's pod had, and goes with it. If that pod has gone already, because its finalizer was removed by hand,
+// the cleaner goes when it has succeeded.
 
 // cleanerTime is how long a cleaner may take before a person has to look.
 const cleanerTime = time.Minute

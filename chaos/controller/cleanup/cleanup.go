@@ -2,8 +2,8 @@
 // completed, never started, or its target cannot be cleaned any more because it has gone or does not run. A chaos pod
 // that failed although its target can be cleaned stays, since something may be left in the target, until a cleaner has
 // undone it by the journal. If that does not work, the disruption is stuck on removal and says what a person has to do,
-// and also while a chaos pod runs long after its grace period. A chaos pod whose finalizer somebody else has removed is
-// cleaned after too, although it has gone, and perhaps its disruption.
+// and also while a chaos pod runs long after its grace period. If the finalizer of a chaos pod was removed by other
+// clients, its node is cleaned too, although the pod, and perhaps its disruption, has gone.
 package cleanup
 
 import (
@@ -292,7 +292,7 @@ func (r *Reconciler) tell(ctx context.Context, key types.NamespacedName, stuck t
 	d, err := controller.Get(ctx, r.Env.Client, key)
 	reason, message := stuck.message(r.Env.Config.Namespace)
 	if d == nil && err == nil {
-		for _, cleaner := range stuck.lost { // nobody else could say it
+		for _, cleaner := range stuck.lost { // the only object that can carry the event
 			r.Env.Events.Eventf(cleaner, nil, corev1.EventTypeWarning, "NotCleaned", "Clean", "%s", message)
 		}
 	}

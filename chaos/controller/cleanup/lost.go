@@ -21,8 +21,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/controllers"
 )
 
-// lost are the cleaners of chaos pods that have gone although this controller did not let them go: somebody took their
-// finalizer away. What they have injected may be left, whether their disruption is still there or not.
+// lost are the cleaners of chaos pods that have gone although this controller did not let them go: their finalizer was
+// removed by other clients. What they have injected may be left, whether their disruption is still there or not.
 type lost struct {
 	mu       sync.Mutex
 	released map[types.UID]bool // chaos pods that this controller lets go
@@ -162,7 +162,7 @@ func (r *Reconciler) cleanAfterLost(
 }
 
 // cleanLost creates a cleaner, unless nothing can be left where it would clean. It is remembered until it has
-// succeeded: somebody may remove it, too.
+// succeeded, because other clients may remove it, too.
 func (r *Reconciler) cleanLost(ctx context.Context, cleaner *corev1.Pod) error {
 	err := r.Env.Reader.Get(ctx, client.ObjectKey{Name: cleaner.Spec.NodeName}, &corev1.Node{})
 	if apierrors.IsNotFound(err) {

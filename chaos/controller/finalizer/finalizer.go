@@ -1,8 +1,8 @@
 // Package finalizer gives each disruption its finalizer before anything else happens, and takes it away when the
-// disruption is deleted, none of its chaos pods exists any more, and its status says so: whoever tells of the end of
-// each injection needs the disruption for it. It asks the API server, not the cache, before it lets a disruption go,
-// and it writes nothing else. A chaos pod that is created afterwards, by a controller with an outdated cache, is
-// removed by the controller of chaos pods.
+// disruption is deleted, none of its chaos pods exists any more, and its status says so: the controller that reports
+// the end of each injection needs the disruption for it. It asks the API server, not the cache, before it lets a
+// disruption go, and it writes nothing else. A chaos pod that is created afterwards, by a controller with an outdated
+// cache, is removed by the controller of chaos pods.
 package finalizer
 
 import (

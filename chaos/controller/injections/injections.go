@@ -1,7 +1,7 @@
 // Package injections sums up in a disruption's status what its chaos pods have done: the state of each kind on each
 // target, the number of disrupted targets, the phase, and the message for people. It only reads chaos pods. A pause and
-// an end are told when nothing is injected any more, not when they were decided. Changes leave events on the disruption
-// and on the targets.
+// an end are reported when nothing is injected any more, not when they were decided. Changes leave events on the
+// disruption and on the targets.
 package injections
 
 import (
@@ -82,8 +82,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// soon is how old a disruption is when it is told that nothing is injected yet, and there is nothing to say about it.
-// Most are injected by then, and each write of the status delays the others.
+// soon is the age from which a disruption reports that nothing is injected yet, if it has nothing else to report. Most
+// are injected by then, and each write of the status delays the others.
 const soon = 2 * time.Second
 
 // pending reports whether nothing has happened so far.
@@ -206,12 +206,12 @@ func injection(old chaos.Injection, pod *corev1.Pod, expected bool) chaos.Inject
 		}
 		return next
 	}
-	told := inject.Told(pod)
-	next.Error = told.Error
+	reported := inject.Reported(pod)
+	next.Error = reported.Error
 	switch {
-	case told.State == chaos.InjectionFailed || told.State == chaos.InjectionUnsupported ||
-		told.State == chaos.InjectionStuck || told.State == chaos.InjectionRemoved:
-		next.State = told.State
+	case reported.State == chaos.InjectionFailed || reported.State == chaos.InjectionUnsupported ||
+		reported.State == chaos.InjectionStuck || reported.State == chaos.InjectionRemoved:
+		next.State = reported.State
 	case pod.Status.Phase == corev1.PodFailed && old.InjectedAt != nil:
 		next.State = chaos.InjectionUnknown
 		next.Error = "the injector was killed, and what it has injected is being removed: " + reason(pod)
@@ -256,8 +256,8 @@ func waiting(pod *corev1.Pod) string {
 
 // exit describes the end of an injector by its report, or by the last line of its log.
 func exit(t *corev1.ContainerStateTerminated) string {
-	if told := inject.StateOf(t); told.State != "" {
-		return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, told.Error))
+	if reported := inject.StateOf(t); reported.State != "" {
+		return strings.TrimSpace(fmt.Sprintf("exit code %d %s", t.ExitCode, reported.Error))
 	}
 	lines := strings.Split(strings.TrimSpace(t.Message), "\n")
 	last := lines[len(lines)-1]
@@ -305,7 +305,7 @@ func phase(old chaos.Phase, s seen) chaos.Phase {
 		return old
 	}
 	if (old == chaos.NotInjected || old == chaos.PossiblyInjected) && s.wereSome {
-		// Nobody has looked while it was.
+		// The controllers were away while it was.
 		old = chaos.PartiallyInjected
 		if s.wereAll {
 			old = chaos.Injected

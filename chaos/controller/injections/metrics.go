@@ -22,7 +22,7 @@ func newMetrics() *metrics {
 		}, []string{"kind", "state"}),
 		injectors: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "trommel_injector_seconds",
-			Help:    "How long injectors that have ended took to inject and to remove a fault, as they told.",
+			Help:    "How long injectors that have ended took to inject and to remove a fault, as they reported.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 		}, []string{"kind", "step"}),
 	}
@@ -43,11 +43,11 @@ func (m *metrics) count(d *chaos.Disruption, next own, pods []corev1.Pod) {
 		}
 	}
 	for i := range pods {
-		of, told := idOf(&pods[i]), inject.Told(&pods[i])
-		if !changed[of] || told.State == chaos.InjectionInjected {
+		of, reported := idOf(&pods[i]), inject.Reported(&pods[i])
+		if !changed[of] || reported.State == chaos.InjectionInjected {
 			continue
 		}
-		for step, millis := range map[string]int64{"inject": told.InjectMillis, "remove": told.RemoveMillis} {
+		for step, millis := range map[string]int64{"inject": reported.InjectMillis, "remove": reported.RemoveMillis} {
 			if millis > 0 {
 				m.injectors.WithLabelValues(string(of.kind), step).Observe(float64(millis) / 1000)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller"
 )
 
-// Each change is counted once, and what an injector told with its last words.
+// Each change is counted once, and so is the state in an injector's termination message.
 func TestInjectorMetrics(t *testing.T) {
 	m, d := newMetrics(), &chaos.Disruption{}
 	pod := corev1.Pod{}

@@ -307,7 +307,7 @@ func TestSafetyNetsOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestWhatAnInjectorMayDo uses the rights of both accounts of injectors as somebody would who has their tokens.
+// TestWhatAnInjectorMayDo uses the rights of both accounts of injectors, as an attacker with their tokens would.
 func TestWhatAnInjectorMayDo(t *testing.T) {
 	f := newFixture(t)
 	const prefix = "system:serviceaccount:trommel-chaos:"

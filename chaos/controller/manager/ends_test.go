@@ -45,8 +45,8 @@ func (f *fixture) event(about client.Object, reason string) eventsv1.Event {
 	return found
 }
 
-// TestDisruptionWithoutTargetsEnds: what should have been during the night does not begin when somebody scales up at
-// 14:00.
+// TestDisruptionWithoutTargetsEnds: a disruption that was due during the night does not begin when its targets appear
+// at 14:00.
 func TestDisruptionWithoutTargetsEnds(t *testing.T) {
 	o := options()
 	o.KeepFor = time.Hour
@@ -152,7 +152,7 @@ func TestDisruptionsDoNotPassTheNetsTogether(t *testing.T) {
 	}
 }
 
-// TestControllersComeBackAfterTheEnd: nobody has seen the end, but it is known what was injected.
+// TestControllersComeBackAfterTheEnd: the controllers have missed the end, but it is known what was injected.
 func TestControllersComeBackAfterTheEnd(t *testing.T) {
 	o := options()
 	o.KeepFor = time.Hour
@@ -270,8 +270,8 @@ func TestKilledInjector(t *testing.T) {
 	}
 }
 
-// TestDryRunIsToldAsOne: nobody is to be alarmed.
-func TestDryRunIsToldAsOne(t *testing.T) {
+// TestDryRunIsReportedAsOne: a dry run must not alarm its users.
+func TestDryRunIsReportedAsOne(t *testing.T) {
 	start(t, account.Config(t), options())
 	f := newFixture(t)
 	target := f.processes(1)[0]
@@ -330,7 +330,7 @@ func TestMistakesAreTold(t *testing.T) {
 	f.end(d)
 }
 
-// TestUnsupportedEndsAtOnce: nobody waits for what cannot be.
+// TestUnsupportedEndsAtOnce: an impossible disruption does not wait.
 func TestUnsupportedEndsAtOnce(t *testing.T) {
 	o := options()
 	o.KeepFor = time.Hour
@@ -365,8 +365,8 @@ func TestCountOfMoreThanThereAre(t *testing.T) {
 	f.end(d)
 }
 
-// TestChaosPodGone: somebody takes the finalizers of a disruption and its chaos pod away, and the injector is killed.
-// What that has left is removed all the same, by no other injector.
+// TestChaosPodGone: the finalizers of a disruption and its chaos pod are removed by another client, and the injector is
+// killed. What that has left is removed all the same, by no other injector.
 func TestChaosPodGone(t *testing.T) {
 	start(t, account.Config(t), options())
 	f := newFixture(t)
@@ -415,7 +415,7 @@ func TestChaosPodGone(t *testing.T) {
 // ends before that one has begun. What the first one left is cleaned all the same.
 func TestSuccessorThatNeverBegan(t *testing.T) {
 	f := newFixture(t)
-	// Nobody runs the pods of this node, so that the second one cannot begin.
+	// The pods of this node are not run, so the second one cannot begin.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	if err := f.Create(t.Context(), node); err != nil {
 		t.Fatal(err)
@@ -458,7 +458,7 @@ func TestSuccessorThatNeverBegan(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := chaosPod(first.UID)
-	// Its finalizer keeps it; for the rest nobody waits, as a kubelet would do.
+	// Its finalizer keeps it; otherwise nothing waits, as with a kubelet.
 	if err := errors.Join(f.Delete(t.Context(), d),
 		f.Delete(t.Context(), second, client.GracePeriodSeconds(0))); err != nil {
 		t.Fatal(err)
@@ -483,7 +483,7 @@ func TestSuccessorThatNeverBegan(t *testing.T) {
 		err := f.Get(ctx, client.ObjectKeyFromObject(cleaner), cleaner)
 		if err == nil {
 			err = errors.New("the cleaner is still there")
-			// Nobody ends its processes, as a kubelet would do.
+			// Its processes are not ended, as a kubelet would do.
 			if cleaner.DeletionTimestamp != nil {
 				err = errors.Join(err, f.Delete(ctx, cleaner, client.GracePeriodSeconds(0)))
 			}

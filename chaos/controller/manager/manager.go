@@ -41,7 +41,8 @@ type Options struct {
 	// Notify passes on the events of disruptions and their crons; nil: it does not.
 	Notify *notify.Options
 	Logger logr.Logger
-	// Clock tells the controllers the time; nil: the machine's. It only tells it: what they put off waits in real time.
+	// Clock gives the controllers the time; nil: the machine's. It only gives the time: delays of the controllers pass
+	// in real time.
 	Clock clock.PassiveClock
 }
 

@@ -427,7 +427,7 @@ func TestWhatIsRefused(t *testing.T) {
 	f.end(d)
 }
 
-// TestStuckOnRemoval has an injector that is killed before it can clean up, and a journal that nobody can read.
+// TestStuckOnRemoval has an injector that is killed before it can clean up, and a journal that cannot be read.
 func TestStuckOnRemoval(t *testing.T) {
 	start(t, account.Config(t), options())
 	f := newFixture(t)
@@ -478,7 +478,7 @@ func TestStuckOnRemoval(t *testing.T) {
 	f.gone(d)
 }
 
-// TestOverdueOnRemoval lets a chaos pod run on a node without a kubelet: nobody ends it.
+// TestOverdueOnRemoval lets a chaos pod run on a node without a kubelet, so it is not ended.
 func TestOverdueOnRemoval(t *testing.T) {
 	o := options()
 	o.Config.Simulated, o.Config.Overdue = "", time.Second

@@ -555,7 +555,7 @@ func TestSweep(t *testing.T) {
 		t.Fatalf("%d children (%v)", len(list), err)
 	}
 	stop()
-	// Others that look like it: of another parent's cluster, without a UID, and nobody's.
+	// Disruptions that look like it: one of another parent's cluster, one without a UID, and one without an owner.
 	foreign := func(name string, change func(*chaos.Disruption)) *chaos.Disruption {
 		o := there.disruption(name, list[0].Spec)
 		o.Spec.Selector = map[string]string{"app": "nobody"}

@@ -39,7 +39,7 @@ type saboteur struct {
 	targets int           // that were created
 	names   []string
 	seen    map[string]bool // UIDs of disruptions
-	ahead   *atomic.Int64   // by how much the controllers' clock is; somebody sets it at will
+	ahead   *atomic.Int64   // by how much the controllers' clock is ahead; tests set it
 }
 
 // wrongClock is ahead of the machine's.
@@ -323,7 +323,7 @@ func (s *saboteur) nothingIsLeft() {
 		}
 		return err
 	})
-	// What nobody came back for is undone by the next injector, when its time is over.
+	// A fault whose injector never returned is undone by the next injector, when its time is over.
 	clustertest.Eventually(s.t, func(ctx context.Context) error {
 		// Of kinds that have the privileges, and a token.
 		here := hangs(func(spec *chaos.DisruptionSpec) { spec.CPUPressure = &chaos.CPUPressure{} })

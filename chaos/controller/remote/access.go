@@ -164,7 +164,7 @@ func (r *disruptionReconciler) authorize(
 	all := []identity{who}
 	if owner := metav1.GetControllerOf(d); owner != nil {
 		// Controllers that do not run with their own account are not known to the policy, which takes them for the
-		// user. And nobody has more rights because he says that his disruption belongs to somebody else's.
+		// user. A disruption that claims to belong to another user's gives its author no further rights.
 		user, words, err := r.ownerOf(ctx, d, owner)
 		if err != nil || words != "" {
 			return words, err

@@ -26,7 +26,7 @@ const (
 	AnnotationParentNamespace = "chaos.trommel.dev/parent-namespace"
 	AnnotationParentName      = "chaos.trommel.dev/parent-name"
 	AnnotationParentUID       = "chaos.trommel.dev/parent-uid"
-	// AnnotationPausedByParent tells a pause that the parent has made from one that somebody there has.
+	// AnnotationPausedByParent distinguishes a pause that the parent has made from one that a user there has made.
 	AnnotationPausedByParent = "chaos.trommel.dev/paused-by-parent"
 )
 

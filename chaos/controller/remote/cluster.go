@@ -179,7 +179,7 @@ func (r *clusterReconciler) using(ctx context.Context, reader client.Reader, nam
 	return all, nil
 }
 
-// end lets a RemoteCluster go when nothing uses it any more, or somebody insists.
+// end lets a RemoteCluster go when it is not used any more, or when a user insists.
 func (r *clusterReconciler) end(ctx context.Context, c *chaos.RemoteCluster) (ctrl.Result, error) {
 	if forced(c) {
 		if err := r.force(ctx, c); err != nil {
@@ -249,7 +249,7 @@ func (r *clusterReconciler) force(ctx context.Context, c *chaos.RemoteCluster) e
 	if err != nil && connection.now().reachesIt() {
 		return err
 	}
-	return nil // nobody can be asked to delete the others
+	return nil // the other clusters cannot be asked to delete them
 }
 
 // tell writes what is known, and what keeps a deleted RemoteCluster; nil: nothing is said about that.

@@ -188,8 +188,9 @@ func (c *clusters) wake(key types.NamespacedName) {
 	}
 }
 
-// sweep deletes the children in a cluster whose parents have gone without them, for instance because somebody took the
-// finalizer away. It touches only what names this cluster and the UID of a disruption that does not exist here.
+// sweep deletes the children in a cluster whose parents have gone without them, for instance because the finalizer was
+// removed by another client. It touches only what names this cluster and the UID of a disruption that does not exist
+// here.
 func (c *clusters) sweep(ctx context.Context, name string) {
 	connection := c.get(name)
 	if connection == nil {

@@ -72,7 +72,7 @@ const reasonAnother = "AnotherCluster"
 // reachesIt reports whether what the cache and the API server say can be relied on.
 func (s state) reachesIt() bool { return s.known && s.reachable.ok && s.synced }
 
-// events are told to who owns a connection. They do not block.
+// events are the callbacks to the owner of a connection. They do not block.
 type events struct {
 	changed func()                     // the state
 	child   func(types.NamespacedName) // the disruption here with that name: something of its child
@@ -168,7 +168,7 @@ func newConnection(made target, to *rest.Config, scheme *runtime.Scheme) (_ *con
 	return c, nil
 }
 
-// knownTypes tells where the types are that are used, without asking a cluster which may not answer. As the API
+// knownTypes knows where the types are that are used, without asking a cluster which may not answer. As the API
 // server's own discovery, it has their lists, which a cache of one namespace asks for.
 func knownTypes() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -217,8 +217,8 @@ func (c *connection) set(s state) {
 	}
 }
 
-// failed tells the connection of an error of a request. If the API server did not answer, nobody asks it any more until
-// it does.
+// failed records an error of a request in the connection. If the API server did not answer, it is not asked any more
+// until it does.
 func (c *connection) failed(err error) {
 	var answered apierrors.APIStatus
 	if err == nil || errors.As(err, &answered) || errors.Is(err, context.Canceled) {

@@ -108,8 +108,8 @@ func result(after time.Duration, err error) (ctrl.Result, error) {
 
 // Reasons why a cluster is not connected.
 const (
-	reasonUnknown = "NotConnected"      // nobody has looked yet
-	reasonInvalid = "InvalidKubeConfig" // nobody will look
+	reasonUnknown = "NotConnected"      // not looked yet
+	reasonInvalid = "InvalidKubeConfig" // never looks
 )
 
 // invalid reports whether there is no connection to a cluster because its kubeconfig cannot be used.
@@ -360,7 +360,7 @@ func (r *disruptionReconciler) copy(
 	return r.write(ctx, d, func(s *chaos.DisruptionStatus) { *s = copied(d, child, events) })
 }
 
-// pause passes on a pause, and its end. A pause that somebody else has made there stays.
+// pause passes on a pause, and its end. A pause that another client has made there stays.
 func (r *disruptionReconciler) pause(
 	ctx context.Context, d *chaos.Disruption, c *connection, child *chaos.Disruption,
 ) error {
@@ -393,7 +393,7 @@ func (r *disruptionReconciler) end(ctx context.Context, d *chaos.Disruption) (ti
 	insists := forced(d)
 	if !missing.ok {
 		if insists || !exists {
-			// A RemoteCluster goes only if nothing uses it, or somebody insists.
+			// A RemoteCluster goes only if it is not used any more, or if a user insists.
 			return 0, r.letGo(ctx, d)
 		}
 		if missing.reason == reasonUnknown {

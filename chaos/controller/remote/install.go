@@ -317,7 +317,7 @@ func (r *clusterReconciler) uninstall(ctx context.Context, c *chaos.RemoteCluste
 			"then stay", fmt.Sprintf(format, args...), c.Name, chaos.AnnotationForceRemoval)
 		return &v
 	}
-	if !c.Spec.Install || c.Status.ClusterID == "" { // nobody has ever reached it
+	if !c.Spec.Install || c.Status.ClusterID == "" { // it was never reached
 		return nil
 	}
 	if r.env.Config.Remote.Installer == nil {
@@ -336,7 +336,7 @@ func (r *clusterReconciler) uninstall(ctx context.Context, c *chaos.RemoteCluste
 		return nil
 	}
 	if !done {
-		// Without controllers nobody would end these.
+		// Without controllers nothing would end these.
 		asking, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		var list chaos.DisruptionList

@@ -76,12 +76,12 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 		For(&chaos.Disruption{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return clusterOf(o) != ""
 		}))).
-		Watches(&chaos.RemoteCluster{}, handler.EnqueueRequestsFromMapFunc(of.using), builder.WithPredicates(told)).
+		Watches(&chaos.RemoteCluster{}, handler.EnqueueRequestsFromMapFunc(of.using), builder.WithPredicates(messageChanged)).
 		WatchesRawSource(all.queued(&all.ofDisruptions)).Complete(of)
 }
 
-// told lets through what disruptions repeat of a RemoteCluster's status.
-var told = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+// messageChanged lets through the part of a RemoteCluster's status that disruptions repeat.
+var messageChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*chaos.RemoteCluster)
 	after, ok2 := e.ObjectNew.(*chaos.RemoteCluster)
 	return ok && ok2 && before.Status.Message != after.Status.Message

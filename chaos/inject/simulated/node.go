@@ -147,7 +147,7 @@ func (f *nodeFailure) Clean(ctx context.Context) error {
 		"metadata": object{"annotations": object{fault.AnnotationSimulated: notes.KWOK, fault.AnnotationFailing: nil}},
 	})
 	if apierrors.IsNotFound(err) {
-		return nil // somebody has deleted it
+		return nil // another client has deleted it
 	}
 	if err != nil {
 		return fmt.Errorf("give the node back to KWOK: %w", err)

@@ -95,7 +95,7 @@ func (r *podReplacement) Inject(ctx context.Context) error {
 		return fmt.Errorf("delete the pod: %w", err)
 	}
 	if owner == nil {
-		return nil // nobody replaces it; the node stays cordoned until the end
+		return nil // it is not replaced; the node stays cordoned until the end
 	}
 	if err := r.awaitReplacement(ctx, client, pod.Namespace, owner, before); err != nil {
 		return err

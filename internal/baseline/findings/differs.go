@@ -36,8 +36,8 @@ type Line struct {
 	part    string // of the object, if no write is known
 }
 
-// Told is what differs in an object and means the same for users.
-type Told struct {
+// Part is the part of an object's differences that means the same for users.
+type Part struct {
 	Finding record.Finding // without detail and time
 	Lines   []Line         // what matters most first
 	// Nearer: the run is nearer to what the object's status promises than the runs without faults. Then what is wrong
@@ -45,16 +45,16 @@ type Told struct {
 	Nearer bool
 }
 
-// Tell turns the differences into findings, in the order of their objects. An object's existence comes first, then its
+// Parts turns the differences into findings, in the order of their objects. An object's existence comes first, then its
 // content, then its status. Messages and dates that differ together with something else are part of its finding.
-func (r *Run) Tell(differ []baseline.Difference) []Told {
-	var all []Told
+func (r *Run) Parts(differ []baseline.Difference) []Part {
+	var all []Part
 	for len(differ) > 0 {
 		n := slices.IndexFunc(differ, func(d baseline.Difference) bool { return d.Key != differ[0].Key })
 		if n < 0 {
 			n = len(differ)
 		}
-		all = append(all, r.tellObject(differ[:n])...)
+		all = append(all, r.objectParts(differ[:n])...)
 		differ = differ[n:]
 	}
 	return all
@@ -62,20 +62,21 @@ func (r *Run) Tell(differ []baseline.Difference) []Told {
 
 const beingDeleted = "metadata.beingDeleted"
 
-func (r *Run) tellObject(differ []baseline.Difference) []Told {
+// objectParts returns the parts of one object. Those without any fault come last.
+func (r *Run) objectParts(differ []baseline.Difference) []Part {
 	rest, nearer := r.apart(differ)
-	all := r.tellPart(nearer)
+	all := r.parts(nearer)
 	for i := range all {
 		all[i].Nearer = true
 		all[i].Finding.Title = "without any fault, " + all[i].title(all[i].Lines[0].Differ[0], " is farther from what "+
 			"its status promises than in this run")
 	}
-	return append(r.tellPart(rest), all...)
+	return append(r.parts(rest), all...)
 }
 
-func (r *Run) tellPart(differ []baseline.Difference) []Told {
+func (r *Run) parts(differ []baseline.Difference) []Part {
 	lines := r.lines(differ)
-	var all []Told
+	var all []Part
 	for _, l := range lines {
 		last := len(all) - 1
 		if last >= 0 && !all[last].Lines[0].whole && !l.whole &&
@@ -83,29 +84,29 @@ func (r *Run) tellPart(differ []baseline.Difference) []Told {
 			all[last].Lines = append(all[last].Lines, l)
 			continue
 		}
-		all = append(all, Told{Lines: []Line{l}, Finding: record.Finding{Harm: l.Harm}})
+		all = append(all, Part{Lines: []Line{l}, Finding: record.Finding{Harm: l.Harm}})
 	}
 	for i := range all {
-		t := &all[i]
-		d := t.Lines[0].Differ[0]
+		p := &all[i]
+		d := p.Lines[0].Differ[0]
 		owner := r.owner(d)
-		t.Finding.Severity, t.Finding.Judge = record.SeverityBug, record.JudgeBaseline
-		t.Finding.Subject, t.Finding.Owner = string(d.Key), string(owner)
-		if t.Lines[0].whole {
-			t.Finding.Title, t.Finding.Claims = r.whole(d, t.Lines[0], owner)
+		p.Finding.Severity, p.Finding.Judge = record.SeverityBug, record.JudgeBaseline
+		p.Finding.Subject, p.Finding.Owner = string(d.Key), string(owner)
+		if p.Lines[0].whole {
+			p.Finding.Title, p.Finding.Claims = r.whole(d, p.Lines[0], owner)
 			continue
 		}
-		t.Finding.Field = t.fields()
-		t.Finding.Title = t.title(d, " differs from the runs without faults")
+		p.Finding.Field = p.fields()
+		p.Finding.Title = p.title(d, " differs from the runs without faults")
 	}
 	return all
 }
 
 // title says what is different in fields.
-func (t *Told) title(d baseline.Difference, how string) string {
+func (p *Part) title(d baseline.Difference, how string) string {
 	title := fmt.Sprintf("%s%s: %s", d.Key, how, without(d))
 	more := 0
-	for _, l := range t.Lines[1:] {
+	for _, l := range p.Lines[1:] {
 		if l.Harm != record.HarmRemark {
 			more++
 		}
@@ -120,11 +121,11 @@ func (t *Told) title(d baseline.Difference, how string) string {
 const maxFields = 50
 
 // fields are the paths that the finding is about.
-func (t *Told) fields() string {
+func (p *Part) fields() string {
 	var all []string
-	for _, l := range t.Lines {
+	for _, l := range p.Lines {
 		for _, d := range l.Differ {
-			if OfField(d.Field, d.Want, d.Got) == t.Finding.Harm && len(all) < maxFields {
+			if OfField(d.Field, d.Want, d.Got) == p.Finding.Harm && len(all) < maxFields {
 				all = append(all, strings.ReplaceAll(d.Field, " ", "_"))
 			}
 		}

@@ -37,7 +37,7 @@ func createdLike(key facts.Key, changes []facts.Change) int {
 
 // numbers says that there were more or fewer objects whose names begin alike than without faults. It is empty if the
 // name is not generated, if the difference is another one, or if one of the two has none of them: then the number of
-// the one that is missing, or should not be there, misleads nobody.
+// the one that is missing, or should not be there, does not mislead.
 func (r *Run) numbers(d baseline.Difference, owner facts.Key) string {
 	begins, generated := beginning(d.Key)
 	got, want := r.Objects[d.Own], r.Baseline.Objects[d.Key]

@@ -51,7 +51,7 @@ type Stake int
 
 // The stakes.
 const (
-	StakeMinor Stake = iota // it is made again from what is there, or only tells how things are
+	StakeMinor Stake = iota // it is made again from what is there, or only describes the state
 	StakeUsual              // something else
 	StakeData               // what holds data is made or changed, or something that works is deleted
 	StakeLoss               // what holds data is deleted, or marked for deletion

@@ -191,8 +191,8 @@ func isWord(text string) bool {
 }
 
 // knewAll reports whether an object came to keep its promises after the last change that others than controllers have
-// made to what belongs to nobody: what users write, above all. Until then something may have come that a controller
-// has missed.
+// made to objects without an owner, above all those that users write. Until then something may have come that a
+// controller has missed.
 func (r *Run) knewAll(key facts.Key) bool {
 	last, kept := -1, -1
 	for i := range r.Changes {

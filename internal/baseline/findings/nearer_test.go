@@ -48,7 +48,7 @@ func TestNearerToWhatTheStatusPromises(t *testing.T) {
 		late      bool // a user changes something after the object has become ready
 		stale     bool // the plan shows the past
 		fields    string
-		nearer    string // of the fields, those that are told as wrong without any fault
+		nearer    string // of the fields, those that are reported as wrong without any fault
 	}{
 		{name: "nearer", want: creating, got: running,
 			fields: "phase conditions[type=Available].status readyReplicas",
@@ -122,7 +122,7 @@ func TestNearerToWhatTheStatusPromises(t *testing.T) {
 				Interrupted: !test.stale,
 			}
 			var nearer, rest []string
-			for _, told := range r.Tell(differ) {
+			for _, told := range r.Parts(differ) {
 				without := strings.HasPrefix(told.Finding.Title, "without any fault, "+key+" is farther")
 				if told.Nearer != without {
 					t.Errorf("nearer: %t, title: %s", told.Nearer, told.Finding.Title)

@@ -37,7 +37,7 @@ type Learned struct {
 	trouble string     // what is wrong with its sample; see propose.Trouble
 }
 
-// ID tells apart what is learned of a workload from runs that plans of different kinds have in common.
+// ID distinguishes what is learned of a workload from runs that plans of different kinds have in common.
 func (l *Learned) ID() string { return l.Workload + l.Scope }
 
 // Options are those of a run of the workload that is compared with the baseline.

@@ -21,8 +21,8 @@ import (
 
 // unsteady notes a workload that ends differently although nothing was done to the controllers. If each step began when
 // they were at rest, and they were at rest in the end, that is a bug of theirs: a finding of its own, with both ends.
-// The error is that of learning the workload from the runs, of which those that were not made are nil. Of two runs
-// nobody can say which is right, so there is a third.
+// The error is that of learning the workload from the runs, of which those that were not made are nil. Two runs do not
+// show which is right, so there is a third.
 func (lr *Learner) unsteady(
 	ctx context.Context, w workload, quiet *plan.Plan, runs []*record.Run, options run.RunOptions, err error,
 ) {
@@ -110,7 +110,7 @@ func differentEnds(key facts.Key, runs []*facts.Follower) (f record.Finding, odd
 		Baseline: &baseline.Baseline{Objects: right.Objects(), Changes: right.Changes()},
 		Changes:  run.Changes(), Objects: run.Objects(),
 	}
-	f = r.Tell([]baseline.Difference{{
+	f = r.Parts([]baseline.Difference{{
 		Key: key, Own: key, Want: facts.EndOf(right.Objects()[key]), Got: facts.EndOf(run.Objects()[key]),
 	}})[0].Finding
 	f.Title = strings.Replace(f.Title, "; without faults: ", "; in other runs: ", 1)

@@ -107,7 +107,7 @@ func TestPlansOfSeveralClusters(t *testing.T) {
 	golden.Compare(t, filepath.Join("testdata", "clusters.yaml"), text.Bytes())
 }
 
-// What was read in one cluster is no cause of what may follow from an object of that name in the other.
+// A read in one cluster is not a cause of what may follow from an object of that name in the other.
 func TestCausesAcrossClusters(t *testing.T) {
 	changes := copied()
 	pin, last := &changes[3], &changes[5]
@@ -118,7 +118,7 @@ func TestCausesAcrossClusters(t *testing.T) {
 		{nil, true},
 		{[]string{"west: configmap/default/settings"}, true},
 		{[]string{"west: configmap/default/*"}, true},
-		{[]string{"configmap/default/settings"}, true}, // nobody knows in which cluster
+		{[]string{"configmap/default/settings"}, true}, // the cluster is unknown
 		{[]string{"east: configmap/default/settings"}, false},
 		{[]string{"west: configmap/other/settings"}, false},
 	} {

@@ -115,7 +115,7 @@ func TestStaleSaysWhyNot(t *testing.T) {
 	}
 }
 
-// A change in a list is told by its place. What only fills the places before it need not change.
+// A change in a list is identified by its place. What only fills the places before it need not change.
 func TestPlacesInLists(t *testing.T) {
 	conditions := func(all ...string) object {
 		var list []any
@@ -252,7 +252,7 @@ func TestAnnotatedCalls(t *testing.T) {
 }
 
 // Regression: while two of three replicas came up, which may be when they are made or when they are scaled up again, an
-// object was created that asked for one, and the workload waited in vain for three.
+// object was created that asked for one, and the workload waited for three until its timeout.
 func TestNamesakeIsWhatUsersAskFor(t *testing.T) {
 	const database = facts.Key("database.example.org/default/db")
 	state := func(replicas, ready float64) object {

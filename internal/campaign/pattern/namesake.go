@@ -24,7 +24,7 @@ var namesake = Pattern{
 // in any case.
 const goneWithin = 20 * time.Second
 
-// replaceObjects lets the controller's update of somebody else's object take effect, and loses the answer. Before the
+// replaceObjects lets the controller's update of another client's object take effect, and loses the answer. Before the
 // controller tries again, another client deletes the object and creates it anew. The controller then acts on another
 // object of that name.
 func replaceObjects(m *moment.Set) (all drafts) {

@@ -16,7 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// inOrder tells the plans of workloads in their order: the number of the workload, the pattern and the signature.
+// inOrder returns the plans of workloads in their order: the number of the workload, the pattern and the signature.
 func inOrder(t *testing.T, patterns []string, workloads ...[]facts.Change) []string {
 	t.Helper()
 	var all [][]Candidate

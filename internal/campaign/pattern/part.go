@@ -25,7 +25,7 @@ type part struct {
 	before  any
 	updated bool // the controller has changed it after the creation
 	managed bool // the controller has updated it, or applied it again, in this object or in another one of the type
-	others  bool // somebody else has changed it since then
+	others  bool // another client has changed it since then
 
 	data object // the object at the end
 }
@@ -139,7 +139,7 @@ var mutable = map[string][]string{
 	"persistentvolume":      {},
 }
 
-// fixed are fields of other types' specs that the API server lets nobody change.
+// fixed are fields of other types' specs that the API server lets no client change.
 var fixed = map[string][]string{
 	"deployment.apps": {"selector"}, "daemonset.apps": {"selector"}, "replicaset.apps": {"selector"},
 	"service": {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"},

@@ -55,7 +55,7 @@ func marked(o object) object {
 	return object{"spec": o["spec"], "metadata": object{"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 }
 
-// change is one of an object that the operator takes in; by is empty for somebody else's.
+// change is one of an object that the operator takes in; by is empty for another client's.
 func change(by string, op wire.Operation, key facts.Key, event string, prev, cur object) facts.Change {
 	return facts.Change{Key: key, Event: event, Prev: prev, Cur: cur, By: by, Op: op, Taken: []string{"op"}}
 }
@@ -67,7 +67,7 @@ func apart(changes []facts.Change) {
 	}
 }
 
-// plans tells what was made, a line each.
+// plans describes the generated plans, a line each.
 func plans(all []Candidate) []string {
 	var lines []string
 	for _, c := range all {
@@ -77,7 +77,7 @@ func plans(all []Candidate) []string {
 		}
 		var actions []string
 		for _, a := range c.Plan.Actions {
-			at := told(a.Trigger.Definitions[0])
+			at := awaited(a.Trigger.Definitions[0])
 			for _, d := range a.Trigger.Definitions[1:] {
 				link := "; then "
 				switch {
@@ -86,7 +86,7 @@ func plans(all []Candidate) []string {
 				case strings.Contains(a.Trigger.Expression, "&"):
 					link = " and "
 				}
-				at += link + told(d)
+				at += link + awaited(d)
 			}
 			what := string(a.Type)
 			if a.Patch != nil {
@@ -102,8 +102,8 @@ func plans(all []Candidate) []string {
 	return lines
 }
 
-// told is what a trigger waits for.
-func told(d plan.Definition) string {
+// awaited describes what a trigger waits for.
+func awaited(d plan.Definition) string {
 	c := d.Condition
 	switch {
 	case c.Type == plan.OnTimeout:
@@ -342,7 +342,7 @@ func TestTriggersHoldInAllRuns(t *testing.T) {
 	}
 }
 
-// A change in a list only is told by its place there, and a value may take more than one step back.
+// A change in a list only is identified by its place there, and a value may take more than one step back.
 func TestListsAndManySteps(t *testing.T) {
 	image := func(tag string) object {
 		return object{"spec": object{"containers": []any{
@@ -587,7 +587,7 @@ func TestDriftAfterTheControllerHasSeenItsWrite(t *testing.T) {
 	}
 }
 
-// A missing object that somebody asks for is noticed first where the controller has just begun to make it.
+// A missing object that a client asks for is noticed first where the controller has just begun to make it.
 func TestOrderOfUnobserved(t *testing.T) {
 	database := facts.Key("database.example.org/default/db")
 	changes := []facts.Change{

@@ -19,8 +19,8 @@ var skew = Pattern{
 // skewFor is how long deliveries of one type are held at most.
 const skewFor = 3 * time.Second
 
-// holdTypes holds the deliveries of one type of object to a controller while the other types move on: from a change
-// that somebody else has made until the controller has made its next write, or for a time.
+// holdTypes holds the deliveries of one type of object to a controller while the other types move on: from another
+// client's change until the controller has made its next write, or for a time.
 func holdTypes(m *moment.Set) (all drafts) {
 	for i := range m.Changes {
 		for _, by := range m.Changes[i].Taken {

@@ -95,7 +95,7 @@ func staleState(m *moment.Set, i int, by string) (all drafts) {
 }
 
 // thereAgain lists the changes that create objects again which a controller has deleted because of the i-th change, if
-// the state after that change is past then. If that change is what the controller has waited for, anybody may have
+// the state after that change is past then. If that change is what the controller has waited for, any client may have
 // created them; otherwise only the controller itself, when the state is undone.
 func thereAgain(m *moment.Set, i int, by string, undone []moment.Undoing) []int {
 	later := m.Later(i)

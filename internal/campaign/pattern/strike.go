@@ -117,8 +117,8 @@ func isContent(path []string) bool {
 	return true
 }
 
-// written is what an action writes as another client; ok: it does. An annotation that means nothing to anybody is only
-// there to disturb another write.
+// written is what an action writes as another client; ok: it does. An annotation without any meaning is only there to
+// disturb another write.
 func written(a *plan.Action) (s strike, ok bool) {
 	s.typ = typeOf(a.ResourceKey)
 	content := false

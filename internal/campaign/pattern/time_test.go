@@ -44,7 +44,7 @@ func asJSON(state any) string {
 	return string(data)
 }
 
-// strikes tells what was made, a line each, in the order of the text.
+// strikes describes the generated plans, a line each, in the order of the text.
 func strikes(all []Candidate) []string {
 	var lines []string
 	for _, c := range all {

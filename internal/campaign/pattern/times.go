@@ -87,9 +87,9 @@ func (t times) impatient(i int, late time.Duration) (rule string) {
 	return ""
 }
 
-// overtaken reports whether somebody else does something within a time after a change, and not because of it: a
-// step of the workload that comes after a sleep, or what comes after a time in which nothing happens. What the
-// controller does may depend on which of the two comes first.
+// overtaken reports whether another client acts within a time after a change, and not because of it: a step of the
+// workload that comes after a sleep, or what comes after a time in which nothing happens. What the controller does may
+// depend on which of the two comes first.
 func (t times) overtaken(i int, within time.Duration) bool {
 	changes := t.Changes
 	end := changes[i].Time.Add(within)

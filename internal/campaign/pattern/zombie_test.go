@@ -26,7 +26,7 @@ func elected(changes []facts.Change, replicas int, leases ...string) *baseline.B
 	return ref
 }
 
-// zombies tells what was made, a line each: what freezes the process, and what thaws it.
+// zombies describes the generated plans, a line each: what freezes the process, and what thaws it.
 func zombies(all []Candidate) []string {
 	var lines []string
 	for _, c := range all {

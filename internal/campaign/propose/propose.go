@@ -37,7 +37,7 @@ type Config struct {
 	Budget   time.Duration // no new field is tried after it; 0: no limit
 	// Differential compares the state after each change with that of an object that is created like that.
 	Differential bool
-	// Progress is told a line for people now and then; default: nobody.
+	// Progress receives a line for people now and then; default: none.
 	Progress func(format string, args ...any)
 }
 
@@ -682,7 +682,7 @@ func (a *accepted) waitsFor(p *proposer, t *trial, at int, end map[string]any, b
 			break
 		}
 	}
-	// The sample's status is enough if it tells of the last thing.
+	// The sample's status is enough if it describes the last thing.
 	if b != nil && (condition == "" || turned < b.at) {
 		a.waits = append(a.waits, b.wait)
 		if b.back != nil {

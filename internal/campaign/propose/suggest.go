@@ -193,7 +193,7 @@ func waitsForLittle(steps []plan.Step, sample plan.ResourceKey) bool {
 	return little
 }
 
-// trouble is in words for states that nobody waits for.
+// trouble matches words for states that a workload should not wait for.
 var trouble = regexp.MustCompile(`(?i)` + facts.Failures + `|unknown|pending|creating|initiali[sz]ing`)
 
 // unfinished reports whether a status says that something is wrong or not yet done.

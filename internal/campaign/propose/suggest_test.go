@@ -10,7 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// A workload that waits for little is told what it could wait for.
+// A workload that waits for little gets a suggestion what it could wait for.
 func TestSuggestWait(t *testing.T) {
 	const (
 		sample  = "database.example.com/default/db"

@@ -54,7 +54,7 @@ func (v number) String() string {
 }
 
 // next is the version after this one: of a patch (1.2.3), or else of a minor version (1.2). A major version has none:
-// whether there is another one nobody but its maker knows.
+// only its maker knows whether there is another one.
 func (v number) next() (number, bool) {
 	if len(v.parts) < 2 {
 		return v, false
@@ -68,7 +68,7 @@ func (v number) next() (number, bool) {
 func (v number) alike(o number) bool { return v.prefix == o.prefix && len(v.parts) == len(o.parts) }
 
 // otherVersions orders values that may replace a version: the next higher one first, then the next lower ones, then
-// what is no version. Values that do not match the schema's pattern, and the version itself, are left out.
+// values that are not versions. Values that do not match the schema's pattern, and the version itself, are left out.
 func otherVersions(s *apiextensions.JSONSchemaProps, now string, values []string) []string {
 	pattern, err := regexp.Compile(s.Pattern)
 	if err != nil {

@@ -113,7 +113,7 @@ func conditions(status map[string]any, others []map[string]any) (clauses []strin
 			s, _ := o["status"].(map[string]any)
 			return !slices.Contains(trueConditions(s), typ)
 		})
-		// Progress is no result.
+		// Progress is not a result.
 		if everywhere && len(clauses) < most && !strings.Contains(typ, "Progress") {
 			clauses = append(clauses, fmt.Sprintf(
 				`object.status.conditions.exists(c, c.type == %q && c.status == "True")`,

@@ -137,7 +137,7 @@ func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []
 	}
 }
 
-// maxBesides is how many more findings of a plan the summary tells.
+// maxBesides is how many more findings of a plan the summary shows.
 const maxBesides = 3
 
 // besides are the further findings of a group's first plan, the worst first, one line each.

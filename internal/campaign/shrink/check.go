@@ -108,7 +108,7 @@ func (c *checker) begins(what string, runs int) {
 	c.Progress("%s", what)
 }
 
-// usual is how long a run takes, of those that there were; 0: nobody knows.
+// usual is how long a run takes, of those that there were; 0: unknown.
 func (c *checker) usual() time.Duration {
 	if c.ended == 0 {
 		return c.Took
@@ -301,7 +301,7 @@ func quiet(p *plan.Plan) *plan.Plan {
 	return &q
 }
 
-// workloadText tells workloads apart.
+// workloadText distinguishes workloads.
 func workloadText(p *plan.Plan) string {
 	return textOf(&plan.Plan{Workload: p.Workload, Steps: p.Steps})
 }
@@ -346,7 +346,7 @@ func (c *checker) learnFirst(ctx context.Context, p *plan.Plan, w *workload) err
 	return nil
 }
 
-// learn runs the workload without faults. That it is unfit to be compared is no error.
+// learn runs the workload without faults. It is not an error if the workload is unfit to be compared.
 func (c *checker) learn(ctx context.Context, p *plan.Plan, w *workload, masks []baseline.Mask) error {
 	var runs []*record.Run
 	for range c.Learn {

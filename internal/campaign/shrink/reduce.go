@@ -396,7 +396,7 @@ func simplifications(p *plan.Plan, scopes []plan.ResourceKey) []edit {
 	return all
 }
 
-// simplerAction puts a restart in the place of what contains one.
+// simplerAction replaces an action that contains a restart with the restart.
 func simplerAction(p *plan.Plan, i int, here string, add func(what string, change func(p *plan.Plan))) {
 	restart := func(controller string) func(p *plan.Plan) {
 		a := build.Plan("restart").Then(build.RestartController(controller).

@@ -35,8 +35,8 @@ type Config struct {
 	// runs that confirm the result. The runs of the plan itself, without which there is nothing to shrink, count, and
 	// are made in any case. 0: no limit.
 	Budget time.Duration
-	Took   time.Duration // how long a run of the plan took by the machine's clock; 0: nobody knows
-	// Progress is told a line for people about each try; default: nobody.
+	Took   time.Duration // how long a run of the plan took by the machine's clock; 0: unknown
+	// Progress receives a line for people about each try; default: none.
 	Progress func(format string, args ...any)
 
 	once func(ctx context.Context, p *plan.Plan, o run.RunOptions) (*record.Run, error) // for tests; nil: the runner

@@ -86,8 +86,7 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// The runs of the plan itself, with which shrinking begins, are told, with how long they will take as soon as that is
-// known.
+// Shrinking begins with runs of the plan itself, and shows them, with how long they will take as soon as that is known.
 func TestWhatShrinkingBeginsWith(t *testing.T) {
 	for _, recorded := range []time.Duration{0, 3 * time.Second} {
 		suite, p := load(t)

@@ -1,10 +1,10 @@
 // Package keeper keeps the clock of a run's processes.
 //
 // All of these processes are built with a runtime that takes the time from a page of memory, which the keeper writes
-// (instrumentation/points/standard_clock.go.tmpl). Each process tells the keeper through a page of its own whether it
-// is idle, and when its next timer is due. When every process is idle, and this one too, nothing can happen before the
-// first of these timers; so the keeper moves the clock there at once. While any of them works, the clock goes as the
-// machine's does: nothing times out because of a jump.
+// (instrumentation/points/standard_clock.go.tmpl). Each process reports to the keeper through a page of its own whether
+// it is idle, and when its next timer is due. When every process is idle, and this one too, nothing can happen before
+// the first of these timers; so the keeper moves the clock there at once. While any of them works, the clock goes as
+// the machine's does: nothing times out because of a jump.
 package keeper
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 )
 
-// Env is the environment variable that tells a process the keeper's directory.
+// Env is the environment variable that names the keeper's directory to a process.
 const Env = "TROMMEL_CLOCK"
 
 // ErrUnsupported says that this system has no keeper.

@@ -49,7 +49,7 @@ type process struct {
 	seen    uint64    // changes at the last look
 	same    uint64    // changes since when it does the same, which is not waiting
 	since   time.Time // zero: it waits
-	told    time.Time // when it was last told that a timer is due; zero: not since then
+	told    time.Time // when it was last notified that a timer is due; zero: not since then
 	asked   bool      // at the last look there was something that it had not taken yet
 	stopped bool      // by a signal: it takes no part
 }
@@ -137,7 +137,7 @@ func (k *Keeper) Expect(pid int) {
 	}
 }
 
-// Gone tells that the process has ended.
+// Gone says that the process has ended.
 func (k *Keeper) Gone(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -207,8 +207,8 @@ func (k *Keeper) calmNow() bool {
 	}
 }
 
-// Jump moves the clock at once, whatever the processes do, and tells those whose timers are then due. What waits by the
-// clock in this process does not end sooner, see [clock.Clock.Jump].
+// Jump moves the clock at once, whatever the processes do, and notifies those whose timers are then due. What waits by
+// the clock in this process does not end sooner, see [clock.Clock.Jump].
 func (k *Keeper) Jump(by time.Duration) {
 	if by <= 0 {
 		return
@@ -515,7 +515,7 @@ func (p *process) idle() bool {
 		atomic.LoadInt32(&p.slot.calls) == 0
 }
 
-// How often a process is told that a timer is due, and after what time one that works on, or does nothing about a
+// How often a process is notified that a timer is due, and after what time one that works on, or does nothing about a
 // timer, is looked at.
 const (
 	toldAgain   = 5 * time.Millisecond
@@ -552,13 +552,13 @@ func (p *process) rouse() {
 	_, _ = unix.Write(p.wake, one[:])
 }
 
-// halted tells whether a process is stopped by a signal.
+// halted reports whether a process is stopped by a signal.
 func halted(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && stateIn(data) == 'T'
 }
 
-// stateIn returns the state that a file stat of a process or thread tells, after its name in parentheses.
+// stateIn returns the state in a file stat of a process or thread, after its name in parentheses.
 func stateIn(stat []byte) byte {
 	rest := stat[bytes.LastIndexByte(stat, ')')+1:]
 	if len(rest) < 2 {
@@ -567,7 +567,7 @@ func stateIn(stat []byte) byte {
 	return rest[1]
 }
 
-// State tells what the keeper sees now.
+// State returns what the keeper sees now.
 func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -687,7 +687,7 @@ func (s *self) arrived(processes map[int]*process) string {
 	}
 }
 
-// inKernel tells whether the kernel works for another thread of this process, such as writing to a slow disk. The
+// inKernel reports whether the kernel works for another thread of this process, such as writing to a slow disk. The
 // runtime cannot tell that from a system call that waits for others.
 func (s *self) inKernel() bool {
 	if n := s.samples[3].Value.Uint64(); n != s.threads || s.stats == nil {
@@ -714,7 +714,7 @@ func (s *self) inKernel() bool {
 	return false
 }
 
-// open opens what tells the states of this process's threads.
+// open opens the files with the states of this process's threads.
 func (s *self) open() error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {

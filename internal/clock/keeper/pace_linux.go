@@ -45,7 +45,7 @@ type pace struct {
 	budget    int              // how many more files it may have open
 	looked    time.Time        // zero: not yet
 	pause     time.Duration    // until the next look
-	slow      int64            // what the clock was told, see clock.Line
+	slow      int64            // what the clock was set to, see clock.Line
 	debt      time.Duration    // how far the clock is ahead of what the run has deserved
 
 	computed int64   // by the run, since its beginning

@@ -1,4 +1,4 @@
-// Package dynamic tells whether an executable is linked dynamically, so that it needs files of its machine.
+// Package dynamic reports whether an executable is linked dynamically, so that it needs files of its machine.
 package dynamic
 
 import (

@@ -55,7 +55,7 @@ func TestSimulatedPodsTakeTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A pod that somebody changes all the time becomes ready, too.
+	// A pod that is changed all the time becomes ready, too.
 	ready := map[string]time.Time{}
 	for i := 0; len(ready) < len(names); i++ {
 		if time.Since(begin["b"]) > time.Minute {

@@ -246,7 +246,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	user := os.Getuid()
 	var as []func(*exec.Cmd)
 	if user == 0 {
-		user = 65534 // nobody
+		user = 65534 // an unprivileged user
 		as = append(as, asUser(t, user))
 	}
 	h := startHelper(t, "own", as...)

@@ -240,8 +240,8 @@ func (s *timed) all(n int) (all []victim) {
 const processes = 7
 
 // TestStoppedAndKilledByTheClock stops and kills each process at a random moment, while the clock moves ahead and a
-// workload goes on. The clock does not wait for whom nobody can wake, nor for who is gone; and when all are back, the
-// workload goes on too.
+// workload goes on. The clock does not wait for a process that cannot be woken, nor for one that is gone; and when all
+// are back, the workload goes on too.
 func TestStoppedAndKilledByTheClock(t *testing.T) {
 	if os.Getenv(envLong) == "" {
 		t.Skip("set " + envLong)

@@ -111,14 +111,14 @@ func (r *begunRun) end(t *testing.T) {
 	}
 }
 
-// fixture is a namespace in which somebody has something.
+// fixture is a namespace that is in use.
 type fixture struct {
 	t      *testing.T
 	admin  kubernetes.Interface
 	ns     string
 	file   string // a kubeconfig
 	config cluster.JoinConfig
-	before []byte // somebody's ConfigMap
+	before []byte // a user's ConfigMap
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -324,13 +324,13 @@ func TestRunIsUndone(t *testing.T) {
 			t.Errorf("%s: %v", what, refused.err)
 		}
 	}
-	// Nobody else can use the namespace meanwhile.
+	// The namespace cannot be used by another run meanwhile.
 	other := f.config
 	_, err = begin(ctx, other)
 	if in := (*InUseError)(nil); !errors.As(err, &in) {
 		t.Errorf("a second run: %v", err)
 	}
-	t.Setenv("TROMMEL_CACHE", t.TempDir()) // as on another machine: only the lease tells
+	t.Setenv("TROMMEL_CACHE", t.TempDir()) // as on another machine: only the lease shows it
 	lease, err := f.admin.CoordinationV1().Leases(f.ns).Get(ctx, leaseName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -529,7 +529,7 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// Somebody who changes the Deployment meanwhile keeps his change.
+// A client that changes the Deployment meanwhile keeps its change.
 func TestDeploymentThatSomebodyScales(t *testing.T) {
 	f := newFixture(t)
 	r, err := begin(t.Context(), f.config)
@@ -552,7 +552,7 @@ func TestDeploymentThatSomebodyScales(t *testing.T) {
 	}
 }
 
-// An object that does not go is told; custom finalizers of the run's own objects are taken away.
+// An object that does not go is reported; custom finalizers of the run's own objects are taken away.
 func TestWhatStaysBehind(t *testing.T) {
 	f := newFixture(t)
 	r, err := begin(t.Context(), f.config)

@@ -251,7 +251,7 @@ func (c *Cluster) displace(ctx context.Context, namespace, name string) error {
 // manager owns the fields that this package writes.
 const manager = "trommel"
 
-// putBack scales a Deployment back, unless somebody else has changed the number of its pods meanwhile.
+// putBack scales a Deployment back, unless another client has changed the number of its pods meanwhile.
 func (c *Cluster) putBack(ctx context.Context, r *replaced) error {
 	for {
 		d, err := c.admin.AppsV1().Deployments(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})

@@ -1,4 +1,4 @@
-// Package existing is a cluster that is there already, which belongs to somebody. A kubeconfig leads to it.
+// Package existing is a cluster that exists already and belongs to others. A kubeconfig leads to it.
 //
 // The controllers under test run as processes of this machine, with the tokens of their service accounts; a Deployment
 // of the cluster that runs them is scaled to 0 meanwhile. All requests, those of the run and those of the controllers,

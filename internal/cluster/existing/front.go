@@ -350,7 +350,7 @@ func (f *front) isListed(change *write) bool {
 }
 
 // ofRun reports whether an object is one of the run's: it made it, or it was not there before in a namespace of the
-// run, as far as anybody knows.
+// run, as far as is known.
 func (f *front) ofRun(change *write, old *metav1.PartialObjectMetadata) bool {
 	if f.c.journal.madeUID(old.UID) {
 		return true

@@ -63,8 +63,8 @@ type snapshot struct {
 	known      map[types.UID]bool
 }
 
-// unlistedKey names the objects of a type in a namespace that the user may not list, so that nobody knows which there
-// were before the run.
+// unlistedKey names the objects of a type in a namespace that the user may not list, so that those from before the run
+// are unknown.
 func unlistedKey(namespace, group, resource string) string {
 	return namespace + "/" + group + "/" + resource
 }
@@ -294,7 +294,7 @@ func (l *Left) PID() int { return l.begun.PID }
 // Config leads to the cluster: the user named its context for that run.
 func (l *Left) Config() cluster.JoinConfig { return l.config }
 
-// LeftBehind lists the journals on this machine. The runs of some may be in progress: [Cluster.Lock] tells.
+// LeftBehind lists the journals on this machine. The runs of some may be in progress: [Cluster.Lock] fails for these.
 func LeftBehind() (all []*Left, err error) {
 	dir, err := journalDir()
 	if err != nil {

@@ -383,8 +383,8 @@ func namesOf[T fmt.Stringer](all []T) string {
 	return strings.Join(names, ", ")
 }
 
-// delete deletes objects, in their order, and waits until they are gone. With force it takes away finalizers that
-// nobody works on any more, those of custom types.
+// delete deletes objects, in their order, and waits until they are gone. With force it takes away finalizers that have
+// lost their controller, those of custom types.
 func (r *reset) delete(ctx context.Context, all []*object, force bool) error {
 	waiting := all
 	forced := map[types.UID]bool{}

@@ -233,7 +233,7 @@ func (a *admission) change(pod *corev1.Pod, c *corev1.Container, image programIn
 		if c.SecurityContext == nil {
 			c.SecurityContext = &corev1.SecurityContext{}
 		}
-		user := int64(nobody)
+		user := int64(unprivileged)
 		c.SecurityContext.RunAsUser = &user
 	}
 	return nil
@@ -244,7 +244,7 @@ func setEnv(c *corev1.Container, v corev1.EnvVar) {
 	c.Env = append(slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == v.Name }), v)
 }
 
-// mustNotBeRoot reports whether the container must not run as root, and nobody says as whom: the image did.
+// mustNotBeRoot reports whether the container must not run as root, and the pod names no user: the image did.
 func mustNotBeRoot(pod *corev1.Pod, c *corev1.Container) bool {
 	var must, known bool
 	if s := pod.Spec.SecurityContext; s != nil {

@@ -125,7 +125,7 @@ func (c *Cluster) Ails(ctx context.Context) string {
 	return fullDisk(dir, cluster.FreeSpace(dir))
 }
 
-// fullDisk says that a directory's disk is full, given its free space, which is negative if nobody knows.
+// fullDisk says that a directory's disk is full, given its free space, which is negative if it is unknown.
 func fullDisk(dir string, free int64) string {
 	if free < 0 || free >= leastDisk {
 		return ""
@@ -133,7 +133,7 @@ func fullDisk(dir string, free int64) string {
 	return fmt.Sprintf("the disk of the container engine is full: %s has %d MB left", dir, free>>20)
 }
 
-// isPodman tells whether the command docker is Podman, as with Debian's podman-docker.
+// isPodman reports whether the command docker is Podman, as with Debian's podman-docker.
 func isPodman(ctx context.Context) bool {
 	out, err := engine(ctx, nil, "-v")
 	return err == nil && client() == "docker" && strings.Contains(strings.ToLower(out), podman)

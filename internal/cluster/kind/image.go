@@ -29,8 +29,8 @@ const (
 	programPath  = "/trommel/program"
 )
 
-// nobody is the user of programs that must not be root and whose pods name no user.
-const nobody = 65532
+// unprivileged is the user of programs that must not be root and whose pods name no user.
+const unprivileged = 65532
 
 // image is a container image of one layer without a base.
 type image struct {
@@ -116,8 +116,8 @@ func programImage(ctx context.Context, binary, launcher string) (image, error) {
 			{Path: programPath, Local: binary, Mode: 0o755},
 			{Path: "/tmp", Dir: true, Mode: 0o1777},
 			{Path: "/etc/passwd", Mode: 0o644, Data: fmt.Appendf(nil,
-				"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:%d:%d:nonroot:/tmp:/sbin/nologin\n", nobody, nobody)},
-			{Path: "/etc/group", Mode: 0o644, Data: fmt.Appendf(nil, "root:x:0:\nnonroot:x:%d:\n", nobody)},
+				"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:%d:%d:nonroot:/tmp:/sbin/nologin\n", unprivileged, unprivileged)},
+			{Path: "/etc/group", Mode: 0o644, Data: fmt.Appendf(nil, "root:x:0:\nnonroot:x:%d:\n", unprivileged)},
 		},
 		entrypoint: []string{launcherPath, "--", programPath, path.Base(programPath)},
 	}

@@ -142,7 +142,7 @@ func TestInitContainer(t *testing.T) {
 	}
 }
 
-// Somebody else kills a container: an injector that the plan has asked for, or nobody knows who.
+// Something else kills a container: an injector that the plan has asked for, or an unknown process.
 func TestKillsThatAreExpected(t *testing.T) {
 	b := newBench(t)
 	ended := func(pod, script string, kill bool) cluster.Process {

@@ -134,8 +134,8 @@ func (w *workers) campaign(ctx context.Context, t *testing.T, env []string, args
 	return string(out)
 }
 
-// serveRegistry serves a registry where the node reaches it, and tells the node to trust it. It returns its host and
-// port, and the file with its authority.
+// serveRegistry serves a registry where the node reaches it, and makes the node trust it. It returns its host and port,
+// and the file with its authority.
 func serveRegistry(t *testing.T, c *Cluster) (address, roots string) {
 	t.Helper()
 	certificate, err := issueCertificate(c.ca, c.gateway)

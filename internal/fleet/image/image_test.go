@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The credentials of whoever runs the tests are nobody's concern.
+	// The tests do not use the credentials of the user who runs them.
 	dir, err := os.MkdirTemp("", "docker-")
 	if err == nil {
 		err = os.Setenv("DOCKER_CONFIG", dir)
@@ -179,11 +179,11 @@ func TestRegistryRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	login("c29tZWJvZHk6b3RoZXI=") // somebody:other
+	login("c29tZWJvZHk6b3RoZXI=") // another password
 	if _, _, err := push(t, name, files(t)); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
-	login("c29tZWJvZHk6c2VjcmV0") // somebody:secret
+	login("c29tZWJvZHk6c2VjcmV0") // the right password
 	if _, _, err := push(t, name, files(t)); err != nil {
 		t.Error(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/layer"
 )
 
-// File is a file of a layer. Anybody may read and execute it.
+// File is a file of a layer. Every user may read and execute it.
 type File struct {
 	Path  string // in the image, absolute
 	Local string // the file that it is a copy of

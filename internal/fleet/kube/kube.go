@@ -125,7 +125,7 @@ func (c *Config) own() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "trommel", nameLabel: c.Name}
 }
 
-// networkPolicy lets pods reach the campaign, and nobody else; and nobody the pods.
+// networkPolicy lets pods reach only the campaign, and lets nothing reach the pods.
 func (c *Config) networkPolicy() (*networkingv1.NetworkPolicy, error) {
 	at, err := url.Parse(c.Server)
 	if err != nil || at.Scheme != "https" || at.Port() == "" {

@@ -45,7 +45,7 @@ type Config struct {
 	// is not.
 	Further func(t objects.Type) bool
 	// Served is called when a type begins to be served, or is defined anew, with the name of its cluster if there are
-	// several. It has a goroutine of its own, for which Close waits after its context has ended. Nil: nobody needs it.
+	// several. It has a goroutine of its own, for which Close waits after its context has ended. Nil: it is not needed.
 	Served func(ctx context.Context, cluster string, t objects.Type)
 	// Namespaces are the only ones whose objects are recorded; each is watched by itself, since the user may not be
 	// allowed to watch all at once. Empty: all.

@@ -223,8 +223,8 @@ func checkInstalled(t *testing.T, suite *plan.Suite) (notes []string, err error)
 	return append(installed.Notes, more...), err
 }
 
-// Regression: an unknown field in somebody's manifests was an error, at the first line of the file. In the suite's own
-// workloads it still is one.
+// Regression: an unknown field in a chart's or an author's manifests was an error, at the first line of the file. In
+// the suite's own workloads it still is one.
 func TestUnknownFieldsOfManifests(t *testing.T) {
 	const deployment = `apiVersion: apps/v1
 kind: Deployment

@@ -41,7 +41,7 @@ func prepareAPIFault(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.API
 // apiLink is a pod's way to the API server. Without faults of requests it forwards bytes; with them it is a reverse
 // proxy that sees requests. Open connections cannot change between the two: they are reset when a fault begins; when
 // the last one ends, watches end as after a timeout of the API server's, other requests are completed, and the client
-// is told to open a new connection.
+// has to open a new connection.
 type apiLink struct {
 	proxy *passthrough.Proxy
 	start func() *terminator

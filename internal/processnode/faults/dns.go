@@ -28,8 +28,8 @@ type dnsFault struct {
 	ended   chan struct{}
 }
 
-// nobody are addresses that nobody has: they are reserved for benchmarks.
-var nobody = netip.MustParsePrefix("198.18.0.0/15")
+// unused are addresses without a host: they are reserved for benchmarks.
+var unused = netip.MustParsePrefix("198.18.0.0/15")
 
 var _ = register(v1alpha1.KindDNS, prepareDNS)
 
@@ -131,7 +131,7 @@ func matchesName(record, name string) bool {
 }
 
 func randomAddress() string {
-	base := nobody.Addr().As4()
+	base := unused.Addr().As4()
 	host := rand.Uint32N(1<<17-2) + 1
 	base[1] |= byte(host >> 16)
 	base[2], base[3] = byte(host>>8), byte(host)
@@ -145,7 +145,7 @@ func (l *lies) refuse(to string) error {
 		return slices.ContainsFunc(f.records, func(r v1alpha1.DNSRecord) bool { return r.Fault == "random" })
 	})
 	l.mu.Unlock()
-	if at, err := netip.ParseAddrPort(to); lying && err == nil && nobody.Contains(at.Addr().Unmap()) {
+	if at, err := netip.ParseAddrPort(to); lying && err == nil && unused.Contains(at.Addr().Unmap()) {
 		return fmt.Errorf("nobody has the address %s", at.Addr())
 	}
 	return nil

@@ -76,7 +76,7 @@ type activeFault struct {
 	end   func()        // undoes the fault and returns when nothing of it is left
 	timer *clock.Timer  // ends it in case no injector does
 	ended chan struct{} // closed at the end of end
-	// ending is set when somebody has begun to end it. Guarded by Set.mu.
+	// ending is set when a caller has begun to end it. Guarded by Set.mu.
 	ending bool
 }
 

@@ -62,7 +62,7 @@ func TestChaosPod(t *testing.T) {
 	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "injector", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s := inject.Told(pods.AwaitPhase(t, ns, "injector", corev1.PodSucceeded))
+	s := inject.Reported(pods.AwaitPhase(t, ns, "injector", corev1.PodSucceeded))
 	if s.State != v1alpha1.InjectionRemoved || !s.At.After(start) {
 		t.Errorf("it told %+v", s)
 	}

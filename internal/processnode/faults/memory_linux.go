@@ -68,7 +68,7 @@ func (m *processMemory) set(soft uint64) error {
 	if m.own == nil {
 		m.own = &own
 	}
-	// Not more than it had. Its hard limit stays, or nobody could set the soft one back.
+	// Not more than it had. Its hard limit stays, because the soft one could not be set back otherwise.
 	soft = min(soft, m.own.Cur)
 	m.sets = append(m.sets, soft)
 	err := unix.Prlimit(m.pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: soft, Max: m.own.Max}, nil)

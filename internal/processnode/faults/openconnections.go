@@ -28,7 +28,7 @@ func (p *Pod) reopen(f *networkFault) {
 			case of != p:
 				return to == p.config.IP && f.concerns(way{of.config.IP, c.remote.String()})
 			case c.local.Addr() == p.config.IP:
-				// Opened by somebody else. The client may be an API server.
+				// The other end has opened it. The client may be an API server.
 				return f.concerns(way{s.config.Host, c.local.String()})
 			case to == s.config.Host || to == p.config.IP || to == p.config.Loopback:
 				// To API servers, the coordinator and proxies of the node, and within the pod.

@@ -57,8 +57,8 @@ type Container interface {
 	// ShortOfMemory says that from now on a fault may let the process run out of memory. If that ends it, the exit
 	// counts as planned, and is followed by a back-off all the same. It returns the process's ID; 0 if none is running.
 	ShortOfMemory() (pid int)
-	// Suspend stops the process and returns when it is stopped. Resume lets it go on, unless somebody else has stopped
-	// it meanwhile. If no process runs, or somebody else has stopped it, resume is nil.
+	// Suspend stops the process and returns when it is stopped. Resume lets it go on, unless another one has stopped it
+	// meanwhile. If no process runs, or another one has stopped it, resume is nil.
 	Suspend() (resume func())
 }
 

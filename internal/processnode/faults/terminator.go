@@ -160,8 +160,8 @@ func (t *terminator) retire() {
 	}
 }
 
-// stop ends the server. It ends watches, tells clients to open a new connection, and returns when no request is left,
-// or when the time is over. Connections without requests close soon after that; a request that still takes its time is
+// stop ends the server. It ends watches, makes clients open a new connection, and returns when no request is left, or
+// when the time is over. Connections without requests close soon after that; a request that still takes its time is
 // completed.
 func (t *terminator) stop(within time.Duration) {
 	_ = t.Close()

@@ -28,7 +28,7 @@ type Options struct {
 	Quiet bool
 	// Verbose shows every event in a line of its own, also those of the runs of a campaign.
 	Verbose bool
-	// Events receives each event as JSON, one in a line; see EventJSONSchema. Nil: nobody.
+	// Events receives each event as JSON, one in a line; see EventJSONSchema. Nil: none.
 	Events io.Writer
 }
 

@@ -193,7 +193,7 @@ func TestConsoleOnATerminal(t *testing.T) {
 				e.Time = time.Now()
 				c.Show(e)
 			}
-			events := told()
+			events := shown()
 			for _, e := range events[:12] {
 				show(e)
 			}
@@ -240,7 +240,7 @@ func TestConsoleIsResized(t *testing.T) {
 	s := newTerminal(t, 80, 24)
 	c := NewConsole(s.ours, Options{})
 	defer c.Close()
-	for _, e := range told()[:12] {
+	for _, e := range shown()[:12] {
 		e.Time = time.Now()
 		c.Show(e)
 	}
@@ -268,7 +268,7 @@ func TestConsoleWithoutColours(t *testing.T) {
 		t.Setenv(test.variable, test.value)
 		s := newTerminal(t, 80, 24)
 		c := NewConsole(s.ours, Options{})
-		for _, e := range told()[:12] {
+		for _, e := range shown()[:12] {
 			e.Time = time.Now()
 			c.Show(e)
 		}
@@ -291,7 +291,7 @@ func TestConsoleWithoutColours(t *testing.T) {
 func TestConsoleInterrupted(t *testing.T) {
 	if os.Getenv("TROMMEL_TEST_DISPLAY") != "" {
 		c := NewConsole(os.Stderr, Options{})
-		for _, e := range told()[:12] {
+		for _, e := range shown()[:12] {
 			e.Time = time.Now()
 			c.Show(e)
 		}

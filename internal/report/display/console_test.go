@@ -33,8 +33,8 @@ func held(id int) progress.Event {
 		Text: h.By + " held " + h.At + " " + h.What + ": " + h.Why}
 }
 
-// told are the events of a run that shows every type.
-func told() []progress.Event {
+// shown are the events of a run that shows every type.
+func shown() []progress.Event {
 	bug := &progress.FindingEvent{Severity: "bug", Judge: "invariant", Title: "StatefulSet db was deleted"}
 	note := &progress.FindingEvent{Severity: "inconclusive", Judge: "hold", Title: "held too long"}
 	return []progress.Event{
@@ -80,7 +80,7 @@ func TestConsoleLines(t *testing.T) {
 	}{{name: "default"}, {"--quiet", Options{Quiet: true}}, {"--verbose", Options{Verbose: true}}} {
 		fmt.Fprintf(&all, "== %s\n", o.name)
 		c := NewConsole(&all, o.Options)
-		for _, e := range told() {
+		for _, e := range shown() {
 			e.Time = time.Now()
 			c.Show(e)
 		}
@@ -161,7 +161,7 @@ func TestEvents(t *testing.T) {
 	c := NewConsole(&bytes.Buffer{}, Options{Quiet: true, Events: &lines})
 	at := began
 	var want []progress.Event
-	for _, e := range told() {
+	for _, e := range shown() {
 		at = at.Add(time.Minute)
 		e.Time = at
 		c.Show(e)
@@ -265,7 +265,7 @@ func TestDisplay(t *testing.T) {
 			d.take(e)
 		}
 	}
-	events := told()
+	events := shown()
 	at := func(typ progress.Type) int {
 		return slices.IndexFunc(events, func(e progress.Event) bool { return e.Type == typ })
 	}

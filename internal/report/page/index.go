@@ -190,7 +190,7 @@ func groupFound(entries []IndexEntry, plans map[string][]IndexEntry) []indexFind
 	return all
 }
 
-// maxAlso is how many further findings of a group's first run the index tells.
+// maxAlso is how many further findings of a group's first run the index shows.
 const maxAlso = 3
 
 // causeOf is the cause by which what a run has found is grouped, and the write that its plan has struck. They are empty

@@ -311,9 +311,9 @@ func marked(object json.RawMessage) bool {
 	return json.Unmarshal(object, &o) == nil && o.Metadata.DeletionTimestamp != nil
 }
 
-// asked returns a function that reports whether somebody asked for an object: the plan, the suite or a finding names
-// it, or a controller under test or the workload wrote it. A history that names some objects of a type is recorded for
-// all of them, and with them come those of the cluster itself.
+// asked returns a function that reports whether an object is asked for: the plan, the suite or a finding names it, or a
+// controller under test or the workload wrote it. A history that names some objects of a type is recorded for all of
+// them, and with them come those of the cluster itself.
 func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 	var keys []plan.ResourceKey
 	p := b.plan
@@ -353,7 +353,7 @@ func (b *pageBuilder) asked() func(*record.HistoryEntry) bool {
 			return k.Matches(h.Type, h.Group, true, h.Namespace, h.Name)
 		}) || h.Event != record.Existing && slices.ContainsFunc(h.Writers, func(w record.FieldManager) bool {
 			return writers[w.Manager]
-		}) || slices.ContainsFunc(found, func(f report.ToldFinding) bool {
+		}) || slices.ContainsFunc(found, func(f report.GroupedFinding) bool {
 			return report.Names(report.WithoutGroup(f.Subject), key) || report.Names(f.Title, key) ||
 				report.Names(f.Detail, key)
 		})

@@ -149,7 +149,7 @@ func (c *calls) Delete(_ context.Context, key plan.ResourceKey, _ objects.Delete
 	return nil
 }
 
-// Get returns an object of which nobody looks at the fields.
+// Get returns an object whose fields are not looked at.
 func (c *calls) Get(context.Context, plan.ResourceKey) (*unstructured.Unstructured, error) {
 	return new(unstructured.Unstructured), nil
 }
@@ -235,7 +235,7 @@ func (e *expecting) ExpectKills() (done func()) {
 	return func() { e.now-- }
 }
 
-// maybeGone are calls of a cluster from which somebody may have deleted the objects.
+// maybeGone are calls of a cluster whose objects other clients may have deleted.
 type maybeGone struct {
 	*calls
 	gone bool

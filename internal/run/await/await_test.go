@@ -43,7 +43,7 @@ func (g *growing) add(name string) {
 	g.changed = make(chan struct{})
 }
 
-// unknown says that nobody can tell what the controllers have still to do.
+// unknown says that the controllers' remaining work is unknown.
 func unknown(context.Context) Work { return Work{} }
 
 // often are objects that are created each second: the same one, or another one each time if it has no name.

@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// An eventually gets its within and no more, and nobody waits longer than until it was true.
+// An eventually gets its within and no more, and the run waits no longer than until it was true.
 func TestInvariants(t *testing.T) {
 	for _, tt := range []struct {
 		name string

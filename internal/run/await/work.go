@@ -13,7 +13,7 @@ import (
 
 // Work is what the controllers have still to do, at one moment.
 type Work struct {
-	// Known is false if nobody can tell.
+	// Known is false if the work is unknown.
 	Known bool
 	// Busy: something is in work, or waits to be taken.
 	Busy   bool
@@ -161,9 +161,9 @@ func (r *rest) growing() (all []record.Unrest) {
 }
 
 // Rest returns when nothing is to come any more: what the controllers have put off has come back, and has changed
-// nothing. It returns at the latest after limits.Rest, and at once if nobody can tell. Rested is false if something is
-// still to come, or nobody can tell; growing are the queues that then put items off for longer each time. The error is
-// that of ctx.
+// nothing. It returns at the latest after limits.Rest, and at once if the work is unknown. Rested is false if something
+// is still to come, or if that is unknown; growing are the queues that then put items off for longer each time. The
+// error is that of ctx.
 func Rest(
 	ctx context.Context, g Growing, look func(ctx context.Context) Work, limits plan.Timeouts,
 ) (rested bool, growing []record.Unrest, err error) {
@@ -202,8 +202,8 @@ const (
 )
 
 // Watch returns the queues that take items again and again, although they have had all the time they need: at each look
-// there is something to take or something that is due soon. It returns at once if there is no such queue, or if nobody
-// can tell, and otherwise after ten seconds. The error is that of ctx.
+// there is something to take or something that is due soon. It returns at once if there is no such queue, or if the
+// work is unknown, and otherwise after ten seconds. The error is that of ctx.
 func Watch(ctx context.Context, g Growing, look func(ctx context.Context) Work) ([]record.Unrest, error) {
 	type seen struct {
 		delay, span time.Duration

@@ -74,7 +74,7 @@ func field(b plan.SuiteBuild) string {
 // source is where a build's files are. The zero value is the suite's own source.
 type source struct {
 	name string // for messages
-	dir  string // in place of root
+	dir  string // instead of root
 	root string // above the suite
 }
 
@@ -113,7 +113,7 @@ func exists(path string) error {
 	return err
 }
 
-// resolved is an absolute path whose directories are no links, as git prints it. The file need not exist.
+// resolved is an absolute path whose directories are not links, as git prints it. The file need not exist.
 func resolved(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// What runs on other machines is built without cgo, unless somebody has said how it is built.
+// Programs for other machines are built without cgo, unless the suite says how they are built.
 func TestEnvironmentOfBuilds(t *testing.T) {
 	own := map[string]string{"GOFLAGS": "-mod=mod"}
 	for _, tt := range []struct {

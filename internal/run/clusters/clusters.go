@@ -47,8 +47,8 @@ type Lease struct {
 	Manifests *Manifests
 	// Prepared: the cluster has the manifests of the run's first build already.
 	Prepared bool
-	// KeepPrepared tells the cluster's owner that it has these manifests now, and nothing else that is new;
-	// KeepCertificates, that the controllers have their certificates now. Nil: the owner does not want to know.
+	// KeepPrepared says that the cluster has these manifests now, and no other new ones; KeepCertificates, that the
+	// controllers have their certificates now. Nil: the owner does not want to know.
 	KeepPrepared, KeepCertificates func(ctx context.Context)
 }
 

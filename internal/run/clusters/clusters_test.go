@@ -179,7 +179,7 @@ func TestOwnClustersArePreparedOnce(t *testing.T) {
 	}
 }
 
-// The first run of a session tells what later runs find.
+// The first run of a session passes on what later runs use.
 func TestOwnClustersArePrepared(t *testing.T) {
 	for _, tt := range []struct {
 		name            string

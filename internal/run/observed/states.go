@@ -26,7 +26,7 @@ type States struct {
 		AllWatchable(ctx context.Context) ([]objects.Type, error)
 	}
 	List   func(ctx context.Context, t objects.Type) error // says whether the API server can list it now
-	Find   bool                                            // nobody knows all types that matter: record every type
+	Find   bool                                            // the types that matter are not all known: record every type
 	Logger *slog.Logger
 
 	// recorder says what was recorded; nil: nothing is yet.
@@ -40,12 +40,12 @@ type States struct {
 	Unlisted []plan.ResourceKey // with find: those that cannot be listed
 }
 
-// Choose returns what to record: the types of the keys, and those of the further keys that anybody can watch; if types
-// are to be found, all.
+// Choose returns what to record: the types of the keys, and those of the further keys that can be watched; if types are
+// to be found, all.
 func (s *States) Choose(ctx context.Context, keys, further []plan.ResourceKey) ([]plan.ResourceKey, error) {
 	s.Named = AllOf(keys)
 	for _, key := range AllOf(further) {
-		// A controller may also work with types that nobody can watch, such as reviews.
+		// A controller may also work with types that cannot be watched, such as reviews.
 		if t, err := s.Types.Resolve(ctx, key); (err != nil || t.Watchable()) && !slices.Contains(s.Named, key) {
 			s.Named = append(s.Named, key)
 		}
@@ -71,7 +71,7 @@ func AllOf(keys ...[]plan.ResourceKey) []plan.ResourceKey {
 	return types
 }
 
-// listTimeout is how long a type may take to be listed that perhaps nobody needs.
+// listTimeout is how long a type that is perhaps not needed may take to be listed.
 const listTimeout = 5 * time.Second
 
 // listAtOnce bounds the number of types that are listed at the same time.

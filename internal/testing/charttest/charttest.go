@@ -24,7 +24,7 @@ func Render(t testing.TB, m plan.Manifest) map[string]*unstructured.Unstructured
 	all := map[string]*unstructured.Unstructured{}
 	for _, u := range list {
 		if strings.Contains(u.GetKind(), "AdmissionPolicy") {
-			u.SetNamespace("") // newer than what tells the scopes of types without a cluster
+			u.SetNamespace("") // newer than the table of scopes that works without a cluster
 		}
 		unmark(u)
 		all[fmt.Sprintf("%s %s/%s", u.GetKind(), u.GetNamespace(), u.GetName())] = u

@@ -30,7 +30,7 @@ const database = "database-operator"
 
 // TestVirtualTimeIsLikeRealTime runs generated plans of third-party operators, and of the example, once in virtual and
 // once in real time. Verdict, findings and actions must be the same. Where they depend on who is faster, they differ
-// between two runs by the same clock too: `trommel repro RECORD --runs 5`, with and without --time real, tells.
+// between two runs by the same clock too: run `trommel repro RECORD --runs 5`, with and without --time real, to see it.
 func TestVirtualTimeIsLikeRealTime(t *testing.T) {
 	if os.Getenv(envLong) == "" {
 		t.Skip("not without " + envLong)

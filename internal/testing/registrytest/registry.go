@@ -19,7 +19,7 @@ import (
 
 // Registry is an http.Handler. Its zero value is empty and lets everybody in.
 type Registry struct {
-	// User and Password let somebody in; both empty: everybody.
+	// User and Password are what the registry asks for; both empty: nothing.
 	User, Password string
 
 	mu    sync.Mutex

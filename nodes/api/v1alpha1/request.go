@@ -65,7 +65,7 @@ type CycleNodeRequestSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
 	NodeNames []string `json:"nodeNames,omitempty"`
-	// Restore removes nodes by which failed requests have enlarged the groups, in place of replacing nodes: nodes that
+	// Restore removes nodes by which failed requests have enlarged the groups, instead of replacing nodes: nodes that
 	// were started for such a request and have the annotation nodes.trommel.dev/surplus-above, one at a time, until the
 	// groups are as large as before it. Nothing is done to a node with pods for which no other node is known to have
 	// room.
@@ -171,7 +171,7 @@ type HealthCheck struct {
 	TLSConfig TLSConfig `json:"tlsConfig,omitempty"`
 }
 
-// PreTerminationCheck tells something by a POST request that a node is going to be terminated, and waits until it
+// PreTerminationCheck announces by a POST request that a node is going to be terminated, and waits until the receiver
 // agrees.
 type PreTerminationCheck struct {
 	// Endpoint is a URL, in which {{ .NodeIP }} is the node's internal address. The request may be sent more than once.

@@ -110,7 +110,8 @@ type SimulatedDelays struct {
 	// Detach is the time that an instance is Detaching.
 	// +optional
 	Detach chaos.Duration `json:"detach,omitempty"`
-	// Terminate is the time that an instance is Terminating. Then its Node is deleted, if nobody has done so before.
+	// Terminate is the time that an instance is Terminating. Then its Node is deleted, unless another client has
+	// deleted it before.
 	// +optional
 	Terminate chaos.Duration `json:"terminate,omitempty"`
 }
@@ -165,7 +166,7 @@ type SimulatedFault struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Times int64 `json:"times,omitempty"`
-	// RetryAfter is what a throttled call is told to wait.
+	// RetryAfter is how long a throttled call is asked to wait.
 	// +optional
 	RetryAfter chaos.Duration `json:"retryAfter,omitempty"`
 }
@@ -208,7 +209,7 @@ type SimulatedNodeGroupStatus struct {
 	Faults []FaultCount `json:"faults,omitempty"`
 }
 
-// FaultCount tells how often a fault has happened.
+// FaultCount counts how often a fault has happened.
 type FaultCount struct {
 	Name  string `json:"name"`
 	Times int64  `json:"times"`

@@ -580,7 +580,7 @@ func TestCycle(t *testing.T) {
 				t.Errorf("%+v", q.Status)
 			}
 			t.Logf("%d writes, %s", p.count(), q.Status.FinishedAt.Sub(q.CreationTimestamp.Time))
-			f.told(q)
+			f.announced(q)
 		})
 	}
 }
@@ -594,8 +594,8 @@ func newProvider(to *rest.Config) (provider.Provider, error) {
 	return simulated.New(c), nil
 }
 
-// told checks the metrics and events of a Successful request.
-func (f *fixture) told(q *nodes.CycleNodeRequest) {
+// announced checks the metrics and events of a Successful request.
+func (f *fixture) announced(q *nodes.CycleNodeRequest) {
 	f.t.Helper()
 	families, err := metrics.Registry.Gather()
 	if err != nil {

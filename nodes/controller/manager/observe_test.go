@@ -180,7 +180,7 @@ func TestObserver(t *testing.T) {
 	})
 }
 
-// TestObserverStops: after a request that failed nothing is replaced until somebody has looked at it.
+// TestObserverStops: after a request that failed nothing is replaced until a user has looked at it.
 func TestObserverStops(t *testing.T) {
 	f := observed(t, 1)
 	f.change(func(s *nodes.SimulatedNodeGroupSpec) {

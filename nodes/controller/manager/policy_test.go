@@ -253,7 +253,7 @@ func TestStatusPolicy(t *testing.T) {
 	})
 }
 
-// TestTokenPolicy is about what the controllers' token is good for, if somebody else has it.
+// TestTokenPolicy is about what the controllers' token is good for, if an attacker has it.
 func TestTokenPolicy(t *testing.T) {
 	admin, controllers := as(""), controllersOf(t)
 	pod := &corev1.Pod{

@@ -196,7 +196,7 @@ func (s *saboteur) requests() []nodes.CycleNodeRequest {
 	return list.Items
 }
 
-// ignore fails the test if something else is wrong than that somebody was quicker.
+// ignore fails the test if something else is wrong than that another client was quicker.
 func (s *saboteur) ignore(err error) {
 	s.t.Helper()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {

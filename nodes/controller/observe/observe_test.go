@@ -26,14 +26,14 @@ import (
 	"github.com/trommel-dev/trommel/nodes/provider"
 )
 
-// told is a provider that can only be read: everything else would be a nil call.
-type told struct {
+// fixed is a provider that can only be read: everything else would be a nil call.
+type fixed struct {
 	provider.Provider
 	groups map[string]*provider.Group
 	err    error
 }
 
-func (p *told) Group(_ context.Context, name string) (*provider.Group, error) {
+func (p *fixed) Group(_ context.Context, name string) (*provider.Group, error) {
 	if g := p.groups[name]; g != nil && p.err == nil {
 		return g, nil
 	}
@@ -47,7 +47,7 @@ func (p *told) Group(_ context.Context, name string) (*provider.Group, error) {
 type world struct {
 	group    *nodes.NodeGroup
 	nodes    []*corev1.Node
-	provider *told
+	provider *fixed
 	requests []*nodes.CycleNodeRequest
 	refuse   error // of what is created
 	events   *events.FakeRecorder
@@ -67,7 +67,7 @@ func newWorld() *world {
 				},
 			},
 		},
-		provider: &told{groups: map[string]*provider.Group{"g": {Name: "g", DesiredCapacity: 3}}},
+		provider: &fixed{groups: map[string]*provider.Group{"g": {Name: "g", DesiredCapacity: 3}}},
 		events:   events.NewFakeRecorder(10),
 	}
 	for _, name := range []string{"c", "b", "a"} {
@@ -256,7 +256,7 @@ func TestRequest(t *testing.T) {
 	}
 	// A controller that was killed after it made it.
 	again = newWorld()
-	again.request(q.Name, nodes.RequestSuccessful).Labels = nil // even if it could not be told as its own
+	again.request(q.Name, nodes.RequestSuccessful).Labels = nil // even if it could not be recognized as its own
 	if made, err := again.reconcile(t); err != nil || len(made) != 0 ||
 		!strings.HasSuffix(again.group.Status.Message, "request "+q.Name+" exists already") {
 		t.Errorf("%v, %v: %s", made, err, again.group.Status.Message)

@@ -92,7 +92,7 @@ func (r *Reconciler) create(ctx context.Context, q *nodes.CycleNodeRequest, ref 
 	s := &nodes.CycleNodeStatus{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: q.Namespace, Name: controller.StatusName(q, ref.ProviderID),
-			GenerateName: controller.StatusPrefix(q, ref.ProviderID), // tells readers that the rest has no meaning
+			GenerateName: controller.StatusPrefix(q, ref.ProviderID), // shows readers that the rest has no meaning
 			Labels:       map[string]string{controller.LabelRequest: string(q.UID)},
 			Finalizers:   []string{controller.Finalizer},
 			OwnerReferences: []metav1.OwnerReference{

@@ -931,7 +931,7 @@ func TestHealing(t *testing.T) {
 	})
 }
 
-// A group that is larger than before is told, however healing ends.
+// A group that is larger than before is reported, however healing ends.
 func TestEnlargedGroups(t *testing.T) {
 	const words = "node group g has now 4 instances, 2 more than when the request began: set its desired capacity to " +
 		"2 again when these are not needed"
@@ -1041,7 +1041,7 @@ func TestMarks(t *testing.T) {
 	}
 	w.request.Status.Phase, w.request.Status.Reason = nodes.RequestHealing, "reason"
 	w.states("Attached", "Available")
-	w.nodes["b"].Spec.Unschedulable = true // by somebody else
+	w.nodes["b"].Spec.Unschedulable = true // by another client
 	w.nodes["b"].Annotations[controller.AnnotationClaim] = "another"
 	if err := w.reconcile(t); err != nil {
 		t.Fatal(err)

@@ -181,7 +181,7 @@ func (r surplus) stillSurplus(
 	case !ok || group != n.NodeGroupName:
 		return "", failf("node %s is not marked any more as started for a request that failed", n.Name)
 	case g.DesiredCapacity <= capacity && node.Annotations[controller.AnnotationDetached] == g.Name:
-		// An earlier call of ours may have changed the one, and not yet the other, in what the provider tells.
+		// An earlier call of ours may have changed the one, and not yet the other, in the provider's answers.
 		return fmt.Sprintf("node group %s has %d instances now: waits until node %s is out of it", g.Name,
 			g.DesiredCapacity, n.Name), nil
 	case g.DesiredCapacity <= capacity:

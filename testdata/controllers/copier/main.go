@@ -82,7 +82,7 @@ func start(ctx context.Context, kubeconfig, panicOn string, elect bool) error {
 		},
 	})
 	if ctx.Err() != nil {
-		return nil // told to end
+		return nil // the order to end
 	}
 	return failed
 }

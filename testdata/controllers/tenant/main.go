@@ -1,5 +1,5 @@
-// Command tenant tells over HTTP what a process finds in its pod: files, addresses and names, as any program looks for
-// them.
+// Command tenant reports over HTTP what a process finds in its pod: files, addresses and names, as any program looks
+// for them.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command verbs is a controller that does every kind of read and write, one at a time, as it is told: for the test that
-// holds what plans say of them against what happens. It reads lines "operation name resourceVersion" from its standard
-// input and answers each with "ok" or the error.
+// Command verbs is a controller that does every kind of read and write, one at a time, in the order of its input: for
+// the test that compares what plans say of them with what happens. It reads lines "operation name resourceVersion" from
+// its standard input and answers each with "ok" or the error.
 package main
 
 import (

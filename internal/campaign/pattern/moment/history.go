@@ -142,8 +142,8 @@ func (h *History) LastWriter() string {
 	return ""
 }
 
-// FollowUps returns the controller's effective writes that may follow from a change, until somebody else changes the
-// Object again. The reconcile that made such a write, or the one before it, had read the object.
+// FollowUps returns the controller's effective writes that may follow from a change, until the Object is changed again
+// by another client. The reconcile that made such a write, or the one before it, had read the object.
 func (h *History) FollowUps(i int, by string) []int {
 	end := len(h.Changes)
 	for _, k := range h.Later(i) {

@@ -11,7 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// A trigger must wait for what the coordinator will see; these were once told apart in two places.
+// A trigger must wait for what the coordinator will see; two places once decided this differently.
 func TestShownAtAWrite(t *testing.T) {
 	before := map[string]any{"metadata": map[string]any{"name": "a", "finalizers": []any{"x"}}}
 	after := map[string]any{"metadata": map[string]any{"name": "a"}}

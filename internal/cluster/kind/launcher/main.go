@@ -1,7 +1,7 @@
 // Command launcher is the first process of a container that Trommel observes. It asks Trommel's gate when it may start
-// the container's program, reports how the program ends, and kills or stops it when it is told to. For the hooks in the
-// program it is the coordinator: it passes what they send through the gate, encrypted. Without a gate, it only runs the
-// program.
+// the container's program, reports how the program ends, and kills or stops it when the gate orders it. For the hooks
+// in the program it is the coordinator: it passes what they send through the gate, encrypted. Without a gate, it only
+// runs the program.
 //
 // It uses nothing but the standard library, because Trommel builds it from its source when it first needs it. Called as
 // pause it is the container that holds the namespaces of a pod.
@@ -56,7 +56,7 @@ type hello struct {
 	PID    int             `json:"pid,omitempty"` // the program's, if it runs already
 }
 
-// order is what the gate tells us.
+// order is a command from the gate.
 type order struct {
 	ID int    `json:"id"`
 	Do string `json:"do"` // start, kill, freeze, thaw, exit

@@ -110,7 +110,7 @@ func requests(in io.Reader, ended chan<- struct{}) <-chan request {
 type engine struct {
 	command    string // its client
 	provider   func() cluster.ProviderOption
-	networkEnv string // the variable that tells kind the network
+	networkEnv string // the variable that names the network to kind
 	gateways   string // the template of a network's gateways
 }
 
@@ -214,7 +214,7 @@ func (p *program) up(r request, ended <-chan struct{}) (answer, error) {
 }
 
 // deleteOnceEnded takes the node away from kind, which cannot be interrupted and waits for minutes for what happens on
-// the node, once nobody wants the cluster any more. It does so until the function that it returns is called.
+// the node, once the cluster is not wanted any more. It does so until the function that it returns is called.
 func (p *program) deleteOnceEnded(name string, ended <-chan struct{}) (stop func()) {
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -225,7 +225,7 @@ func (p *program) deleteOnceEnded(name string, ended <-chan struct{}) (stop func
 		case <-ended:
 		}
 		for {
-			_ = p.provider.Delete(name, p.kubeconfig) // removeAll tells if it cannot be deleted
+			_ = p.provider.Delete(name, p.kubeconfig) // removeAll reports if it cannot be deleted
 			select {
 			case <-done:
 				return
@@ -319,7 +319,7 @@ type output struct {
 func (o *output) write(a answer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_ = o.encoder.Encode(a) // nobody reads if the other end has gone; the next read finds out
+	_ = o.encoder.Encode(a) // if the other end has gone, it is not read; the next read finds out
 }
 
 // logger makes kind's log progress.
