@@ -44,7 +44,7 @@ var floors = [][]string{
 	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/child", "internal/clock",
 		"internal/controllers", "internal/download", "internal/errorlog", "internal/layer", "internal/metadata",
 		"internal/mistake", "internal/notify", "internal/pki", "internal/privatedir", "internal/progress",
-		"internal/wording", "chaos/api", "chaos/config", "nodes/config", "install", "docs"},
+		"internal/wording", "chaos/api", "chaos/config", "chaos/kinds", "nodes/config", "install", "docs"},
 	{"internal/filelock"},
 }
 
@@ -134,7 +134,7 @@ var edges = []struct {
 		"internal/run/addons",         // runs the controllers
 		"internal/processnode/faults", // implements the protocol of injectors
 		"internal/objects/manifests",  // knows the definitions, which are data
-		"plan/internal/crd",           // knows the definitions, which are data
+		"plan/internal/crd",           // knows the definitions and the table of kinds, which are data
 	}},
 	{"nodes", []string{"internal/run/addons", "internal/objects/manifests", "plan/internal/crd"}},
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"time"
 
+	"github.com/trommel-dev/trommel/plan/internal/crd"
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
@@ -19,10 +20,8 @@ func init() {
 			"apiServers", "disableControllers", "featureGates", "apiServerArgs", "controllerManagerArgs",
 			"removedAPIs", "images",
 		},
-		// Those of the backend for real nodes that do not need another node.
-		Disruptions: []string{
-			"containerFailure", "cpuPressure", "diskPressure", "dns", "memoryPressure", "network",
-		},
+		// Those that do not need another node.
+		Disruptions: crd.DisruptionsOfRealNodes(),
 		// A kubelet brings a changed Secret, such as the certificates that a controller makes for its own webhooks, to
 		// a container after a minute and more.
 		Ready: 3 * time.Minute,

@@ -50,13 +50,14 @@ func TestDisruptionsOnKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kind, _ := LookupClusterKind(KindCluster)
 	for _, test := range []struct {
 		cluster string
 		want    []string
 	}{
 		{"type: embedded", nil},
 		{"type: kind", []string{`p.yaml:5:75: a cluster of type "kind" cannot carry out apiFault (it can: ` +
-			`containerFailure, cpuPressure, diskPressure, dns, memoryPressure, network)`}},
+			strings.Join(kind.Disruptions, ", ") + ")"}},
 	} {
 		file := filepath.Join(t.TempDir(), "trommel.yaml")
 		suite := "cluster: {" + test.cluster + "}\nworkloads: {nothing: {steps: [{sleep: 1s}]}}\n"

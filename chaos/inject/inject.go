@@ -66,11 +66,6 @@ type Request struct {
 	EndsAt time.Time `json:"endsAt"`
 }
 
-// InAPI reports whether a kind's effects are objects. It may take its target away, and can be cleaned without it.
-func InAPI(kind v1alpha1.Kind) bool {
-	return kind == v1alpha1.KindNodeFailure || kind == v1alpha1.KindPodReplacement
-}
-
 // ID identifies an injection: the same for all injectors of this kind, target and disruption.
 func (r Request) ID() string {
 	return fmt.Sprintf("%s.%s.%s", r.DisruptionUID, r.Target.UID, r.Kind)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 )
 
 // Config configures an injector. Request, Backends, Backend and Journal are required.
@@ -286,15 +287,15 @@ func CleanOne(ctx context.Context, journal, id string, backends []Backend, logge
 // may have no token, or not the privileges.
 func (i *injector) cleanOver(ctx context.Context) (int, error) {
 	kind := i.Request.Kind
-	own := PrivilegesOf(kind, i.DryRun)
+	own := kinds.Of(kind).Privileges(i.DryRun)
 	removed, _, err := clean(ctx, i.Journal, i.Backends, i.Logger, 0, func(j *Journal, id string) bool {
 		entry, err := j.read(id)
 		if err != nil {
 			return errors.Is(err, fs.ErrNotExist)
 		}
 		other := entry.Request.Kind
-		return time.Now().After(entry.Request.EndsAt.Add(overtime)) && InAPI(other) == InAPI(kind) &&
-			(own.All || !PrivilegesOf(other, false).All)
+		return time.Now().After(entry.Request.EndsAt.Add(overtime)) && kinds.Of(other).InAPI == kinds.Of(kind).InAPI &&
+			(own.All || !kinds.Of(other).RealNode.All)
 	})
 	return removed, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 )
 
 // Name is the backend's name.
@@ -39,28 +40,21 @@ func (b *Backend) Name() string { return Name }
 // New implements inject.Backend.
 func (b *Backend) New(request inject.Request, notes *inject.Notes) (inject.Injection, error) {
 	base := injection{node: b.Node.withDefaults(), request: request, notes: notes}
-	if made, ok := kinds[request.Kind]; ok {
+	if made, ok := registered[request.Kind]; ok {
 		return made(base)
 	}
-	if reason, ok := unsupportedKinds[request.Kind]; ok {
+	if reason := kinds.Of(request.Kind).NotOnRealNodes; reason != "" {
 		return nil, inject.Unsupported("%s", reason)
 	}
 	return nil, inject.Unsupported("%s is not implemented for real nodes", request.Kind)
 }
 
-// kinds make injections of the kinds that real nodes can do. Each kind is registered by its file.
-var kinds = map[v1alpha1.Kind]func(injection) (inject.Injection, error){}
-
-// unsupportedKinds say why real nodes cannot do the other kinds.
-var unsupportedKinds = map[v1alpha1.Kind]string{
-	v1alpha1.KindAPIFault:    "requests to the API server are encrypted, and real pods have no proxy",
-	v1alpha1.KindGRPC:        "real pods have no proxy that reads gRPC calls",
-	v1alpha1.KindDiskFailure: "files of real pods can only be throttled (diskPressure), not made to fail",
-}
+// registered make injections of the kinds that real nodes can do. Each kind is registered by its file.
+var registered = map[v1alpha1.Kind]func(injection) (inject.Injection, error){}
 
 // register adds a kind, with the function that makes an injection of its spec.
 func register[T any](kind v1alpha1.Kind, made func(injection, T) inject.Injection) {
-	kinds[kind] = func(base injection) (inject.Injection, error) {
+	registered[kind] = func(base injection) (inject.Injection, error) {
 		var spec T
 		if err := json.Unmarshal(base.request.Spec, &spec); err != nil {
 			return nil, fmt.Errorf("read the spec of %s: %w", kind, err)

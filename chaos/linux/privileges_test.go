@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
-	"github.com/trommel-dev/trommel/chaos/inject"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 )
 
 // TestPrivilegesAreEnough runs injectors with the capabilities that their chaos pods get, and with one less.
@@ -37,7 +36,7 @@ func TestPrivilegesAreEnough(t *testing.T) {
 		{"network", `{"hosts": [{"host": "example.org"}], "drop": 50}`, true},
 	} {
 		t.Run(fmt.Sprintf("%s, dry run %t", tt.kind, tt.dryRun), func(t *testing.T) {
-			needs := inject.PrivilegesOf(v1alpha1.Kind(tt.kind), tt.dryRun)
+			needs := kinds.Of(tt.kind).Privileges(tt.dryRun)
 			if needs.All {
 				t.Fatal("all privileges")
 			}
@@ -50,7 +49,7 @@ func TestPrivilegesAreEnough(t *testing.T) {
 				var capabilities []string
 				for i, c := range needs.Capabilities {
 					if i != without {
-						capabilities = append(capabilities, "+"+strings.ToLower(string(c)))
+						capabilities = append(capabilities, "+"+strings.ToLower(c))
 					}
 				}
 				said, injected := withCapabilities(t, target, tt.kind, tt.spec, tt.dryRun, capabilities)

@@ -83,13 +83,11 @@ const (
 // DisruptionSpec says what is disrupted, where and for how long.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.selector) && size(self.selector) > 0 || has(self.advancedSelector) && size(self.advancedSelector) > 0",message="selector or advancedSelector is required: a disruption without one would hit everything"
-// +kubebuilder:validation:XValidation:rule="has(self.network) || has(self.apiFault) || has(self.dns) || has(self.cpuPressure) || has(self.memoryPressure) || has(self.diskPressure) || has(self.diskFailure) || has(self.containerFailure) || has(self.nodeFailure) || has(self.podReplacement) || has(self.grpc)",message="at least one kind is required: network, apiFault, dns, cpuPressure, memoryPressure, diskPressure, diskFailure, containerFailure, nodeFailure, podReplacement or grpc"
 // +kubebuilder:validation:XValidation:rule="!has(self.containerFailure) || self.level == 'pod'",message="containerFailure needs level: pod"
 // +kubebuilder:validation:XValidation:rule="!has(self.podReplacement) || self.level == 'pod'",message="podReplacement needs level: pod"
 // +kubebuilder:validation:XValidation:rule="!has(self.grpc) || self.level == 'pod'",message="grpc needs level: pod"
 // +kubebuilder:validation:XValidation:rule="!has(self.apiFault) || self.level == 'pod'",message="apiFault needs level: pod"
 // +kubebuilder:validation:XValidation:rule="!has(self.containers) || self.level == 'pod'",message="containers needs level: pod"
-// +kubebuilder:validation:XValidation:rule="!has(self.podReplacement) || !(has(self.network) || has(self.apiFault) || has(self.dns) || has(self.cpuPressure) || has(self.memoryPressure) || has(self.diskPressure) || has(self.diskFailure) || has(self.containerFailure) || has(self.nodeFailure) || has(self.grpc))",message="podReplacement cannot be combined with other kinds: their target would be replaced"
 type DisruptionSpec struct {
 	// Level is what the targets are: pods, or the nodes themselves.
 	// +kubebuilder:default=pod
@@ -145,43 +143,6 @@ type DisruptionSpec struct {
 	RemoteCluster *RemoteTarget `json:"remoteCluster,omitempty"`
 
 	Kinds `json:",inline"`
-}
-
-// Kinds are the faults. Any number can be given at once.
-type Kinds struct {
-	// Network disturbs the targets' connections.
-	// +optional
-	Network *Network `json:"network,omitempty"`
-	// APIFault makes requests to the Kubernetes API fail, wait or hang.
-	// +optional
-	APIFault *APIFault `json:"apiFault,omitempty"`
-	// DNS answers wrongly or not at all.
-	// +optional
-	DNS *DNS `json:"dns,omitempty"`
-	// CPUPressure takes processor time.
-	// +optional
-	CPUPressure *CPUPressure `json:"cpuPressure,omitempty"`
-	// MemoryPressure takes memory.
-	// +optional
-	MemoryPressure *MemoryPressure `json:"memoryPressure,omitempty"`
-	// DiskPressure limits the throughput of a disk.
-	// +optional
-	DiskPressure *DiskPressure `json:"diskPressure,omitempty"`
-	// DiskFailure makes file operations fail.
-	// +optional
-	DiskFailure *DiskFailure `json:"diskFailure,omitempty"`
-	// ContainerFailure ends the targets' containers.
-	// +optional
-	ContainerFailure *ContainerFailure `json:"containerFailure,omitempty"`
-	// NodeFailure makes the target's node fail.
-	// +optional
-	NodeFailure *NodeFailure `json:"nodeFailure,omitempty"`
-	// PodReplacement moves the target away: cordon, delete claims and pod, uncordon.
-	// +optional
-	PodReplacement *PodReplacement `json:"podReplacement,omitempty"`
-	// GRPC makes calls of gRPC methods fail or answer something else.
-	// +optional
-	GRPC *GRPC `json:"grpc,omitempty"`
 }
 
 // LabelRequirement is a condition on a label.

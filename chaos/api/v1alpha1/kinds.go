@@ -18,6 +18,46 @@ const (
 	KindGRPC             Kind = "grpc"
 )
 
+// Kinds are the faults. Any number can be given at once. What each needs is in chaos/kinds.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.network) || has(self.apiFault) || has(self.dns) || has(self.cpuPressure) || has(self.memoryPressure) || has(self.diskPressure) || has(self.diskFailure) || has(self.containerFailure) || has(self.nodeFailure) || has(self.podReplacement) || has(self.grpc)",message="at least one kind is required: network, apiFault, dns, cpuPressure, memoryPressure, diskPressure, diskFailure, containerFailure, nodeFailure, podReplacement or grpc"
+// +kubebuilder:validation:XValidation:rule="!has(self.podReplacement) || !(has(self.network) || has(self.apiFault) || has(self.dns) || has(self.cpuPressure) || has(self.memoryPressure) || has(self.diskPressure) || has(self.diskFailure) || has(self.containerFailure) || has(self.nodeFailure) || has(self.grpc))",message="podReplacement cannot be combined with other kinds: their target would be replaced"
+type Kinds struct {
+	// Network disturbs the targets' connections.
+	// +optional
+	Network *Network `json:"network,omitempty"`
+	// APIFault makes requests to the Kubernetes API fail, wait or hang.
+	// +optional
+	APIFault *APIFault `json:"apiFault,omitempty"`
+	// DNS answers wrongly or not at all.
+	// +optional
+	DNS *DNS `json:"dns,omitempty"`
+	// CPUPressure takes processor time.
+	// +optional
+	CPUPressure *CPUPressure `json:"cpuPressure,omitempty"`
+	// MemoryPressure takes memory.
+	// +optional
+	MemoryPressure *MemoryPressure `json:"memoryPressure,omitempty"`
+	// DiskPressure limits the throughput of a disk.
+	// +optional
+	DiskPressure *DiskPressure `json:"diskPressure,omitempty"`
+	// DiskFailure makes file operations fail.
+	// +optional
+	DiskFailure *DiskFailure `json:"diskFailure,omitempty"`
+	// ContainerFailure ends the targets' containers.
+	// +optional
+	ContainerFailure *ContainerFailure `json:"containerFailure,omitempty"`
+	// NodeFailure makes the target's node fail.
+	// +optional
+	NodeFailure *NodeFailure `json:"nodeFailure,omitempty"`
+	// PodReplacement moves the target away: cordon, delete claims and pod, uncordon.
+	// +optional
+	PodReplacement *PodReplacement `json:"podReplacement,omitempty"`
+	// GRPC makes calls of gRPC methods fail or answer something else.
+	// +optional
+	GRPC *GRPC `json:"grpc,omitempty"`
+}
+
 // Percentage is a probability in percent.
 //
 // +kubebuilder:validation:Minimum=0

@@ -23,6 +23,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/chaos/inject/processnode"
 	"github.com/trommel-dev/trommel/chaos/inject/simulated"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 )
 
 const (
@@ -203,7 +204,7 @@ func logger(c *cobra.Command) *slog.Logger {
 // socket, and otherwise the last one, which is for real nodes.
 func choose(backends []inject.Backend, r inject.Request) string {
 	switch {
-	case inject.InAPI(r.Kind):
+	case kinds.Of(r.Kind).InAPI:
 		return simulated.Name
 	case os.Getenv(fault.EnvSocket) != "":
 		return processnode.Name

@@ -26,6 +26,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/controller"
 	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 	"github.com/trommel-dev/trommel/internal/controllers"
 )
 
@@ -222,7 +223,7 @@ func (r *Reconciler) wanted(ctx context.Context, d *chaos.Disruption) (map[strin
 			if err != nil {
 				return nil, err
 			}
-			if kind != chaos.KindContainerFailure { // which itself restarts its target's containers
+			if !kinds.Of(kind).OutlivesContainers {
 				pod.Annotations[controller.AnnotationContainers] = containers
 			}
 			wanted[pod.Name] = pod

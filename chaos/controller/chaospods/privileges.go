@@ -5,15 +5,15 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
-	"github.com/trommel-dev/trommel/chaos/inject"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 )
 
 // restrict gives a chaos pod what its kind needs, and no more. A kind whose effects are objects gets a token of the
 // API, and nothing of its node but the journal. All others get no token; on a real node they get the node's processes
 // and cgroups, and the privileges to change them.
 func restrict(spec *corev1.PodSpec, config *controller.Config, kind chaos.Kind, dryRun bool, node string) {
-	inAPI := inject.InAPI(kind)
+	inAPI := kinds.Of(kind).InAPI
 	spec.AutomountServiceAccountToken = &inAPI
 	spec.ServiceAccountName = config.ServiceAccount
 	if inAPI {
@@ -22,9 +22,9 @@ func restrict(spec *corev1.PodSpec, config *controller.Config, kind chaos.Kind, 
 	links := false // to services: they are not used
 	spec.EnableServiceLinks = &links
 	c := &spec.Containers[0]
-	needs := inject.PrivilegesOf(kind, dryRun)
+	needs := kinds.Of(kind).Privileges(dryRun)
 	if !config.Privileged || node == config.Simulated {
-		needs = inject.Privileges{}
+		needs = kinds.Privileges{}
 	}
 	if needs.Node {
 		spec.HostPID = true
@@ -36,9 +36,13 @@ func restrict(spec *corev1.PodSpec, config *controller.Config, kind chaos.Kind, 
 	}
 	// Root, since the journal belongs to it on real nodes, but without its other privileges.
 	escalation, readOnly := false, true
+	var capabilities []corev1.Capability
+	for _, c := range needs.Capabilities {
+		capabilities = append(capabilities, corev1.Capability(c))
+	}
 	c.SecurityContext = &corev1.SecurityContext{
 		AllowPrivilegeEscalation: &escalation, ReadOnlyRootFilesystem: &readOnly,
-		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: needs.Capabilities},
+		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities},
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 	if needs.Node { // where these modules confine containers, they would keep it from the target's processes

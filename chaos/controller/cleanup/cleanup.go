@@ -26,7 +26,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
-	"github.com/trommel-dev/trommel/chaos/inject"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 )
 
 // Reconciler is the controller.
@@ -256,7 +256,7 @@ func hasBegun(pod *corev1.Pod) bool {
 
 // cleanable reports whether something that a chaos pod left in its target could still be removed.
 func (r *Reconciler) cleanable(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if inject.InAPI(controller.KindOf(pod)) {
+	if kinds.Of(controller.KindOf(pod)).InAPI {
 		return true, nil
 	}
 	name, uid := pod.Annotations[controller.AnnotationTarget], pod.Labels[controller.LabelTarget]

@@ -27,7 +27,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
-	"github.com/trommel-dev/trommel/chaos/inject"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 )
 
 // Reconciler is the controller.
@@ -343,7 +343,7 @@ func (c *candidates) hold(d *chaos.Disruption, active bool) {
 	if !active {
 		return
 	}
-	takesAway := slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), inject.InAPI)
+	takesAway := slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), inAPI)
 	deletesNodes := d.Spec.NodeFailure != nil && d.Spec.NodeFailure.Mode == "gone"
 	for _, t := range d.Status.Targets {
 		there := has(c.unhealthy, t.UID)
@@ -368,7 +368,7 @@ func static(d *chaos.Disruption, active bool) bool {
 		return d.Status.Schedule.StartedAt != nil
 	}
 	return active && d.Spec.Level == chaos.LevelPod && len(d.Status.Targets) > 0 &&
-		slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), inject.InAPI)
+		slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), inAPI)
 }
 
 // choose keeps the targets that are still there and adds others, up to the count.
@@ -456,3 +456,5 @@ func (c *choice) found() (reason, message string) {
 	}
 	return "Found", ""
 }
+
+func inAPI(kind chaos.Kind) bool { return kinds.Of(kind).InAPI }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 )
 
 // A fault that cannot begin: errUnsupported because of the node, errNoTarget because of the pod, errInvalid because of
@@ -32,14 +33,14 @@ type beginFunc func() (end func(), err error)
 // possible, before the fault begins.
 type prepareFunc func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error)
 
-// kinds are the kinds that the node knows. Each is one file, which registers it.
-var kinds = map[v1alpha1.Kind]prepareFunc{}
+// registered are the kinds that the node can carry out. Each is one file, which registers it.
+var registered = map[v1alpha1.Kind]prepareFunc{}
 
 // register makes a kind known, with the struct of its spec, which it decodes strictly.
 func register[Spec any](
 	k v1alpha1.Kind, prepare func(context.Context, *Pod, fault.Fault, Spec) (beginFunc, error),
 ) v1alpha1.Kind {
-	kinds[k] = func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error) {
+	registered[k] = func(ctx context.Context, p *Pod, f fault.Fault) (beginFunc, error) {
 		var spec Spec
 		decoder := json.NewDecoder(bytes.NewReader(f.Spec))
 		decoder.DisallowUnknownFields()
@@ -51,17 +52,6 @@ func register[Spec any](
 	return k
 }
 
-// refuse makes a kind known that no process node can do, and says why.
-func refuse(k v1alpha1.Kind, reason string) v1alpha1.Kind {
-	kinds[k] = func(context.Context, *Pod, fault.Fault) (beginFunc, error) { return nil, unsupported("%s", reason) }
-	return k
-}
-
-var (
-	_ = refuse(v1alpha1.KindNodeFailure, "it runs the pods of this run and cannot fail; choose a simulated node")
-	_ = refuse(v1alpha1.KindPodReplacement, "there is no other node for a pod that runs as a process")
-)
-
 // prepare checks whether the node can do a fault. It changes nothing.
 func (s *Set) prepare(ctx context.Context, f fault.Fault) (*Pod, beginFunc, error) {
 	if f.Node != "" && f.Node != s.config.Node {
@@ -72,7 +62,10 @@ func (s *Set) prepare(ctx context.Context, f fault.Fault) (*Pod, beginFunc, erro
 	if p == nil {
 		return nil, nil, fmt.Errorf("%w: %s", errNoTarget, f.Pod)
 	}
-	prepare := kinds[f.Kind]
+	prepare := registered[f.Kind]
+	if reason := kinds.Of(f.Kind).NotOnProcessNode; reason != "" {
+		return nil, nil, unsupported("%s", reason)
+	}
 	if prepare == nil {
 		return nil, nil, unsupported("kind %q is unknown", f.Kind)
 	}

@@ -17,6 +17,7 @@ import (
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
@@ -46,14 +47,9 @@ type begun struct {
 	over      func() // it kills nothing any more
 }
 
-// killing are the kinds of disruptions that may end containers.
-var killing = []chaos.Kind{
-	chaos.KindContainerFailure, chaos.KindMemoryPressure, chaos.KindNodeFailure, chaos.KindPodReplacement,
-}
-
 // expect makes the cluster count containers that the disruption ends as ended by the plan.
 func (d *disruptions) expect(f plan.Disruption) (over func()) {
-	kills := slices.ContainsFunc(killing, func(k chaos.Kind) bool { return f[string(k)] != nil })
+	kills := slices.ContainsFunc(kinds.All(), func(k kinds.Kind) bool { return k.EndsContainers && f[k.Name] != nil })
 	if d.expecter == nil || !kills {
 		return func() {}
 	}

@@ -2,6 +2,7 @@ package crd
 
 import (
 	chaosconfig "github.com/trommel-dev/trommel/chaos/config"
+	"github.com/trommel-dev/trommel/chaos/kinds"
 	nodesconfig "github.com/trommel-dev/trommel/nodes/config"
 )
 
@@ -14,3 +15,6 @@ var (
 	// SimulatedGroup is the definition of SimulatedNodeGroup.
 	SimulatedGroup = InFile(nodesconfig.Files, nodesconfig.GroupDefinition)
 )
+
+// DisruptionsOfRealNodes are the kinds of disruptions that need nothing but a real node, sorted.
+func DisruptionsOfRealNodes() []string { return kinds.OfRealNodes() }
