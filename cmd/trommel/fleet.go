@@ -77,13 +77,13 @@ func (o *fleetOptions) register(c *cobra.Command) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of --on kubernetes (default: as kubectl)")
 	f.StringVar(&o.context, "context", "", "`name` of a context of the kubeconfig (default: its current one)")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "`name` of the namespace of the Job (default: the context's)")
-	f.BoolVar(&o.suspend, "suspend", false, "create the Job suspended, for whoever admits it")
+	f.BoolVar(&o.suspend, "suspend", false, "create the Job suspended, for a controller that admits it")
 	f.StringVar(&o.queue, "queue", "", "`name` of the Job's queue, for Kueue; the Job is created suspended")
 	f.StringVar(&o.cpu, "cpu", "", "`quantity` that a worker asks for (default: 1)")
 	f.StringVar(&o.memory, "memory", "", "`quantity` that a worker asks for; it may use twice as much (default: 2Gi)")
-	f.StringVar(&o.attach, "attach", "", "show what the campaign tells whose workers find it at this `URL`, from its "+
-		"beginning, and end as it does; Ctrl-C ends only this. Needs --token-file, the file workers/token in the "+
-		"campaign's directory")
+	f.StringVar(&o.attach, "attach", "", "show the progress of the campaign whose workers find it at this `URL`, "+
+		"from its beginning, and end as it does; Ctrl-C ends only this. Needs --token-file, the file workers/token in "+
+		"the campaign's directory")
 	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the campaign's token, for --attach")
 	f.StringVar(&o.dryRun, "dry-run", "", "client: print what --on kubernetes creates, and run nothing")
 	f.StringVarP(&o.output, "output", "o", "", "yaml: the format of --dry-run (default: yaml)")
@@ -105,7 +105,7 @@ func (o *fleetOptions) check(f *pflag.FlagSet) error {
 		return errors.New("--push makes the workers' image: leave --image out")
 	case o.push != "" && o.dryRun != "":
 		return errors.New("--push pushes what a campaign has built, and --dry-run builds nothing: create the Job " +
-			"with --suspend, for whoever admits it")
+			"with --suspend, for a controller that admits it")
 	case o.dryRun != "" && o.dryRun != "client":
 		return fmt.Errorf("--dry-run=%s: the only value is client", o.dryRun)
 	case o.output != "" && (o.output != "yaml" || o.dryRun == ""):

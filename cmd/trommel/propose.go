@@ -30,10 +30,15 @@ func newProposeCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "propose [-c trommel.yaml]",
 		Short: "Derive workloads from a sample and its definition",
-		Long: `Propose derives workloads from a custom resource that the suite's first workload applies, and from the
-schema of its CustomResourceDefinition: create, delete and create again, two at a time, and for each field of the spec
-that the controllers react to a change, a change there and back, and a change before the last one is done. It runs each
-of them, and prints those that have passed, to be edited and committed.
+		Long: `Propose prints workloads that you can edit and commit. It starts from a custom resource that the suite's
+first workload applies, and from the schema of its CustomResourceDefinition. It proposes workloads that
+
+  - create, delete and create the resource again
+  - work with two resources at a time
+  - change a field of the spec, change it and change it back, and change it before the last change is done
+
+It tries the fields one by one, and keeps those to whose changes the controllers react. It runs each workload, and
+prints those that pass.
 
 Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could not run.`,
 		Example: `  trommel propose

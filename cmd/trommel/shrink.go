@@ -45,13 +45,12 @@ func newShrinkCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "shrink RECORD",
 		Short: "Find the smallest plan that shows the same bug",
-		Long: "Shrink takes the plan of a run that has found a bug, given by its run record or as a file, and leaves " +
-			`out whatever
-is not needed for the same finding: actions, parts of triggers, steps and objects of the workload, waits. It runs each
-smaller plan; one that shows the finding every time is kept. A finding that only a comparison with runs without faults
-shows becomes an invariant of the plan if possible.
+		Long: `Shrink makes the plan of a run that has found a bug as small as possible. You name the run's record, or a
+plan file. Shrink leaves out actions, parts of triggers, waits, and steps and objects of the workload. It runs each
+smaller plan, and keeps a plan that shows the same finding every time. Some findings come only from the comparison with
+runs without faults. If possible, the plan gets an invariant that finds the same without the comparison.
 
-The result is a plan file that can be committed. Interrupted, shrink writes the smallest plan so far.
+The result is a plan file that you can commit. If you interrupt shrink, it writes the smallest plan so far.
 
 Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every time, 4 could not run.`,
 		Example: `  trommel shrink trommel-runs/test-20260102-150405/runs/create-intermediate-2/1

@@ -35,14 +35,14 @@ func newWorkerCommand(s streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "worker --server URL --token-file FILE",
 		Short: "Make runs for a campaign on another machine",
-		Long: `Worker makes runs for a campaign that was started with "trommel test --listen", on a cluster of its own,
-until the campaign is over. It fetches what the runs need, unless --files has it: the controllers, the control plane,
-the suite with its files. It must be the same build of Trommel. See docs/scale.md.
+		Long: `Worker makes runs for a campaign, on a cluster of its own, until the campaign is over. Start the campaign
+with "trommel test --listen". The worker must be the same build of Trommel. It fetches the controllers, the control
+plane and the suite with its files from the campaign, unless --files has them. See docs/scale.md.
 
-If it is interrupted, it gives its run back, and another worker makes it.
+If you interrupt the worker, it gives its run back, and another worker makes the run.
 
-Exit codes: 0 the campaign is over, 2 usage, 4 it was interrupted, the campaign could not be reached, or runs cannot be
-made here, 6 it is not the campaign's: its token, or its build, is wrong.`,
+Exit codes: 0 the campaign is over, 2 usage, 4 the worker was interrupted, the campaign could not be reached, or this
+machine cannot make runs, 6 the campaign refused the worker: its token, or its build, is wrong.`,
 		Example: `  trommel worker --server https://10.0.0.5:7443 --token-file token`,
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return work(c.Context(), s, &o) },
@@ -52,8 +52,8 @@ made here, 6 it is not the campaign's: its token, or its build, is wrong.`,
 	f.StringVar(&o.tokenFile, "token-file", "", "`file` with the campaign's token")
 	f.StringVar(&o.name, "name", "", "`name` in messages (default: that of the machine)")
 	f.StringVar(&o.cache, "cache", "", "`directory` for what campaigns need (default: in Trommel's cache)")
-	f.StringVar(&o.files, "files", "", "`directory` with what the campaign needs, each file by its SHA-256 digest, "+
-		"which nobody changes; what is there is not fetched (default: none)")
+	f.StringVar(&o.files, "files", "", "`directory` with files that the campaign needs, each named by its "+
+		"SHA-256 digest; they must not change, and are not fetched (default: none)")
 	f.StringVar(&o.dir, "dir", "", "empty `directory` for files of this worker (default: a temporary one)")
 	f.DurationVar(&o.patience, "patience", patience, "`time` in which the campaign must answer again")
 	o.progress.register(f)

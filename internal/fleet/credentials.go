@@ -112,4 +112,4 @@ func parseToken(token string) (secret string, config *tls.Config, err error) {
 	}, nil
 }
 
-var errOtherCampaign = errors.New("whoever answers there is not the campaign that the token is for")
+var errOtherCampaign = errors.New("the server there is not the campaign that the token is for")

@@ -137,7 +137,7 @@ func checkPoints(p *plan.Plan, suite *plan.Suite, binaries []builds.Binary) erro
 			if binaries[i].Manifest == nil || !need.In(*binaries[i].Manifest) {
 				if need.Fails {
 					errs = append(errs, fmt.Errorf("%s: %s cannot make the call %s in controller %q fail: the last "+
-						"result of the function is no error", p.File, need.Where, need.Call, c.Name))
+						"the last result of the function is not an error", p.File, need.Where, need.Call, c.Name))
 					continue
 				}
 				errs = append(errs, fmt.Errorf("%s: %s needs the point %s in controller %q, which none of the "+

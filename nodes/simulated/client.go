@@ -219,7 +219,7 @@ func (p *Provider) call(ctx context.Context, call nodes.Call, group, providerID 
 }
 
 // errDeleted ends the waiting for an answer that will not come.
-var errDeleted = errors.New("somebody has deleted it")
+var errDeleted = errors.New("another client has deleted it")
 
 // await waits until the call was answered.
 func (p *Provider) await(ctx context.Context, c *nodes.ProviderCall) (*nodes.ProviderCallStatus, error) {

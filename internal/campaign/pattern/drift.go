@@ -63,7 +63,7 @@ func deletions(m *moment.Set, heard bool) (all drafts) {
 		case !heard && takes:
 			continue
 		case facts.Finished(m.Baseline.Objects[c.Key].End):
-			all.drop(signature, why, "the object has done its work at the end: nobody needs it again")
+			all.drop(signature, why, "the object has done its work at the end: it is not needed again")
 			continue
 		case slices.Contains(records, c.Key.Type()):
 			all.drop(signature, why, "the object is a record: it is made again when it is needed")
@@ -151,7 +151,7 @@ func fields(m *moment.Set, managed bool) (all drafts) {
 		case !managed && p.managed:
 			continue
 		case p.immutable():
-			rule = "the API server lets nobody change the field, or not in this way"
+			rule = "the API server does not allow a change of the field, or not in this way"
 		case managed && !p.managed:
 			rule = "the controller sets the field only when it creates the object (see drift-any)"
 		case p.others:

@@ -324,8 +324,8 @@ func TestNamesake(t *testing.T) {
 		"failCall at " + update + "beforeControllerWrite <nil>→map[status:map[ready:2]]; " +
 			"delete at " + update + "afterAPIServerRecv <nil>→map[status:map[ready:2]]; " +
 			"apply at onObjectDeletion database.example.org/default/db #1 afterAPIServerRecv or 20s",
-		"dropped: nobody else has created the object",
-		"dropped: its users are deleting it, and do not create it again: nobody would wait for it",
+		"dropped: no other client has created the object",
+		"dropped: its users are deleting it, and do not create it again: no step would wait for it",
 	}
 	if got := plans(all); !slices.Equal(got, want) {
 		t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -47,11 +47,11 @@ func replacedObject(m *moment.Set, i int) draft {
 	}
 	manifest := askedFor(m, i)
 	if manifest == nil {
-		d.dropped = "nobody else has created the object"
+		d.dropped = "no other client has created the object"
 		return d
 	}
 	if !wanted(m, i) {
-		d.dropped = "its users are deleting it, and do not create it again: nobody would wait for it"
+		d.dropped = "its users are deleting it, and do not create it again: no step would wait for it"
 		return d
 	}
 	while, rule := whileAskedFor(m, i, manifest)
@@ -110,7 +110,7 @@ func whileAskedFor(m *moment.Set, i int, asked object) (where, rule string) {
 			}
 		}
 		if differs && !tells {
-			return "", "its users ask for something else at other times, and no simple field tells which it is"
+			return "", "its users ask for something else at other times, and no simple field shows which it is"
 		}
 	}
 	var conditions []string

@@ -488,14 +488,14 @@ func TestDriftRules(t *testing.T) {
 		{"immutable", []facts.Change{
 			change("op", wire.Create, "job.batch/default/db", record.Created, nil, template("a")),
 			change("op", wire.Update, "job.batch/default/db", record.Updated, template("a"), template("b")),
-		}, "the API server lets nobody change the field, or not in this way"},
+		}, "the API server does not allow a change of the field, or not in this way"},
 		{"set only at creation", []facts.Change{change("op", wire.Create, set, record.Created, nil, spec(1))},
 			"the controller sets the field only when it creates the object (see drift-any)"},
 		{"not heard of", []facts.Change{unheard},
 			"the controller does not take in changes of the type, and may not notice (see drift-any)"},
 		{"finished", []facts.Change{change("op", wire.Create, "pod/default/db", record.Created, nil,
 			object{"status": object{"phase": "Succeeded"}})},
-			"the object has done its work at the end: nobody needs it again"},
+			"the object has done its work at the end: it is not needed again"},
 		{"of something finished", []facts.Change{
 			change("", "", "mpijob.kubeflow.org/default/m", record.Created, nil, object{
 				"metadata": object{"uid": "m"}, "kind": "MPIJob",
@@ -553,7 +553,7 @@ func TestDriftOfWhatIsApplied(t *testing.T) {
 		"delete" + moment + " and " + created + "afterControllerRecv",
 		"patch statefulset.apps/default/db [map[op:replace path:/spec/replicas value:0]]" + moment + "; then 1s",
 		"delete" + moment + "; then 1s",
-		"dropped: the API server lets nobody change the field, or not in this way",
+		"dropped: the API server does not allow a change of the field, or not in this way",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -9,7 +9,7 @@ import (
 )
 
 var twice = Pattern{
-	Name: "twice", Finds: "work that a second crash leaves in a state nobody thought of", chance: 2,
+	Name: "twice", Finds: "work that a second crash leaves in an unexpected state", chance: 2,
 	drafts: killTwice,
 }
 

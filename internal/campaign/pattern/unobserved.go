@@ -85,7 +85,7 @@ func unobservedFrom(m *moment.Set, i, k int, by string, u moment.Undoing, chance
 		why: fmt.Sprintf("%s cannot read %s from: %s; until: %s", by, m.Changes[i].Key, m.Describe(k), u.How),
 	}
 	if other := namesakeIn(m, i); other != "" {
-		d.dropped = fmt.Sprintf("before a cached read, nobody knows in which cluster it is: reads of the "+
+		d.dropped = fmt.Sprintf("before a cached read its cluster is unknown: reads of the "+
 			"object of this name in %s would be held, too", other)
 		return d
 	}

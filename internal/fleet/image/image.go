@@ -244,7 +244,7 @@ func (i *Image) explain(err error) error {
 	var answer *errcode.ErrorResponse
 	if errors.Is(err, auth.ErrBasicCredentialNotFound) || errors.As(err, &answer) &&
 		(answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden) {
-		return fmt.Errorf("push to %s: the registry refuses it: `docker login %s`, as somebody who may push there (%w)",
+		return fmt.Errorf("push to %s: the registry refuses it: `docker login %s`, as a user who may push there (%w)",
 			name, i.to.Reference.Registry, err)
 	}
 	return fmt.Errorf("push to %s: %w", name, err)

@@ -166,7 +166,7 @@ func TestRegistryRefuses(t *testing.T) {
 	r := &registrytest.Registry{User: "somebody", Password: "secret"}
 	host := registrytest.Start(t, r)
 	name := host + "/team/trommel"
-	want := "push to " + name + ": the registry refuses it: `docker login " + host + "`, as somebody who may push there"
+	want := "push to " + name + ": the registry refuses it: `docker login " + host + "`, as a user who may push there"
 	if _, _, err := push(t, name, files(t)); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -146,7 +146,7 @@ func (l *lies) refuse(to string) error {
 	})
 	l.mu.Unlock()
 	if at, err := netip.ParseAddrPort(to); lying && err == nil && unused.Contains(at.Addr().Unmap()) {
-		return fmt.Errorf("nobody has the address %s", at.Addr())
+		return fmt.Errorf("no host has the address %s", at.Addr())
 	}
 	return nil
 }

@@ -384,7 +384,7 @@ func TestDNSFault(t *testing.T) {
 		if len(seen) < 2 {
 			t.Errorf("answers: %v", seen)
 		}
-		one.Expect(t, "dial", full+":80", "error: nobody has the address")
+		one.Expect(t, "dial", full+":80", "error: no host has the address")
 	})
 	t.Run("drop", func(t *testing.T) {
 		end := begin(t, socket, ns, victimOf(t, one), "dns", `{"records":[{"name":"`+full+`","fault":"drop"}]}`)

@@ -172,7 +172,7 @@ func (c *cycleControllers) awaitGroup(ctx context.Context, name string) error {
 	key := plan.ResourceKey{Type: "simulatednodegroup", Group: nodes.GroupVersion.Group, Name: name}
 	err := c.follow(ctx, key, func(g *nodes.SimulatedNodeGroup) (bool, error) {
 		if g == nil {
-			return true, errors.New("somebody has deleted it")
+			return true, errors.New("another client has deleted it")
 		}
 		last = fmt.Sprintf("%d of %d nodes are Ready. %s", g.Status.Ready, g.Spec.DesiredCapacity, g.Status.Message)
 		return g.Status.Ready >= g.Spec.DesiredCapacity, nil

@@ -188,7 +188,7 @@ func (one *cycle) reached() (bool, error) {
 	phase := one.status.Phase
 	switch {
 	case one.gone && !one.deleted:
-		return true, errors.New("somebody has deleted it")
+		return true, errors.New("another client has deleted it")
 	case one.failed() != nil:
 		return true, one.failed()
 	case one.action.WaitFor == "":
@@ -297,7 +297,7 @@ func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
 		case stood != nil:
 			err = fmt.Errorf("it did not end: %w", stood)
 		case one.gone && !one.deleted:
-			err = errors.New("somebody has deleted it")
+			err = errors.New("another client has deleted it")
 		}
 		one.told = true
 		one.mu.Unlock()

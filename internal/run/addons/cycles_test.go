@@ -52,7 +52,8 @@ func TestCycleIsReached(t *testing.T) {
 		{name: "over without the phase", action: plan.Action{Cycling: plan.Cycling{WaitFor: plan.CycleScalingUp}},
 			seen: []*nodes.CycleNodeRequest{pending, successful}, done: true,
 			err: "it is Successful and was not seen in the phase ScalingUp"},
-		{name: "deleted", seen: []*nodes.CycleNodeRequest{pending, nil}, done: true, err: "somebody has deleted it"},
+		{name: "deleted", seen: []*nodes.CycleNodeRequest{pending, nil}, done: true,
+			err: "another client has deleted it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			one := &cycle{action: &test.action, ended: make(chan struct{}), changed: make(chan struct{})}
@@ -137,8 +138,8 @@ func TestCyclesConclude(t *testing.T) {
 		{name: "stands still", states: shown[nodes.CycleNodeRequest]{request(nodes.RequestScalingUp, "")},
 			want: "cycle roll: it did not end: nothing has changed for 1m0s (timeouts.step); it is ScalingUp",
 			told: []string{"apply roll", "delete cyclenoderequest.nodes.trommel.dev/default/roll"}},
-		{name: "somebody has deleted it", states: shown[nodes.CycleNodeRequest]{request(nodes.RequestPending, ""), nil},
-			want: "cycle roll: somebody has deleted it", told: []string{"apply roll"}},
+		{name: "deleted while it waits", states: shown[nodes.CycleNodeRequest]{request(nodes.RequestPending, ""), nil},
+			want: "cycle roll: another client has deleted it", told: []string{"apply roll"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -87,7 +87,7 @@ func (d *disruptions) Begin(ctx context.Context, a *plan.Action) (note string, e
 	last := ""
 	err = in.follow(ctx, key, func(o *chaos.Disruption) (done bool, err error) {
 		if o == nil {
-			return true, errors.New("somebody has deleted it")
+			return true, errors.New("another client has deleted it")
 		}
 		var enough bool
 		if note, enough, err = injected(o, a); err != nil || enough {

@@ -174,7 +174,7 @@ func TestDisruptionsTool(t *testing.T) {
 			beginErr: "disrupt d: context deadline exceeded; it is New waits", end: shown[chaos.Disruption]{nil},
 			ended: true},
 		{name: "is deleted", begin: shown[chaos.Disruption]{inPhase("New", ""), nil},
-			beginErr: "disrupt d: somebody has deleted it", end: shown[chaos.Disruption]{nil}, ended: true},
+			beginErr: "disrupt d: another client has deleted it", end: shown[chaos.Disruption]{nil}, ended: true},
 		{name: "does not end", begin: shown[chaos.Disruption]{inPhase(chaos.Injected, "")},
 			end: shown[chaos.Disruption]{stuck}, ended: true,
 			endErr: "end disruption d: no answer from the node"},
