@@ -13,14 +13,6 @@ import (
 // ClusterType names a type of cluster.
 type ClusterType string
 
-// The types of clusters that this package declares.
-const (
-	// Embedded is the control plane that Trommel builds and runs by itself.
-	Embedded ClusterType = "embedded"
-	// Existing is a cluster that is there already, which a kubeconfig leads to.
-	Existing ClusterType = "existing"
-)
-
 // Capability is something that clusters of some types can do and others cannot. Its text completes "a cluster that
 // can …".
 type Capability string
@@ -243,11 +235,4 @@ func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 			c.suite.mayWrite(at, keyOf(a.Manifest))
 		}
 	}
-}
-
-func init() {
-	RegisterClusterKind(ClusterKind{Type: Embedded, Fields: controlPlaneFields, Can: []Capability{
-		ConfigureControlPlane, ObserveAPIServers, KillAPIServers, RunControllers, OwnClock, SimulateNodes,
-		InstallBuilds, CarryOutDisruptions, InstallDisruptions,
-	}})
 }

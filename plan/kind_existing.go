@@ -7,6 +7,9 @@ import (
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
+// Existing is a cluster that is there already, which a kubeconfig leads to.
+const Existing ClusterType = "existing"
+
 // An existing cluster belongs to its users: Trommel runs the controllers under test on this machine, with the rights of
 // their service accounts, and writes only where the suite allows it.
 func init() {

@@ -101,10 +101,7 @@ func (m *suiteManifests) install(
 	var own []*unstructured.Unstructured
 	for _, c := range suite.Controllers {
 		own = append(own, done.own[c.Name]...)
-		if m.suite.Cluster.Type == plan.KindCluster {
-			continue
-		}
-		_, beside := deploy.Missing(done.own[c.Name])
+		_, beside := deploy.Missing(m.suite, done.own[c.Name])
 		for _, idle := range beside {
 			m.info(fmt.Sprintf("the container %s beside controller %s does nothing: the suite names no executable of "+
 				"its image %s (executables:)", idle.Name, c.Name, idle.Image))

@@ -214,8 +214,11 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, programs Programs) err
 
 // Missing lists the containers of a controller's pods that have neither a program nor a command: those that must do
 // something before the controller starts, and those beside it. Own are the controller's objects, as [Controller]
-// returns them.
-func Missing(own []*unstructured.Unstructured) (before, beside []corev1.Container) {
+// returns them. Nothing is missing if the suite's type of cluster runs the containers' images.
+func Missing(suite *plan.Suite, own []*unstructured.Unstructured) (before, beside []corev1.Container) {
+	if kind, _ := plan.LookupClusterKind(suite.Cluster.Type); slices.Contains(kind.Can, plan.LoadImages) {
+		return nil, nil
+	}
 	template, err := templateOf(own)
 	if err != nil || template == nil {
 		return nil, nil

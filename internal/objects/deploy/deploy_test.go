@@ -328,7 +328,8 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, beside := Missing(own)
+	suite := &plan.Suite{Cluster: plan.ClusterSpec{Type: plan.Embedded}}
+	before, beside := Missing(suite, own)
 	names := func(all []corev1.Container) (list []string) {
 		for _, c := range all {
 			list = append(list, c.Name)
@@ -338,11 +339,16 @@ spec:
 	if got := fmt.Sprint(names(before), names(beside)); got != "[wait] [agent proxy]" {
 		t.Errorf("without a program: %s", got)
 	}
+	suite.Cluster.Type = plan.KindCluster // runs the images
+	if before, beside = Missing(suite, own); len(before)+len(beside) > 0 {
+		t.Errorf("on kind: %v, %v", before, beside)
+	}
+	suite.Cluster.Type = plan.Embedded
 	own, _, err = Controller(&plan.Controller{Name: "op"}, nil, programs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if before, beside = Missing(own); len(before)+len(beside) > 0 {
+	if before, beside = Missing(suite, own); len(before)+len(beside) > 0 {
 		t.Errorf("generated: %v, %v", before, beside)
 	}
 }

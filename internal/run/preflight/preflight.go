@@ -107,10 +107,10 @@ func checkDeployment(suite *plan.Suite, c *plan.Controller, list []*unstructured
 		return err
 	}
 	own, _, err := deploy.Controller(c, list, programs)
-	if err != nil || suite.Cluster.Type == plan.KindCluster {
+	if err != nil {
 		return err
 	}
-	before, _ := deploy.Missing(own)
+	before, _ := deploy.Missing(suite, own)
 	var errs []error
 	for _, container := range before {
 		errs = append(errs, fmt.Errorf("controller %q: the init container %s has no command: name the executable of "+
