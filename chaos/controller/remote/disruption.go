@@ -108,8 +108,8 @@ func result(after time.Duration, err error) (ctrl.Result, error) {
 
 // Reasons why a cluster is not connected.
 const (
-	reasonUnknown = "NotConnected"      // not looked yet
-	reasonInvalid = "InvalidKubeConfig" // never looks
+	reasonUnknown = "NotConnected"      // the cluster was not looked at yet
+	reasonInvalid = "InvalidKubeConfig" // the cluster is not looked at
 )
 
 // invalid reports whether there is no connection to a cluster because its kubeconfig cannot be used.
