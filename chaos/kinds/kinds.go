@@ -1,6 +1,6 @@
-// Package kinds is the table of the kinds of faults: what each kind needs of a node and does to its target. Their fields
-// are in chaos/api/v1alpha1. A backend has a file for each kind that it can carry out. The package imports nothing of
-// Kubernetes, so that plans can be checked with it.
+// Package kinds is the table of the kinds of faults: what each kind needs of a node and does to its target. Their
+// fields are in chaos/api/v1alpha1. A backend has a file for each kind that it can carry out. The package imports
+// nothing of Kubernetes, so that plans can be checked with it.
 package kinds
 
 import "slices"
@@ -13,8 +13,8 @@ type Kind struct {
 	InAPI bool
 	// EndsContainers: it may end containers of its target.
 	EndsContainers bool
-	// OutlivesContainers: a new container of its target is disrupted by the same injection. The injections of other kinds
-	// on real nodes end with the container.
+	// OutlivesContainers: a new container of its target is disrupted by the same injection. The injections of other
+	// kinds on real nodes end with the container.
 	OutlivesContainers bool
 	// RealNode is what its injector needs on a real node, and DryRun what a dry run needs there, which only looks.
 	RealNode, DryRun Privileges

@@ -76,7 +76,8 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 		For(&chaos.Disruption{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return clusterOf(o) != ""
 		}))).
-		Watches(&chaos.RemoteCluster{}, handler.EnqueueRequestsFromMapFunc(of.using), builder.WithPredicates(messageChanged)).
+		Watches(&chaos.RemoteCluster{}, handler.EnqueueRequestsFromMapFunc(of.using),
+			builder.WithPredicates(messageChanged)).
 		WatchesRawSource(all.queued(&all.ofDisruptions)).Complete(of)
 }
 
