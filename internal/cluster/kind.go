@@ -73,7 +73,7 @@ type Membership struct {
 	Small bool
 }
 
-// JoinConfig leads to a cluster that somebody else runs.
+// JoinConfig leads to a cluster that another process runs.
 type JoinConfig struct {
 	// Kubeconfig is a file; empty: the one that kubectl would take.
 	Kubeconfig, Context string
