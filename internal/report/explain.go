@@ -113,8 +113,7 @@ func explainPlan(b *strings.Builder, r *record.Run, p *plan.Plan) {
 			continue
 		}
 		a := r.Actions[at]
-		after := strings.Replace(FiredBy(a), ", fired by ", ", after ", 1)
-		fmt.Fprintf(b, "   -> It was carried out at %s%s.\n", Since(r, a.Fired), after)
+		fmt.Fprintf(b, "   -> It was carried out at %s%s.\n", Since(r, a.Fired), WithCause(", after ", a))
 		if a.Error != "" {
 			fmt.Fprintf(b, "      It failed: %s\n", indent(a.Error, "      "))
 		}

@@ -93,7 +93,8 @@ func Text(w io.Writer, r *record.Run) error {
 		fmt.Fprintf(&b, "  actions carried out:\n")
 	}
 	for _, a := range r.Actions {
-		fmt.Fprintf(&b, "    %s at %s, took %s%s", a, Since(r, a.Fired), Round(a.Done.Sub(a.Began)), FiredBy(a))
+		fmt.Fprintf(&b, "    %s at %s, took %s%s", a, Since(r, a.Fired), Round(a.Done.Sub(a.Began)),
+			WithCause(", fired by ", a))
 		if a.Note != "" {
 			fmt.Fprintf(&b, "\n      %s %s", p.Yellow("note:"), indent(a.Note, "      "))
 		}
@@ -154,13 +155,13 @@ func Reason(r *record.Run) string {
 	return r.Meta.Reason
 }
 
-// FiredBy says what fired an action, as the end of a sentence.
-func FiredBy(a record.Action) string {
+// WithCause returns words such as ", fired by " with what fired an action behind them; empty: it is unknown.
+func WithCause(words string, a record.Action) string {
 	switch {
 	case a.Cause != "":
-		return ", fired by " + a.Cause
+		return words + a.Cause
 	case a.FiredBy > 0:
-		return fmt.Sprintf(", fired by event %d", a.FiredBy)
+		return fmt.Sprintf("%sevent %d", words, a.FiredBy)
 	}
 	return ""
 }

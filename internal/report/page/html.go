@@ -295,8 +295,7 @@ func (b *pageBuilder) tellActions() []pageAction {
 // carriedOut says how an action was carried out.
 func (b *pageBuilder) carriedOut(one *pageAction, a record.Action) {
 	one.State, one.At, one.MS = "done", report.Since(b.run, a.Fired), b.ms(a.Fired)
-	one.Outcome = fmt.Sprintf("It was carried out at %s%s.", one.At,
-		strings.Replace(report.FiredBy(a), ", fired by ", ", after ", 1))
+	one.Outcome = fmt.Sprintf("It was carried out at %s%s.", one.At, report.WithCause(", after ", a))
 	if a.Error != "" {
 		one.State = "failed"
 		one.Notes = append(one.Notes, "It failed: "+a.Error)
