@@ -41,10 +41,11 @@ var floors = [][]string{
 	{"internal/processnode"},
 	{"internal/cluster", "internal/facts", "nodes/provider"},
 	{"plan", "record", "instrumentation", "instrumentation/hook", "chaos/inject", "nodes/api"},
-	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/cel", "internal/child", "internal/clock",
-		"internal/controllers", "internal/download", "internal/errorlog", "internal/layer", "internal/metadata",
-		"internal/mistake", "internal/notify", "internal/pki", "internal/privatedir", "internal/progress",
-		"internal/wording", "chaos/api", "chaos/config", "chaos/kinds", "nodes/config", "install", "docs"},
+	{"expr", "instrumentation/wire", "internal/atomicfile", "internal/buildcache", "internal/cel", "internal/child",
+		"internal/clock", "internal/controllers", "internal/download", "internal/errorlog", "internal/layer",
+		"internal/metadata", "internal/mistake", "internal/notify", "internal/pki", "internal/privatedir",
+		"internal/progress", "internal/wording", "chaos/api", "chaos/config", "chaos/kinds", "nodes/config",
+		"install", "docs"},
 	{"internal/filelock"},
 }
 

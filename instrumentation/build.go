@@ -24,6 +24,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // Build builds the main package of a controller with hooks at all points. The controller's tree is not changed. It
@@ -32,16 +33,16 @@ import (
 func Build(ctx context.Context, config BuildConfig) (*Result, error) {
 	b := &build{config: config, progress: progress{report: config.Progress}}
 	var err error
-	if b.cache, err = openCache(config.CacheDir); err != nil {
+	if b.cache, err = buildcache.Open(config.CacheDir); err != nil {
 		return nil, err
 	}
-	return b.cache.keeping(ctx, func() (*Result, error) { return b.run(ctx) })
+	return keeping(ctx, b.cache, func() (*Result, error) { return b.run(ctx) })
 }
 
 type build struct {
 	config   BuildConfig
 	progress progress
-	cache    *cache
+	cache    *buildcache.Cache
 	dir      string // working directory of the build, in the cache
 	command  *goCommand
 	repo     *repository
@@ -82,12 +83,12 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 	if err := b.findGoRoot(); err != nil {
 		return nil, err
 	}
-	key := digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags, fmt.Sprint(b.command.env),
-		fmt.Sprintf("%#v", b.config.AnnotatedCalls))
-	b.dir = filepath.Join(b.cache.dir, "builds", key)
+	key := buildcache.Digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags,
+		fmt.Sprint(b.command.env), fmt.Sprintf("%#v", b.config.AnnotatedCalls))
+	b.dir = b.cache.Path("builds/" + key)
 	// The go commands hold it too: if this process is killed and a go command outlives it, that command does not write
 	// to the files of the next build.
-	b.command.held, err = b.cache.lockFile(ctx, "builds/"+key,
+	b.command.held, err = b.cache.LockFile(ctx, "builds/"+key,
 		func() { b.progress.phase("wait for another build of the same package") })
 	if err != nil {
 		return nil, err
@@ -289,7 +290,7 @@ func (b *build) patch(ctx context.Context) error {
 			return err
 		}
 		c.calls = calls[path]
-		copied, found, err := b.cache.patched(*c)
+		copied, found, err := patched(b.cache, *c)
 		if err != nil {
 			return err
 		}
@@ -387,14 +388,14 @@ func (b *build) tellReconcilesApart() error {
 
 // findGoRoot determines which Go installation the controller is built with.
 func (b *build) findGoRoot() (err error) {
-	b.goRoot, b.command.root, err = b.cache.goRootFor(&b.repo.goFlags)
+	b.goRoot, b.command.root, err = goRootFor(b.cache, &b.repo.goFlags)
 	return err
 }
 
 // goRootFor returns the Go installation of a build, with files that may be replaced. The go command does not replace
 // files in the module cache, where its downloaded toolchains are. So such a toolchain is copied, and root is the
 // GOROOT of the copy.
-func (c *cache) goRootFor(settings *settings) (g *goRoot, root string, err error) {
+func goRootFor(c *buildcache.Cache, settings *settings) (g *goRoot, root string, err error) {
 	g = settings.goRoot()
 	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(g.dir, modules+string(filepath.Separator)) {
 		return g, "", nil
@@ -402,7 +403,7 @@ func (c *cache) goRootFor(settings *settings) (g *goRoot, root string, err error
 	if !g.known() {
 		return g, "", nil
 	}
-	copied, err := c.goRootCopy(g)
+	copied, err := goRootCopy(c, g)
 	if err != nil {
 		return nil, "", fmt.Errorf("copy the toolchain %s: %w", g.version, err)
 	}
@@ -417,7 +418,7 @@ func (b *build) patchStandard() error {
 			"ports and names instead of its pod's", b.goRoot.version, oldestGo))
 		return nil
 	}
-	overlay, points, err := b.cache.standard(b.goRoot)
+	overlay, points, err := standard(b.cache, b.goRoot)
 	if err != nil {
 		return err
 	}
@@ -490,7 +491,7 @@ func (b *build) hookDir(ctx context.Context) (string, error) {
 		downloading: b.progress.downloading,
 	}
 	if b.repo.vendor == "" {
-		return b.cache.hookDir(ctx, config)
+		return hookDir(ctx, b.cache, config)
 	}
 	if b.main.Module == nil {
 		return "", inputErrorf("package %s in %s is in no module", b.main.ImportPath, b.main.Dir)
@@ -498,7 +499,7 @@ func (b *build) hookDir(ctx context.Context) (string, error) {
 	const folder = "zz_trommel_hook"
 	b.hook = b.main.Module.Path + "/" + folder
 	config.importPath = b.hook
-	dir, err := b.cache.hookDir(ctx, config)
+	dir, err := hookDir(ctx, b.cache, config)
 	if err != nil {
 		return "", err
 	}
@@ -575,7 +576,7 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 
 func (b *build) writeOverlay(files map[string]*source, names map[string]string) error {
 	add := func(path string, text []byte) error {
-		to := filepath.Join(b.dir, "overlay", digest(path)+".go")
+		to := filepath.Join(b.dir, "overlay", buildcache.Digest(path)+".go")
 		b.overlay[path] = to
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
@@ -660,9 +661,9 @@ func (b *build) compile(ctx context.Context) (*Result, error) {
 	}
 	result.Cached = built == 0 && before != "" && before == fingerprint(output)
 	if result.Cached {
-		used(b.dir)
+		buildcache.MarkUsed(b.dir)
 	} else {
-		changed(b.dir)
+		buildcache.MarkChanged(b.dir)
 	}
 	return result, nil
 }
@@ -763,4 +764,15 @@ func (p *progress) compiled(pkg string, total int) {
 	} else {
 		p.phase(fmt.Sprintf("compile %d %s", p.packages, pkg))
 	}
+}
+
+// keeping runs a build, see [buildcache.Cache.Keep].
+func keeping(ctx context.Context, cache *buildcache.Cache, build func() (*Result, error)) (result *Result, err error) {
+	err = cache.Keep(ctx, func() (binary string, cached bool, err error) {
+		if result, err = build(); err != nil {
+			return "", false, err
+		}
+		return result.Binary, result.Cached, nil
+	})
+	return result, err
 }

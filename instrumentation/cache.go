@@ -2,22 +2,18 @@ package instrumentation
 
 import (
 	"context"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/module"
 
-	"github.com/trommel-dev/trommel/internal/filelock"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 //go:embed hook/*.go wire/*.go
@@ -29,151 +25,6 @@ const (
 	ownPath     = "github.com/trommel-dev/trommel/instrumentation/"
 )
 
-// CacheDir is where builds keep reusable results: $TROMMEL_CACHE or trommel in the user's cache directory.
-func CacheDir() (string, error) {
-	if dir := os.Getenv("TROMMEL_CACHE"); dir != "" {
-		return filepath.Abs(dir)
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find cache directory (set TROMMEL_CACHE): %w", err)
-	}
-	return filepath.Join(dir, "trommel"), nil
-}
-
-// digest returns a name for the content of parts.
-func digest(parts ...string) string {
-	h := sha256.New()
-	for _, p := range parts {
-		fmt.Fprintf(h, "%d:%s", len(p), p)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:20]
-}
-
-// digestFS returns a name for the content of all files in an FS except tests.
-func digestFS(fsys fs.FS) (string, error) {
-	var parts []string
-	err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		data, err := fs.ReadFile(fsys, path)
-		parts = append(parts, path, string(data))
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	return digest(parts...), nil
-}
-
-// cache is a directory whose entries are written once and named after their content.
-type cache struct{ dir string }
-
-func openCache(dir string) (*cache, error) {
-	if dir == "" {
-		var err error
-		if dir, err = CacheDir(); err != nil {
-			return nil, err
-		}
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("create cache directory: %w", err)
-	}
-	if _, err := CacheLimit(); err != nil {
-		return nil, err // fail now, not at the end of a build
-	}
-	return &cache{dir}, nil
-}
-
-// make returns the directory with that name, which fill has filled, and records that it is used. Two concurrent calls
-// do not conflict: each fills a temporary directory, and the first to finish gives its directory the name.
-func (c *cache) make(name string, fill func(dir string) error) (string, error) {
-	dir := filepath.Join(c.dir, filepath.FromSlash(name))
-	if _, err := os.Stat(dir); err == nil {
-		used(dir)
-		return dir, nil
-	}
-	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return "", err
-	}
-	removeLeftovers(parent)
-	tmp, err := os.MkdirTemp(parent, temporary)
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(tmp)
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return "", err
-	}
-	if err := fill(tmp); err != nil {
-		return "", err
-	}
-	if err := os.Rename(tmp, dir); err != nil {
-		if _, stat := os.Stat(dir); stat == nil {
-			used(dir)
-			return dir, nil
-		}
-		return "", err
-	}
-	changed(dir)
-	return dir, nil
-}
-
-const temporary = ".tmp-"
-
-// removeLeftovers removes the temporary directories of killed processes.
-func removeLeftovers(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), temporary) {
-			continue
-		}
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
-			os.RemoveAll(filepath.Join(dir, e.Name()))
-		}
-	}
-}
-
-// lock takes the lock with that name, shared by all processes that use the cache. It waits until it has the lock or ctx
-// ends.
-func (c *cache) lock(ctx context.Context, name string) (unlock func(), err error) {
-	f, err := c.lockFile(ctx, name, nil)
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = f.Close() }, nil
-}
-
-// lockFile returns the locked file: the lock lasts until it is closed here and in all processes that were given it.
-// waiting is called if another process has the lock. It may be nil.
-func (c *cache) lockFile(ctx context.Context, name string, waiting func()) (*os.File, error) {
-	path := filepath.Join(c.dir, filepath.FromSlash(name)+".lock")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	f, err := openLock(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := filelock.Lock(ctx, f, waiting); err != nil {
-		_ = f.Close()
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return f, nil
-}
-
 // hookConfig says which hook to write.
 type hookConfig struct {
 	importPath  string   // of its packages
@@ -183,9 +34,9 @@ type hookConfig struct {
 }
 
 // hookDir writes the module that patched packages import: the sources of hook, wire and yamux under their own path.
-func (c *cache) hookDir(ctx context.Context, config hookConfig) (string, error) {
+func hookDir(ctx context.Context, c *buildcache.Cache, config hookConfig) (string, error) {
 	importPath := config.importPath
-	sum, err := digestFS(hookSource)
+	sum, err := buildcache.DigestFS(hookSource)
 	if err != nil {
 		return "", err
 	}
@@ -203,7 +54,7 @@ func (c *cache) hookDir(ctx context.Context, config hookConfig) (string, error) 
 		}
 		key = append(key, string(goroutine))
 	}
-	return c.make("hook/"+digest(key...), func(dir string) error {
+	return c.Make("hook/"+buildcache.Digest(key...), func(dir string) error {
 		from, err := dependency.source(ctx, config.env, config.downloading)
 		if err != nil {
 			return err
@@ -270,12 +121,12 @@ func (m *moduleCopy) like() string {
 }
 
 // patchedModule returns a patched copy of the module in dir.
-func (c *cache) patchedModule(path, version, dir string, local bool,
+func patchedModule(c *buildcache.Cache, path, version, dir string, local bool,
 	calls []AnnotatedCall) (string, []PatchedPoint, error) {
-	return c.patched(moduleCopy{path: path, version: version, dir: dir, local: local, calls: calls, hook: hookModule})
+	return patched(c, moduleCopy{path: path, version: version, dir: dir, local: local, calls: calls, hook: hookModule})
 }
 
-func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
+func patched(c *buildcache.Cache, m moduleCopy) (string, []PatchedPoint, error) {
 	table, err := insertedInto(m.path)
 	if err != nil {
 		return "", nil, err
@@ -288,7 +139,7 @@ func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
 		key = append(key, fmt.Sprintf("%#v", goroutinePoints))
 	}
 	if m.local {
-		state, err := treeState(m.dir)
+		state, err := buildcache.TreeState(m.dir)
 		if err != nil {
 			return "", nil, err
 		}
@@ -298,7 +149,7 @@ func (c *cache) patched(m moduleCopy) (string, []PatchedPoint, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	copied, err := c.make("modules/"+escaped+"@"+m.version+"-"+digest(key...), func(to string) error {
+	copied, err := c.Make("modules/"+escaped+"@"+m.version+"-"+buildcache.Digest(key...), func(to string) error {
 		if err := copyModule(m.dir, to); err != nil {
 			return fmt.Errorf("copy %s: %w", m.path, err)
 		}
@@ -345,7 +196,7 @@ func insertedInto(modules ...string) (string, error) {
 			}
 		}
 	}
-	return digest(parts...), nil
+	return buildcache.Digest(parts...), nil
 }
 
 // copyModule copies a module without its tests.
@@ -388,28 +239,4 @@ func completeModule(path, dir string) error {
 	}
 	_, err = fmt.Fprintf(f, "module %s\n", path)
 	return errors.Join(err, f.Close())
-}
-
-// treeState changes whenever a file in the directory does.
-func treeState(dir string) (string, error) {
-	var parts []string
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if d.Name() == ".git" {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		parts = append(parts, fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano()))
-		return nil
-	})
-	sort.Strings(parts)
-	return digest(parts...), err
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // ClockMarker is contained in executables whose runtime is patched: such a process takes the time from its run's clock,
@@ -133,7 +135,7 @@ func insertedClock() (string, error) {
 		}
 		parts = append(parts, h.dir, h.name, string(text))
 	}
-	return digest(append(parts, nowSymbol, realNow)...), nil
+	return buildcache.Digest(append(parts, nowSymbol, realNow)...), nil
 }
 
 // HasClock reports whether an executable was built such that it can be given a run's clock. It knows files that have

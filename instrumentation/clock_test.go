@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
 	"github.com/trommel-dev/trommel/internal/testing/cputime"
 )
@@ -36,11 +37,11 @@ func clockOverlay(t testing.TB, goarch string) string {
 		t.Skipf("%s on %s/%s cannot have the run's clock", g.version, g.goos, g.goarch)
 	}
 	g.clockOnly = true
-	c, err := openCache("")
+	c, err := buildcache.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay, _, err := c.standard(g)
+	overlay, _, err := standard(c, g)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/download"
 )
 
@@ -110,7 +111,7 @@ type ControlPlaneConfig struct {
 	Plain             bool   // without hooks, to measure their cost
 	FromSource        bool   // take none that was built elsewhere; EnvBuild does the same
 	Output            string // path for a copy of the binary; it stays in the cache too
-	CacheDir          string // default CacheDir()
+	CacheDir          string // default: buildcache.Dir()
 	// Progress is called with what is being done at the moment, from one goroutine at a time.
 	Progress func(line string)
 	// Notice is called with what the user should read even if it is past; default: Progress.
@@ -126,12 +127,12 @@ func BuildControlPlane(ctx context.Context, config ControlPlaneConfig) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	c, err := openCache(config.CacheDir)
+	c, err := buildcache.Open(config.CacheDir)
 	if err != nil {
 		return nil, err
 	}
 	b.cache = c
-	result, err := c.keeping(ctx, func() (*Result, error) { return b.run(ctx) })
+	result, err := keeping(ctx, c, func() (*Result, error) { return b.run(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("build control plane: %w", err)
 	}
@@ -168,7 +169,7 @@ type controlPlaneBuild struct {
 	platform   platform
 	plain      bool
 	fromSource bool // not one that was built elsewhere
-	cache      *cache
+	cache      *buildcache.Cache
 	progress   *progress
 	notice     func(line string)
 	key        string
@@ -200,9 +201,9 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	parts := []string{string(txtar.Format(&txtar.Archive{Files: controlPlaneFiles(b.version)})), b.versionFlags(),
 		b.platform.os(), b.platform.arch()}
 	if b.plain {
-		return digest(append(parts, "plain")...), nil
+		return buildcache.Digest(append(parts, "plain")...), nil
 	}
-	hook, err := digestFS(hookSource)
+	hook, err := buildcache.DigestFS(hookSource)
 	if err != nil {
 		return "", err
 	}
@@ -218,7 +219,7 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return digest(append(parts, hook, inserted, string(encoder), clock)...), nil
+	return buildcache.Digest(append(parts, hook, inserted, string(encoder), clock)...), nil
 }
 
 // versionFlags returns linker flags that stamp the binary like Kubernetes' own release build.
@@ -238,12 +239,12 @@ func (b *controlPlaneBuild) versionFlags() string {
 }
 
 func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
-	dir := filepath.Join(b.cache.dir, "controlplane", b.key)
+	dir := b.cache.Path("controlplane/" + b.key)
 	binary := filepath.Join(dir, controlPlaneBinary)
 	if result, err := b.have(dir, binary); err == nil {
 		return result, nil
 	}
-	unlock, err := b.cache.lock(ctx, "controlplane/"+b.key)
+	unlock, err := b.cache.Lock(ctx, "controlplane/"+b.key)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +299,7 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	_ = os.Remove(filepath.Join(dir, packedFile+download.PartSuffix)) // of a download that failed
-	changed(dir)
+	buildcache.MarkChanged(dir)
 	return result, nil
 }
 
@@ -311,7 +312,7 @@ func (b *controlPlaneBuild) have(dir, binary string) (*Result, error) {
 	if result.Prebuilt && b.fromSource {
 		return nil, errors.New("it was not built here")
 	}
-	used(dir)
+	buildcache.MarkUsed(dir)
 	return result, nil
 }
 
@@ -342,7 +343,7 @@ func (b *controlPlaneBuild) writeSources(src string) error {
 
 // patch makes the generated go.mod point to patched copies.
 func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *generatedModule) ([]PatchedPoint, error) {
-	hookDir, err := b.cache.hookDir(ctx, hookConfig{importPath: hookModule, downloading: b.progress.downloading})
+	hookDir, err := hookDir(ctx, b.cache, hookConfig{importPath: hookModule, downloading: b.progress.downloading})
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +360,7 @@ func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *ge
 			return nil, fmt.Errorf("%s is not among its modules", module)
 		}
 		version, from, local := m.source()
-		copied, found, err := b.cache.patchedModule(module, version, from, local, nil)
+		copied, found, err := patchedModule(b.cache, module, version, from, local, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -376,13 +377,13 @@ func (b *controlPlaneBuild) clock(ctx context.Context, command *goCommand, dir s
 	if err != nil {
 		return "", err
 	}
-	g, root, err := b.cache.goRootFor(settings)
+	g, root, err := goRootFor(b.cache, settings)
 	if err != nil {
 		return "", err
 	}
 	command.root = root
 	g.clockOnly = true
-	overlay, _, err := b.cache.standard(g)
+	overlay, _, err := standard(b.cache, g)
 	if err != nil {
 		return "", err
 	}

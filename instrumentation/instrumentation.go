@@ -29,7 +29,7 @@ type BuildConfig struct {
 	// and names, and faults of files, connections and names reach them.
 	AnyProgram bool
 
-	CacheDir string            // default CacheDir()
+	CacheDir string            // default: buildcache.Dir()
 	Progress func(line string) // called with lines for the user, from one goroutine at a time
 }
 

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/mod/semver"
+
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // moduleSource returns the directory of a module's version in the module cache.
@@ -55,18 +57,18 @@ func copyForTest(t *testing.T, path, version string) moduleCopy {
 }
 
 // patchedForTest patches a module in the cache that builds use too.
-func patchedForTest(t *testing.T, path, version string) (original, patched string, found []PatchedPoint) {
+func patchedForTest(t *testing.T, path, version string) (original, copied string, found []PatchedPoint) {
 	t.Helper()
-	c, err := openCache("")
+	c, err := buildcache.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := copyForTest(t, path, version)
-	patched, found, err = c.patched(m)
+	copied, found, err = patched(c, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.dir, patched, found
+	return m.dir, copied, found
 }
 
 // TestPatch compares the lines that are changed in each version with golden files, and checks that nothing else is.

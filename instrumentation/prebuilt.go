@@ -23,6 +23,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/download"
 )
 
@@ -136,7 +137,7 @@ func (b *controlPlaneBuild) fetch(
 	if err := os.Rename(unpacked, binary); err != nil {
 		return nil, err
 	}
-	changed(dir)
+	buildcache.MarkChanged(dir)
 	return result, nil
 }
 

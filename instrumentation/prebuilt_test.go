@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/download"
 )
 
@@ -282,7 +283,8 @@ func TestPrebuiltBesideInterruptedBuild(t *testing.T) {
 func TestPrebuiltOnce(t *testing.T) {
 	r := playRelease(t)
 	t.Setenv("PATH", t.TempDir())
-	c, err := openCache(t.TempDir())
+	cache := t.TempDir()
+	c, err := buildcache.Open(cache)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,14 +292,14 @@ func TestPrebuiltOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := c.lock(t.Context(), "controlplane/"+b.key)
+	unlock, err := c.Lock(t.Context(), "controlplane/"+b.key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting := make(chan error)
 	go func() {
-		_, err := BuildControlPlane(ctx, ControlPlaneConfig{CacheDir: c.dir})
+		_, err := BuildControlPlane(ctx, ControlPlaneConfig{CacheDir: cache})
 		waiting <- err
 	}()
 	cancel()
@@ -308,7 +310,7 @@ func TestPrebuiltOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			if _, err := BuildControlPlane(t.Context(), ControlPlaneConfig{CacheDir: c.dir}); err != nil {
+			if _, err := BuildControlPlane(t.Context(), ControlPlaneConfig{CacheDir: cache}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // moduleStandard is the module name of Go's standard library in points and patched places. Its version is Go's.
@@ -241,8 +242,8 @@ func (g *goRoot) known() bool {
 }
 
 // goRootCopy returns a copy of a Go installation: links to everything except the source of the standard library.
-func (c *cache) goRootCopy(g *goRoot) (string, error) {
-	return c.make("goroot/"+g.version+"-"+digest(g.dir), func(dir string) error {
+func goRootCopy(c *buildcache.Cache, g *goRoot) (string, error) {
+	return c.Make("goroot/"+g.version+"-"+buildcache.Digest(g.dir), func(dir string) error {
 		entries, err := os.ReadDir(g.dir)
 		if err != nil {
 			return err
@@ -290,7 +291,7 @@ func (g *goRoot) files(pkg string) ([]string, error) {
 
 // standard writes the files that replace those of the standard library to the cache, under names that depend only on
 // their content. It returns a map from replaced files to these.
-func (c *cache) standard(g *goRoot) (map[string]string, []PatchedPoint, error) {
+func standard(c *buildcache.Cache, g *goRoot) (map[string]string, []PatchedPoint, error) {
 	g.tryClock()
 	key := []string{g.dir, g.version, g.goos, g.goarch, fmt.Sprint(g.cgo)}
 	packages := map[string]bool{}
@@ -325,7 +326,7 @@ func (c *cache) standard(g *goRoot) (map[string]string, []PatchedPoint, error) {
 	for _, name := range sortedKeys(assembly) {
 		key = append(key, name, string(assembly[name]))
 	}
-	dir, err := c.make("std/"+g.version+"-"+digest(key...), g.patch)
+	dir, err := c.Make("std/"+g.version+"-"+buildcache.Digest(key...), g.patch)
 	if err != nil {
 		return nil, nil, err
 	}

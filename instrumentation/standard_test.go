@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // testGoRoot returns the Go installation that runs the tests, for a target platform.
@@ -39,15 +41,15 @@ func TestStandard(t *testing.T) {
 			t.Parallel()
 			g := testGoRoot(t, tt.goos, tt.goarch)
 			g.byGoroutine = tt.byGoroutine
-			c, err := openCache(t.TempDir())
+			c, err := buildcache.Open(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
-			overlay, points, err := c.standard(g)
+			overlay, points, err := standard(c, g)
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, _, err := c.standard(g)
+			again, _, err := standard(c, g)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,11 +126,11 @@ func TestPatchedRuntime(t *testing.T) {
 				t.Skipf("%s is not the minor version of go.mod, %s", g.version, declared)
 			}
 			g.clockOnly = true
-			c, err := openCache(t.TempDir())
+			c, err := buildcache.Open(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
-			overlay, _, err := c.standard(g)
+			overlay, _, err := standard(c, g)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,11 +243,11 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 					}
 				}
 			}
-			c, err := openCache(t.TempDir())
+			c, err := buildcache.Open(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _, err = c.standard(&g)
+			_, _, err = standard(c, &g)
 			if tt.want == "" {
 				if err != nil {
 					t.Error(err)

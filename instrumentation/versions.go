@@ -8,6 +8,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // ControlPlane is one that BuildControlPlane can build.
@@ -19,7 +20,7 @@ type ControlPlane struct {
 
 // ControlPlanes lists what BuildControlPlane can build, newest first.
 func ControlPlanes() ([]ControlPlane, error) {
-	dir, err := CacheDir()
+	dir, err := buildcache.Dir()
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/sumdb/dirhash"
+
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // dependency is the only module that the hook needs besides the standard library: yamux. The hook gets a copy of it
@@ -63,7 +65,7 @@ func (d dependency) String() string { return d.path + "@" + d.version }
 // key returns a name for the content.
 func (d dependency) key() (string, error) {
 	if d.dir != "" {
-		return treeState(d.dir)
+		return buildcache.TreeState(d.dir)
 	}
 	return d.String() + " " + d.sum, nil
 }

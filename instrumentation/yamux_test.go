@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/sumdb/dirhash"
+
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // TestPinnedYamux keeps pinnedYamux, for binaries without build information, in sync with go.mod and go.sum.
@@ -84,12 +86,12 @@ func TestYamuxWhereItIs(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	empty := func() string { return filepath.Join(t.TempDir(), "modules") }
 	hook := func(t *testing.T, env ...string) (string, error) {
-		c, err := openCache(t.TempDir())
+		c, err := buildcache.Open(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir, err := c.hookDir(ctx, hookConfig{importPath: hookModule, env: env})
-		if entries, _ := os.ReadDir(filepath.Join(c.dir, "hook")); err != nil && len(entries) > 0 {
+		dir, err := hookDir(ctx, c, hookConfig{importPath: hookModule, env: env})
+		if entries, _ := os.ReadDir(c.Path("hook")); err != nil && len(entries) > 0 {
 			t.Errorf("a hook that failed leaves %v", entries)
 		}
 		return dir, err

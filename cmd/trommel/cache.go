@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/wording"
 )
 
@@ -33,14 +33,14 @@ func newCacheCommand(s streams) *cobra.Command {
 
 When the cache exceeds %d GB, or $%s, a build that adds to it removes the least recently used entries. It keeps
 entries that were used within the last hour or that a running process uses.`,
-			instrumentation.DefaultCacheGB, instrumentation.EnvCacheGB),
+			buildcache.DefaultGB, buildcache.EnvGB),
 		Example: `  trommel cache
   trommel cache --all
   trommel cache -o json
   trommel cache clear --older-than 168h`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			entries, err := instrumentation.Cache("")
+			entries, err := buildcache.List("")
 			if err == nil && !format.table() {
 				err = cacheListing.print(s.out, format, listedCache(entries))
 			} else if err == nil {
@@ -71,7 +71,7 @@ func newCacheClearCommand(s streams) *cobra.Command {
 				return &exitError{exitUsage,
 					fmt.Errorf("--older-than: %s: the time must not be negative", olderThan)}
 			}
-			removed, err := instrumentation.ClearCache("", time.Now().Add(-olderThan))
+			removed, err := buildcache.Clear("", time.Now().Add(-olderThan))
 			var size int64
 			for _, e := range removed {
 				size += e.Size
@@ -97,7 +97,7 @@ type listedEntry struct {
 
 var cacheListing = listing[listedEntry]{name: func(e listedEntry) string { return e.Path }}
 
-func listedCache(entries []instrumentation.CacheEntry) []listedEntry {
+func listedCache(entries []buildcache.Entry) []listedEntry {
 	var all []listedEntry
 	for _, e := range entries {
 		all = append(all, listedEntry{e.Kind, e.Path, e.Size, e.Used})
@@ -105,12 +105,12 @@ func listedCache(entries []instrumentation.CacheEntry) []listedEntry {
 	return all
 }
 
-func showCache(out io.Writer, entries []instrumentation.CacheEntry, all bool, now time.Time) error {
-	dir, err := instrumentation.CacheDir()
+func showCache(out io.Writer, entries []buildcache.Entry, all bool, now time.Time) error {
+	dir, err := buildcache.Dir()
 	if err != nil {
 		return err
 	}
-	limit, err := instrumentation.CacheLimit()
+	limit, err := buildcache.Limit()
 	if err != nil {
 		return err
 	}

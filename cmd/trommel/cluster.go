@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/run/addons"
@@ -147,7 +148,7 @@ func (up *clusterUp) run(ctx context.Context, s streams) error {
 		}
 		up.config.Binary = built.Binary
 	}
-	instrumentation.KeepInUse(up.config.Binary) // as long as the cluster's process runs
+	buildcache.KeepInUse(up.config.Binary) // as long as the cluster's process runs
 	if up.foreground {
 		return up.serve(ctx, s)
 	}

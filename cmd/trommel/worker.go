@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/fleet"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -100,7 +100,7 @@ func work(ctx context.Context, s streams, o *workerOptions) (err error) {
 		o.name, _ = os.Hostname() // without a name it works, too
 	}
 	if o.cache == "" {
-		dir, err := instrumentation.CacheDir()
+		dir, err := buildcache.Dir()
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -214,7 +215,7 @@ func look(ctx context.Context, dir string) (*computer, error) {
 			m.git = strings.TrimSpace(string(out) + " " + err.Error())
 		}
 	}
-	cache, err := instrumentation.CacheDir()
+	cache, err := buildcache.Dir()
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +236,7 @@ func look(ctx context.Context, dir string) (*computer, error) {
 			m.built, m.prebuilt = p.Built, p.Prebuilt
 		}
 	}
-	entries, err := instrumentation.Cache("")
+	entries, err := buildcache.List("")
 	for _, e := range entries {
 		if e.Kind == "builds" {
 			m.binaries++

@@ -19,7 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/child"
 )
 
@@ -113,7 +113,7 @@ func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) 
 // cached returns the directory in the cache for what fill makes out of the parts; it has the files. Two processes may
 // fill it at the same time: the first wins.
 func cached(name string, parts, files []string, fill func(dir string) error) (string, error) {
-	cache, err := instrumentation.CacheDir()
+	cache, err := buildcache.Dir()
 	if err != nil {
 		return "", err
 	}

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -142,7 +142,7 @@ func ofRef(ctx context.Context, suiteFile, ref string) (source, error) {
 		return source{}, fmt.Errorf("the repository %s has no commit %q (git fetch --tags gets those of its remote)",
 			root, ref)
 	}
-	dir, err := instrumentation.CachedSource(ctx, commit, func(dir string) error {
+	dir, err := buildcache.Source(ctx, commit, func(dir string) error {
 		return export(ctx, root, commit, dir)
 	})
 	if err != nil {

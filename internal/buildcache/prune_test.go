@@ -1,4 +1,4 @@
-package instrumentation
+package buildcache
 
 import (
 	"bufio"
@@ -17,14 +17,14 @@ import (
 const envKeepInUse = "TROMMEL_TEST_KEEP_IN_USE"
 
 // filled returns a cache with entries of 100 MB each (sparse files), the least recently used first.
-func filled(t *testing.T, names ...string) *cache {
+func filled(t *testing.T, names ...string) *Cache {
 	t.Helper()
-	c, err := openCache(t.TempDir())
+	c, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range names {
-		dir, err := c.make(name, func(dir string) error {
+		dir, err := c.Make(name, func(dir string) error {
 			file := filepath.Join(dir, "bin", "x")
 			return errors.Join(os.Mkdir(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o755),
 				os.Truncate(file, 100e6))
@@ -41,9 +41,9 @@ func filled(t *testing.T, names ...string) *cache {
 }
 
 // names lists the entries, by their names.
-func names(t *testing.T, c *cache) []string {
+func names(t *testing.T, c *Cache) []string {
 	t.Helper()
-	entries, err := Cache(c.dir)
+	entries, err := List(c.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func names(t *testing.T, c *cache) []string {
 	return list
 }
 
-func expect(t *testing.T, c *cache, want ...string) {
+func expect(t *testing.T, c *Cache, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	if got := names(t, c); !slices.Equal(got, want) {
@@ -81,7 +81,7 @@ func TestPruneRemovesWhatWasUsedLongestAgo(t *testing.T) {
 	} {
 		t.Run(tc.limit, func(t *testing.T) {
 			c := filled(t, five...)
-			t.Setenv(EnvCacheGB, tc.limit)
+			t.Setenv(EnvGB, tc.limit)
 			if err := c.prune(time.Now()); err != nil {
 				t.Fatal(err)
 			}
@@ -92,8 +92,8 @@ func TestPruneRemovesWhatWasUsedLongestAgo(t *testing.T) {
 
 func TestPruneKeepsWhatWasUsedLately(t *testing.T) {
 	c := filled(t, five...)
-	t.Setenv(EnvCacheGB, "0.001")
-	if _, err := c.make(five[1], nil); err != nil { // used again
+	t.Setenv(EnvGB, "0.001")
+	if _, err := c.Make(five[1], nil); err != nil { // used again
 		t.Fatal(err)
 	}
 	if err := c.prune(time.Now()); err != nil {
@@ -114,7 +114,7 @@ func TestPruneKeepsWhatWasUsedLately(t *testing.T) {
 
 func TestNothingIsRemovedWhileSomethingIsBuilt(t *testing.T) {
 	c := filled(t, five...)
-	t.Setenv(EnvCacheGB, "0.001")
+	t.Setenv(EnvGB, "0.001")
 	done, err := c.building(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +122,8 @@ func TestNothingIsRemovedWhileSomethingIsBuilt(t *testing.T) {
 	if err := c.prune(time.Now()); err != nil {
 		t.Error(err)
 	}
-	if _, err := ClearCache(c.dir, time.Now()); !errors.Is(err, errCacheBusy) {
-		t.Errorf("got %v, want %v", err, errCacheBusy)
+	if _, err := Clear(c.dir, time.Now()); !errors.Is(err, errBusy) {
+		t.Errorf("got %v, want %v", err, errBusy)
 	}
 	expect(t, c, five...)
 	done()
@@ -136,16 +136,16 @@ func TestNothingIsRemovedWhileSomethingIsBuilt(t *testing.T) {
 // TestWhatIsBuiltByAnotherIsKept: a go command outlives the process that started it, and holds the lock of its build.
 func TestWhatIsBuiltByAnotherIsKept(t *testing.T) {
 	c := filled(t, five...)
-	held, err := c.lockFile(context.Background(), five[0], func() {})
+	held, err := c.LockFile(context.Background(), five[0], func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ClearCache(c.dir, time.Now()); err != nil {
+	if _, err := Clear(c.dir, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, c, five[0])
 	_ = held.Close()
-	removed, err := ClearCache(c.dir, time.Now())
+	removed, err := Clear(c.dir, time.Now())
 	if err != nil || len(removed) != 1 || removed[0].Size != 100e6 {
 		t.Errorf("removed %v, %v", removed, err)
 	}
@@ -157,7 +157,7 @@ func TestKeepInUse(t *testing.T) {
 	if binary := os.Getenv(envKeepInUse); binary != "" {
 		KeepInUse(binary)
 		fmt.Println("kept")
-		select {}
+		time.Sleep(time.Hour) // the runtime ends a process whose goroutines all wait for ever
 	}
 	c := filled(t, five...)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKeepInUse$")
@@ -173,13 +173,13 @@ func TestKeepInUse(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "kept\n" {
 		t.Fatal(line, err)
 	}
-	if _, err := ClearCache(c.dir, time.Now()); err != nil {
+	if _, err := Clear(c.dir, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, c, five[0])
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	if _, err := ClearCache(c.dir, time.Now()); err != nil {
+	if _, err := Clear(c.dir, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, c)
@@ -188,7 +188,7 @@ func TestKeepInUse(t *testing.T) {
 
 func TestClearCacheByAge(t *testing.T) {
 	c := filled(t, five...)
-	removed, err := ClearCache(c.dir, time.Now().Add(-60*time.Hour))
+	removed, err := Clear(c.dir, time.Now().Add(-60*time.Hour))
 	if err != nil || len(removed) != 3 {
 		t.Errorf("removed %v, %v", removed, err)
 	}
@@ -206,7 +206,7 @@ func TestCacheOfAnOlderTrommel(t *testing.T) {
 		}
 	}
 	for range 2 { // listing does not count as a use
-		entries, err := Cache(c.dir)
+		entries, err := List(c.dir)
 		if err != nil || len(entries) != len(five) || entries[0].Size != 100e6 ||
 			!entries[0].Used.Equal(was.Truncate(0)) {
 			t.Errorf("%+v, %v", entries, err)
@@ -220,8 +220,8 @@ func TestCacheLimitIsChecked(t *testing.T) {
 		"-1":   `TROMMEL_CACHE_GB="-1": want a number of gigabytes, or 0 for no limit`,
 		"NaN":  `TROMMEL_CACHE_GB="NaN": want a number of gigabytes, or 0 for no limit`,
 	} {
-		t.Setenv(EnvCacheGB, value)
-		if _, err := openCache(t.TempDir()); err == nil || err.Error() != want {
+		t.Setenv(EnvGB, value)
+		if _, err := Open(t.TempDir()); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", value, err)
 		}
 	}

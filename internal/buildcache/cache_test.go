@@ -1,4 +1,4 @@
-package instrumentation
+package buildcache
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 
 // TestLeftoversAreRemoved checks that files of a killed process are removed, and those of a running one are not.
 func TestLeftoversAreRemoved(t *testing.T) {
-	c, err := openCache(t.TempDir())
+	c, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	if err := os.Chtimes(old, before, before); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.make("things/made", func(string) error { return nil }); err != nil {
+	if _, err := c.Make("things/made", func(string) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(old); !os.IsNotExist(err) {

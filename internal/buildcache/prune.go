@@ -1,4 +1,4 @@
-package instrumentation
+package buildcache
 
 import (
 	"context"
@@ -18,26 +18,26 @@ import (
 	"github.com/trommel-dev/trommel/internal/filelock"
 )
 
-// EnvCacheGB names the variable with the cache's limit in gigabytes (10^9 bytes); 0: no limit. Default: DefaultCacheGB.
-const EnvCacheGB = "TROMMEL_CACHE_GB"
+// EnvGB names the variable with the cache's limit in gigabytes (10^9 bytes); 0: no limit. Default: DefaultGB.
+const EnvGB = "TROMMEL_CACHE_GB"
 
-// DefaultCacheGB is enough for the control planes of three versions of Kubernetes and some dozens of controllers.
-const DefaultCacheGB = 5
+// DefaultGB is enough for the control planes of three versions of Kubernetes and some dozens of controllers.
+const DefaultGB = 5
 
 // youngest is the time since its last use after which a build may remove an entry.
 const youngest = time.Hour
 
-// cacheKinds lists the directories of the cache whose entries can be rebuilt. Others, such as clusters, are never
+// kinds lists the directories of the cache whose entries can be rebuilt. Others, such as clusters, are never
 // removed.
-var cacheKinds = []string{"builds", "controlplane", "goroot", "hook", kindModules, kindSources, "std"}
+var kinds = []string{"builds", "controlplane", "goroot", "hook", kindModules, kindSources, "std"}
 
 const (
 	kindModules = "modules"
 	kindSources = "sources"
 )
 
-// CacheEntry is a part of the cache that is used and removed as a whole.
-type CacheEntry struct {
+// Entry is a part of the cache that is used and removed as a whole.
+type Entry struct {
 	Kind string // controlplane, builds, modules, hook, sources, std or goroot
 	Path string
 	Size int64     // bytes
@@ -53,7 +53,7 @@ const (
 )
 
 // building takes a shared lock for a build, so that no entry is removed that the build is about to use.
-func (c *cache) building(ctx context.Context) (done func(), err error) {
+func (c *Cache) building(ctx context.Context) (done func(), err error) {
 	f, err := openLock(filepath.Join(c.dir, lockSuffix))
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return func() {}, nil // existing entries can be used; none can be added
@@ -72,29 +72,29 @@ func (c *cache) building(ctx context.Context) (done func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// keeping runs a build. Its binary stays in the cache while this process runs, and the least recently used entries are
-// removed to make room for new ones.
-func (c *cache) keeping(ctx context.Context, build func() (*Result, error)) (*Result, error) {
+// Keep runs a build, which returns its binary and whether the cache had it already. The binary stays in the cache while
+// this process runs, and the least recently used entries are removed to make room for new ones.
+func (c *Cache) Keep(ctx context.Context, build func() (binary string, cached bool, err error)) error {
 	done, err := c.building(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	result, err := build()
+	binary, cached, err := build()
 	if err == nil {
-		KeepInUse(result.Binary)
+		KeepInUse(binary)
 	}
 	done()
-	if err == nil && !result.Cached {
+	if err == nil && !cached {
 		// Another build will try again; this one already has its result.
 		_ = c.prune(time.Now())
 	}
-	return result, err
+	return err
 }
 
 func openLock(path string) (*os.File, error) { return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644) }
 
-// used records that an entry is used now. A cache that cannot be written is not pruned.
-func used(dir string) {
+// MarkUsed records that an entry is used now. A cache that cannot be written is not pruned.
+func MarkUsed(dir string) {
 	f, err := openLock(dir + usedSuffix)
 	if err != nil {
 		return
@@ -104,9 +104,9 @@ func used(dir string) {
 	_ = os.Chtimes(dir+usedSuffix, now, now)
 }
 
-// changed causes an entry's size to be computed again.
-func changed(dir string) {
-	used(dir)
+// MarkChanged causes an entry's size to be computed again.
+func MarkChanged(dir string) {
+	MarkUsed(dir)
 	_ = os.Truncate(dir+usedSuffix, 0)
 }
 
@@ -145,10 +145,10 @@ func KeepInUse(binary string) {
 	}
 }
 
-// CachedSource returns a directory of the cache with a source tree, which fill writes if it is not there yet. The name
-// says what is in it. The directory must not be changed, and no other process removes it while this one runs.
-func CachedSource(ctx context.Context, name string, fill func(dir string) error) (string, error) {
-	c, err := openCache("")
+// Source returns a directory of the cache with a source tree, which fill writes if it is not there yet. The name
+// says what is in it. The directory must not be changed. No other process removes it while this one runs.
+func Source(ctx context.Context, name string, fill func(dir string) error) (string, error) {
+	c, err := Open("")
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +157,7 @@ func CachedSource(ctx context.Context, name string, fill func(dir string) error)
 		return "", err
 	}
 	defer done()
-	dir, err := c.make(kindSources+"/"+name, fill)
+	dir, err := c.Make(kindSources+"/"+name, fill)
 	if err != nil {
 		return "", err
 	}
@@ -165,18 +165,18 @@ func CachedSource(ctx context.Context, name string, fill func(dir string) error)
 	return dir, nil
 }
 
-// Cache lists the entries of the cache, most recently used first. An empty dir means CacheDir().
-func Cache(dir string) ([]CacheEntry, error) {
-	c, err := openCache(dir)
+// List lists the entries of the cache, most recently used first. An empty dir means Dir().
+func List(dir string) ([]Entry, error) {
+	c, err := Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	return c.entries()
 }
 
-func (c *cache) entries() ([]CacheEntry, error) {
-	var list []CacheEntry
-	for _, kind := range cacheKinds {
+func (c *Cache) entries() ([]Entry, error) {
+	var list []Entry
+	for _, kind := range kinds {
 		var find func(dir string) error
 		find = func(dir string) error {
 			files, err := os.ReadDir(dir)
@@ -211,13 +211,13 @@ func (c *cache) entries() ([]CacheEntry, error) {
 			return nil, fmt.Errorf("read the cache: %w", err)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b CacheEntry) int { return b.Used.Compare(a.Used) })
+	slices.SortStableFunc(list, func(a, b Entry) int { return b.Used.Compare(a.Used) })
 	return list, nil
 }
 
 // entry walks the files of an entry only if their size is not known yet.
-func entry(kind, path string) (CacheEntry, error) {
-	e := CacheEntry{Kind: kind, Path: path}
+func entry(kind, path string) (Entry, error) {
+	e := Entry{Kind: kind, Path: path}
 	for _, name := range []string{path + usedSuffix, path} {
 		info, err := os.Stat(name)
 		if err == nil {
@@ -256,46 +256,46 @@ func entry(kind, path string) (CacheEntry, error) {
 	return e, nil
 }
 
-// errCacheBusy is returned if nothing can be removed because a build is running.
-var errCacheBusy = errors.New("a build is using this cache; try again when it has finished")
+// errBusy is returned if nothing can be removed because a build is running.
+var errBusy = errors.New("a build is using this cache; try again when it has finished")
 
-// ClearCache removes entries whose last use was before the given time, except those that a process uses. It returns the
-// removed entries. An empty dir means CacheDir().
-func ClearCache(dir string, before time.Time) (removed []CacheEntry, err error) {
-	c, err := openCache(dir)
+// Clear removes entries whose last use was before the given time, except those that a process uses. It returns the
+// removed entries. An empty dir means Dir().
+func Clear(dir string, before time.Time) (removed []Entry, err error) {
+	c, err := Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	return c.remove(func(entries []CacheEntry) []CacheEntry {
-		return slices.DeleteFunc(entries, func(e CacheEntry) bool { return !e.Used.Before(before) })
+	return c.remove(func(entries []Entry) []Entry {
+		return slices.DeleteFunc(entries, func(e Entry) bool { return !e.Used.Before(before) })
 	})
 }
 
 // prune removes the least recently used entries until the cache is within its limit. It does nothing while a build is
 // running.
-func (c *cache) prune(now time.Time) error {
-	limit, err := CacheLimit()
+func (c *Cache) prune(now time.Time) error {
+	limit, err := Limit()
 	if err != nil || limit == 0 {
 		return err
 	}
-	_, err = c.remove(func(entries []CacheEntry) []CacheEntry {
+	_, err = c.remove(func(entries []Entry) []Entry {
 		var total int64
 		for i, e := range entries { // newest first
 			if total += e.Size; total > limit {
-				old := func(e CacheEntry) bool { return now.Sub(e.Used) > youngest }
-				return slices.DeleteFunc(entries[i:], func(e CacheEntry) bool { return !old(e) })
+				old := func(e Entry) bool { return now.Sub(e.Used) > youngest }
+				return slices.DeleteFunc(entries[i:], func(e Entry) bool { return !old(e) })
 			}
 		}
 		return nil
 	})
-	if errors.Is(err, errCacheBusy) {
+	if errors.Is(err, errBusy) {
 		return nil
 	}
 	return err
 }
 
 // remove removes the entries that choose returns and that no process uses. choose may change its argument.
-func (c *cache) remove(choose func([]CacheEntry) []CacheEntry) (removed []CacheEntry, err error) {
+func (c *Cache) remove(choose func([]Entry) []Entry) (removed []Entry, err error) {
 	all, err := openLock(filepath.Join(c.dir, lockSuffix))
 	if err != nil {
 		return nil, err
@@ -303,7 +303,7 @@ func (c *cache) remove(choose func([]CacheEntry) []CacheEntry) (removed []CacheE
 	defer all.Close()
 	if err := filelock.Try(all); err != nil {
 		if errors.Is(err, filelock.ErrLocked) {
-			return nil, errCacheBusy
+			return nil, errBusy
 		}
 		return nil, fmt.Errorf("lock the cache: %w", err)
 	}
@@ -325,7 +325,7 @@ func (c *cache) remove(choose func([]CacheEntry) []CacheEntry) (removed []CacheE
 
 // remove removes the entry and returns true, unless a process uses it. No build is running, so no process is about to
 // take the entry's locks, and the lock files can be removed too.
-func (e CacheEntry) remove() (bool, error) {
+func (e Entry) remove() (bool, error) {
 	for _, suffix := range []string{usedSuffix, lockSuffix} {
 		f, err := os.OpenFile(e.Path+suffix, os.O_RDWR, 0)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -357,15 +357,15 @@ func (e CacheEntry) remove() (bool, error) {
 	return true, os.RemoveAll(gone)
 }
 
-// CacheLimit returns the number of bytes to which builds limit the cache; 0: no limit.
-func CacheLimit() (int64, error) {
-	value := os.Getenv(EnvCacheGB)
+// Limit returns the number of bytes to which builds limit the cache; 0: no limit.
+func Limit() (int64, error) {
+	value := os.Getenv(EnvGB)
 	if value == "" {
-		return DefaultCacheGB * 1e9, nil
+		return DefaultGB * 1e9, nil
 	}
 	gb, err := strconv.ParseFloat(value, 64)
 	if err != nil || gb < 0 || gb > 1e6 || math.IsNaN(gb) {
-		return 0, fmt.Errorf("%s=%q: want a number of gigabytes, or 0 for no limit", EnvCacheGB, value)
+		return 0, fmt.Errorf("%s=%q: want a number of gigabytes, or 0 for no limit", EnvGB, value)
 	}
 	return int64(gb * 1e9), nil
 }
