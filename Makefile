@@ -12,7 +12,7 @@ TESTFLAGS ?= $(if $(CI),-race)
 CONCURRENT := ^[[:space:]]*go (func|[A-Za-z_.]+)\(|\.Go\(|errgroup\.|httptest\.|t\.Parallel\(
 # Tests of these packages mostly build programs, without -race, and watch them. CI leaves them to `make race`, because -race
 # doubles the time of their own work, such as parsing, which is not concurrent.
-BUILDERS ?= $(if $(CI),/(cmd/trommel|instrumentation|install/images|examples)$$)
+BUILDERS ?= $(if $(CI),/(cmd/trommel|instrumentation(/points)?|install/images|examples)$$)
 # Packages that keep the machine busy by themselves, with several control planes.
 ALONE := /cmd/trommel$$
 FUZZTIME ?= 30s
@@ -102,7 +102,8 @@ cover: ## write coverage/<module>.html from the short tests
 
 .PHONY: versions
 versions: ## test controllers of all ages on every Kubernetes version, and write docs/versions.md
-	TROMMEL_TEST_VERSIONS='*' go test -v -run 'TestVersions|TestEveryMinorIsPatched' -count=1 -timeout 60m ./instrumentation -update
+	TROMMEL_TEST_VERSIONS='*' go test -v -run 'TestVersions' -count=1 -timeout 60m ./instrumentation -update
+	go test -v -run 'TestEveryMinorIsPatched' -count=1 -timeout 60m ./instrumentation/points
 	TROMMEL_TEST_KUBERNETES=1.35,1.36,1.37 go test -v -run 'TestKubernetesVersions' -count=1 -timeout 60m ./instrumentation
 
 .PHONY: long

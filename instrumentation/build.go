@@ -23,20 +23,25 @@ import (
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // Build builds the main package of a controller with hooks at all points. The controller's tree is not changed. It
 // returns a *CompileError if the controller does not compile, an *InputError if there is nothing to build or nothing to
-// observe, and a *NotFoundError if a module differs from the table of points.
+// observe, and a *points.NotFoundError if a module differs from the table of points.
 func Build(ctx context.Context, config BuildConfig) (*Result, error) {
 	b := &build{config: config, progress: progress{report: config.Progress}}
 	var err error
 	if b.cache, err = buildcache.Open(config.CacheDir); err != nil {
 		return nil, err
 	}
-	return keeping(ctx, b.cache, func() (*Result, error) { return b.run(ctx) })
+	result, err := keeping(ctx, b.cache, func() (*Result, error) { return b.run(ctx) })
+	if unknown := (*points.UnknownFunctionError)(nil); errors.As(err, &unknown) {
+		return nil, inputErrorf("%v", err)
+	}
+	return result, err
 }
 
 type build struct {
@@ -46,12 +51,12 @@ type build struct {
 	dir      string // working directory of the build, in the cache
 	command  *goCommand
 	repo     *repository
-	goRoot   *goRoot
+	goRoot   *points.GoRoot
 	module   *generatedModule // nil with a workspace or a vendor directory
 	packages []*pkg           // the main package and all that it is built from
 	main     *pkg
 	hook     string // import path of the hook
-	points   []PatchedPoint
+	points   []points.Patched
 	overlay  map[string]string // files that replace others in the build
 }
 
@@ -84,7 +89,7 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	key := buildcache.Digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags,
-		fmt.Sprint(b.command.env), fmt.Sprintf("%#v", b.config.AnnotatedCalls))
+		fmt.Sprint(b.command.env), points.CallsKey(b.config.AnnotatedCalls))
 	b.dir = b.cache.Path("builds/" + key)
 	// The go commands hold it too: if this process is killed and a go command outlives it, that command does not write
 	// to the files of the next build.
@@ -113,7 +118,7 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 
 // prepare makes the go command use copies of the files in the user's directory that it would both read and write.
 func (b *build) prepare() error {
-	b.hook = hookModule
+	b.hook = points.HookModule
 	b.overlay = map[string]string{}
 	switch {
 	case b.repo.vendor != "":
@@ -254,7 +259,7 @@ func (b *build) moduleOf(path string) *moduleInfo {
 
 // patch makes the patched copies and replaces the modules with them.
 func (b *build) patch(ctx context.Context) error {
-	if b.moduleOf(moduleClientGo) == nil {
+	if b.moduleOf(points.ClientGo) == nil {
 		return b.unobserved()
 	}
 	if err := b.tellReconcilesApart(); err != nil {
@@ -268,18 +273,18 @@ func (b *build) patch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range []string{moduleClientGo, moduleControllerRuntime} {
+	for _, path := range []string{points.ClientGo, points.ControllerRuntime} {
 		if b.moduleOf(path) != nil && calls[path] == nil {
-			calls[path] = []AnnotatedCall{}
+			calls[path] = []points.AnnotatedCall{}
 		}
 	}
-	if m := b.moduleOf(moduleReflect2); m != nil && b.goRoot.known() {
+	if m := b.moduleOf(points.Reflect2); m != nil && b.goRoot.Known() {
 		c, err := b.copyOf(m)
 		if err != nil {
 			return err
 		}
-		if calls[m.Path] == nil && len(pointsOf(m.Path, c.like(), false)) > 0 {
-			calls[m.Path] = []AnnotatedCall{}
+		if calls[m.Path] == nil && c.HasPoints() {
+			calls[m.Path] = []points.AnnotatedCall{}
 		}
 	}
 	copies, own := map[string]string{}, map[string]string{}
@@ -289,8 +294,8 @@ func (b *build) patch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.calls = calls[path]
-		copied, found, err := patched(b.cache, *c)
+		c.Calls = calls[path]
+		copied, found, err := c.Make(b.cache)
 		if err != nil {
 			return err
 		}
@@ -300,7 +305,7 @@ func (b *build) patch(ctx context.Context) error {
 			own[path] = m.Dir
 		}
 		if b.repo.vendor != "" {
-			if err := b.overlayCopy(c.dir, copied, found); err != nil {
+			if err := b.overlayCopy(c.Dir, copied, found); err != nil {
 				return err
 			}
 		}
@@ -316,58 +321,58 @@ func (b *build) patch(ctx context.Context) error {
 
 // unobserved lets a program be built that does not use client-go, if that is allowed and of any use.
 func (b *build) unobserved() error {
-	without := fmt.Sprintf("package %s in %s does not use %s", b.main.ImportPath, b.main.Dir, moduleClientGo)
+	without := fmt.Sprintf("package %s in %s does not use %s", b.main.ImportPath, b.main.Dir, points.ClientGo)
 	switch {
 	case !b.config.AnyProgram || len(b.config.AnnotatedCalls) > 0:
 		return inputErrorf("%s: there is nothing to observe (trommel observes controllers that use it to talk to "+
 			"Kubernetes)", without)
-	case !b.goRoot.known():
-		return inputErrorf("%s, and %s is older than %s: there is nothing to change in it", without, b.goRoot.version,
-			oldestGo)
+	case !b.goRoot.Known():
+		return inputErrorf("%s, and %s is older than %s: there is nothing to change in it", without, b.goRoot.Version,
+			points.OldestGo)
 	}
 	b.progress.phase(without + ": nothing of it is observed, but faults of its files, connections and names reach it")
 	return nil
 }
 
 // copyOf describes the patched copy of a module.
-func (b *build) copyOf(m *moduleInfo) (*moduleCopy, error) {
+func (b *build) copyOf(m *moduleInfo) (*points.ModuleCopy, error) {
 	version, dir, local := m.source()
-	c := &moduleCopy{path: m.Path, version: version, dir: dir, local: local, hook: b.hook,
-		byGoroutine: b.goRoot.byGoroutine}
+	c := &points.ModuleCopy{Path: m.Path, Version: version, Dir: dir, Local: local, Hook: b.hook,
+		ByGoroutine: b.goRoot.ByGoroutine}
 	if b.repo.vendor != "" {
-		c.dir, c.local, c.partial = filepath.Join(b.repo.vendor, filepath.FromSlash(m.Path)), true, true
+		c.Dir, c.Local, c.Partial = filepath.Join(b.repo.vendor, filepath.FromSlash(m.Path)), true, true
 	}
-	first := oldest[m.Path]
+	first := points.Oldest(m.Path)
 	switch {
 	case first == "":
 		return c, nil
-	case known(version):
+	case points.KnownVersion(version):
 	case local:
-		c.version = b.versionOf(m.Path)
+		c.Version = b.versionOf(m.Path)
 	default:
 		var err error
-		if c.pointsOf, err = c.versionByPoints(); err != nil {
+		if c.PointsOf, err = c.VersionByPoints(); err != nil {
 			return nil, err
 		}
 	}
-	if semver.Compare(c.like(), first) >= 0 {
+	if semver.Compare(c.Like(), first) >= 0 {
 		return c, nil
 	}
 	what, how := "is too old", fmt.Sprintf("go get %s@%s", m.Path, first)
-	if !known(c.version) {
+	if !points.KnownVersion(c.Version) {
 		what = "is too old, or its source is not that of a release"
 	}
 	if m.Replace != nil {
 		how = fmt.Sprintf("replace %s => %[1]s %s", m.Path, first)
 	}
 	return nil, inputErrorf("%s %s %s: the oldest version that can be observed is %s; raise it in go.mod (%s)", m.Path,
-		c.version, what, first, how)
+		c.Version, what, first, how)
 }
 
 // tellReconcilesApart determines whether the controller's reconciles must be distinguished by their goroutines: before
 // controller-runtime 0.7 they have no context.
 func (b *build) tellReconcilesApart() error {
-	m := b.moduleOf(moduleControllerRuntime)
+	m := b.moduleOf(points.ControllerRuntime)
 	if m == nil {
 		return nil
 	}
@@ -375,13 +380,14 @@ func (b *build) tellReconcilesApart() error {
 	if err != nil {
 		return err
 	}
-	if b.goRoot.byGoroutine, err = c.withoutContext(); err != nil {
+	if b.goRoot.ByGoroutine, err = c.WithoutContext(); err != nil {
 		return err
 	}
-	if b.goRoot.byGoroutine && !b.goRoot.known() {
+	if b.goRoot.ByGoroutine && !b.goRoot.Known() {
 		return inputErrorf("%s %s gives reconcilers no context; to distinguish them the controller must "+
 			"be built with %s or later, not %s: "+
-			"raise the toolchain (GOTOOLCHAIN) or %[1]s to v0.7.0", m.Path, c.version, oldestGo, b.goRoot.version)
+			"raise the toolchain (GOTOOLCHAIN) or %[1]s to v0.7.0", m.Path, c.Version, points.OldestGo,
+			b.goRoot.Version)
 	}
 	return nil
 }
@@ -392,33 +398,38 @@ func (b *build) findGoRoot() (err error) {
 	return err
 }
 
+// goRootOf returns the Go installation and the target of the go command.
+func goRootOf(s *settings) *points.GoRoot {
+	return &points.GoRoot{Dir: s.GOROOT, Version: s.GOVERSION, GOOS: s.GOOS, GOARCH: s.GOARCH, Cgo: s.CGO == "1"}
+}
+
 // goRootFor returns the Go installation of a build, with files that may be replaced. The go command does not replace
 // files in the module cache, where its downloaded toolchains are. So such a toolchain is copied, and root is the
 // GOROOT of the copy.
-func goRootFor(c *buildcache.Cache, settings *settings) (g *goRoot, root string, err error) {
-	g = settings.goRoot()
-	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(g.dir, modules+string(filepath.Separator)) {
+func goRootFor(c *buildcache.Cache, settings *settings) (g *points.GoRoot, root string, err error) {
+	g = goRootOf(settings)
+	if modules := settings.GOMODCACHE; modules == "" || !strings.HasPrefix(g.Dir, modules+string(filepath.Separator)) {
 		return g, "", nil
 	}
-	if !g.known() {
+	if !g.Known() {
 		return g, "", nil
 	}
-	copied, err := goRootCopy(c, g)
+	copied, err := g.Copy(c)
 	if err != nil {
-		return nil, "", fmt.Errorf("copy the toolchain %s: %w", g.version, err)
+		return nil, "", fmt.Errorf("copy the toolchain %s: %w", g.Version, err)
 	}
-	g.dir = copied
+	g.Dir = copied
 	return g, copied, nil
 }
 
 // patchStandard replaces files of the standard library with patched ones.
 func (b *build) patchStandard() error {
-	if !b.goRoot.known() {
+	if !b.goRoot.Known() {
 		b.progress.phase(fmt.Sprintf("%s is older than %s: the controller uses the machine's files, "+
-			"ports and names instead of its pod's", b.goRoot.version, oldestGo))
+			"ports and names instead of its pod's", b.goRoot.Version, points.OldestGo))
 		return nil
 	}
-	overlay, points, err := standard(b.cache, b.goRoot)
+	overlay, found, err := b.goRoot.Overlay(b.cache)
 	if err != nil {
 		return err
 	}
@@ -428,7 +439,7 @@ func (b *build) patchStandard() error {
 		}
 	}
 	maps.Copy(b.overlay, overlay)
-	b.points = append(b.points, points...)
+	b.points = append(b.points, found...)
 	return nil
 }
 
@@ -459,35 +470,25 @@ func (b *build) mergeOverlay(file string) error {
 	return nil
 }
 
-// known reports whether a version says what is in a module. A commit's version does not
-// (v0.0.0-20190918160344-1fbdaa4c8d90), nor does one from before client-go's versions followed those of Kubernetes
-// (v12.0.0+incompatible).
-func known(version string) bool {
-	return version != "" && semver.Compare(version, "v0.0.1-0") >= 0 && semver.Build(version) != "+incompatible"
-}
-
 // versionOf guesses the version of a module's source in a directory for which go.mod gives no version, as in
 // Kubernetes' own repository: modules that are released together have the same version; otherwise it is treated as the
 // newest.
 func (b *build) versionOf(path string) string {
-	if path == moduleClientGo {
+	if path == points.ClientGo {
 		if m := b.moduleOf("k8s.io/apimachinery"); m != nil {
-			if version, _, _ := m.source(); known(version) {
+			if version, _, _ := m.source(); points.KnownVersion(version) {
 				return version
 			}
 		}
 	}
-	return newest
+	return points.Newest
 }
-
-// newest is a version that is newer than all others.
-const newest = "v0.999.0"
 
 // hookDir writes the hook's packages. A build from a vendor directory sees only the modules that are listed there, so
 // the hook must be a package of the main module.
 func (b *build) hookDir(ctx context.Context) (string, error) {
 	config := hookConfig{
-		importPath: hookModule, byGoroutine: b.goRoot.byGoroutine, env: b.command.env,
+		importPath: points.HookModule, byGoroutine: b.goRoot.ByGoroutine, env: b.command.env,
 		downloading: b.progress.downloading,
 	}
 	if b.repo.vendor == "" {
@@ -514,7 +515,7 @@ func (b *build) hookDir(ctx context.Context) (string, error) {
 }
 
 // overlayCopy adds the changed files of a directory's copy to the overlay, instead of the original files.
-func (b *build) overlayCopy(original, copied string, found []PatchedPoint) error {
+func (b *build) overlayCopy(original, copied string, found []points.Patched) error {
 	for _, p := range found {
 		name := filepath.FromSlash(p.File)
 		b.overlay[filepath.Join(original, name)] = filepath.Join(copied, name)
@@ -531,10 +532,9 @@ func (b *build) overlayCopy(original, copied string, found []PatchedPoint) error
 
 // locateCalls sorts annotated calls by the module that they are in. Those in the main module and in the user's other
 // directories are added to an overlay immediately.
-func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
-	byModule := map[string][]AnnotatedCall{}
-	files := map[string]*source{}
-	names := map[string]string{} // directory → package name, of packages in the overlay
+func (b *build) locateCalls() (map[string][]points.AnnotatedCall, error) {
+	byModule := map[string][]points.AnnotatedCall{}
+	var annotated points.Annotated
 	for _, call := range b.config.AnnotatedCalls {
 		p := b.main
 		if call.Package != "" {
@@ -551,48 +551,31 @@ func (b *build) locateCalls() (map[string][]AnnotatedCall, error) {
 			return nil, inputErrorf("annotated call %q: package %s is not in a module", call.Name, p.ImportPath)
 		}
 		_, _, local := p.Module.source()
-		patched := p.Module.Path == moduleClientGo || p.Module.Path == moduleControllerRuntime
+		patched := p.Module.Path == points.ClientGo || p.Module.Path == points.ControllerRuntime
 		if patched || !local && b.repo.vendor == "" {
 			byModule[p.Module.Path] = append(byModule[p.Module.Path], call)
 			continue
 		}
-		var sources []string // full paths: files of several packages may have the same name
-		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
-			sources = append(sources, filepath.Join(p.Dir, name))
-		}
-		s, found, err := annotateIn(files, "", sources, call)
+		found, err := annotated.Add(p.Dir, slices.Concat(p.GoFiles, p.CgoFiles), call)
 		if err != nil {
 			return nil, err
 		}
-		names[p.Dir] = s.file.Name.Name
 		found.Module, found.Version = p.Module.Path, p.Module.Version
-		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path),
-			filepath.Base(found.File)),
-			"/")
+		found.File = strings.TrimPrefix(path.Join(strings.TrimPrefix(p.ImportPath, p.Module.Path), found.File), "/")
 		b.points = append(b.points, found)
 	}
-	return byModule, b.writeOverlay(files, names)
+	return byModule, b.writeOverlay(annotated.Texts(b.hook, b.goRoot.ByGoroutine))
 }
 
-func (b *build) writeOverlay(files map[string]*source, names map[string]string) error {
-	add := func(path string, text []byte) error {
+// writeOverlay adds files to the overlay, by the paths of those that they replace.
+func (b *build) writeOverlay(texts map[string][]byte) error {
+	for path, text := range texts {
 		to := filepath.Join(b.dir, "overlay", buildcache.Digest(path)+".go")
 		b.overlay[path] = to
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
-		return writeChanged(to, text)
-	}
-	for _, s := range files {
-		if len(s.edits) == 0 {
-			continue
-		}
-		if err := add(s.path, s.patched()); err != nil {
-			return err
-		}
-	}
-	for dir, name := range names {
-		if err := add(filepath.Join(dir, callsFile), callsHelper(name, b.hook, b.goRoot.byGoroutine)); err != nil {
+		if err := writeChanged(to, text); err != nil {
 			return err
 		}
 	}
@@ -609,7 +592,7 @@ func (b *build) shared() []string {
 		flags = append(flags, "-trimpath")
 	}
 	_, err := os.Stat(filepath.Join(b.main.Dir, "default.pgo"))
-	if _, ok := b.repo.goFlags.flag("pgo"); (ok || err == nil) && b.goRoot.known() {
+	if _, ok := b.repo.goFlags.flag("pgo"); (ok || err == nil) && b.goRoot.Known() {
 		flags = append(flags, "-pgo=off")
 	}
 	return flags
@@ -678,9 +661,9 @@ func (p *pkg) binary() string {
 }
 
 // manifestOf lists the points that observe something.
-func manifestOf(points []PatchedPoint) wire.Manifest {
+func manifestOf(places []points.Patched) wire.Manifest {
 	m := wire.Manifest{Builder: builderVersion()}
-	for _, p := range points {
+	for _, p := range places {
 		if p.Point != "" {
 			m.Points = append(m.Points, p.CompiledPoint)
 		}
@@ -689,7 +672,7 @@ func manifestOf(points []PatchedPoint) wire.Manifest {
 }
 
 // manifestFlag makes the linker write the manifest into the hook, so that no package needs to be recompiled for it.
-func manifestFlag(m wire.Manifest) (string, error) { return manifestFlagOf(hookModule, m) }
+func manifestFlag(m wire.Manifest) (string, error) { return manifestFlagOf(points.HookModule, m) }
 
 func manifestFlagOf(hook string, m wire.Manifest) (string, error) {
 	data, err := json.Marshal(m)

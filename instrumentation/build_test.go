@@ -15,6 +15,7 @@ import (
 
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
@@ -47,12 +48,12 @@ func tree(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-var copyCall = instrumentation.AnnotatedCall{
+var copyCall = points.AnnotatedCall{
 	Name: "copy", Package: "example.com/controller/reconciler", Receiver: "*Copier", Function: "copy",
 }
 
 // annotated are calls in the main module and in a dependency.
-var annotated = []instrumentation.AnnotatedCall{
+var annotated = []points.AnnotatedCall{
 	copyCall,
 	{Name: "logger", Package: "github.com/go-logr/zapr", Function: "NewLogger"},
 }
@@ -167,7 +168,7 @@ func TestBuildSaysWhatIsWrong(t *testing.T) {
 			" does not use k8s.io/client-go: there is nothing to observe (trommel observes controllers that use it " +
 			"to talk to Kubernetes)"},
 		{"no client-go, but a call of it", instrumentation.BuildConfig{Dir: alien, AnyProgram: true,
-			AnnotatedCalls: []instrumentation.AnnotatedCall{{Name: "main", Function: "main"}}},
+			AnnotatedCalls: []points.AnnotatedCall{{Name: "main", Function: "main"}}},
 			"package example.com/alien in " + alien + " does not use k8s.io/client-go: there is nothing to observe " +
 				"(trommel observes controllers that use it to talk to Kubernetes)"},
 	} {
@@ -207,14 +208,14 @@ func TestBuildShowsWhatTheCompilerSays(t *testing.T) {
 	missing := copyCall
 	missing.Function = "Copy"
 	_, err = instrumentation.Build(t.Context(),
-		instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
+		instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []points.AnnotatedCall{missing}})
 	want = `annotated call "copy": package example.com/controller/reconciler has no function (*Copier).Copy`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	missing.Package = "example.com/controller/none"
 	_, err = instrumentation.Build(t.Context(),
-		instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{missing}})
+		instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []points.AnnotatedCall{missing}})
 	want = `annotated call "copy": example.com/controller does not use package "example.com/controller/none"`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
 
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/download"
@@ -99,7 +100,7 @@ func controlPlaneFiles(version string) []txtar.File {
 }
 
 // encoderTemplate is an additional file with which the hook can encode an API server's internal objects.
-const encoderTemplate = "points/controlplane_encoder.go.tmpl"
+const encoderTemplate = "controlplane_encoder.go.tmpl"
 
 // controlPlaneMain is the package that is built, relative to the module.
 const controlPlaneMain = "."
@@ -207,15 +208,15 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	inserted, err := insertedInto(controlPlaneModulesPatched...)
+	inserted, err := points.Inserted(points.ControlPlaneModules...)
 	if err != nil {
 		return "", err
 	}
-	encoder, err := templates.ReadFile(encoderTemplate)
+	encoder, err := points.Template(encoderTemplate)
 	if err != nil {
 		return "", err
 	}
-	clock, err := insertedClock()
+	clock, err := points.InsertedClock()
 	if err != nil {
 		return "", err
 	}
@@ -323,7 +324,7 @@ func (b *controlPlaneBuild) writeSources(src string) error {
 	}
 	files := controlPlaneFiles(b.version)
 	if !b.plain {
-		encoder, err := templates.ReadFile(encoderTemplate)
+		encoder, err := points.Template(encoderTemplate)
 		if err != nil {
 			return err
 		}
@@ -342,32 +343,36 @@ func (b *controlPlaneBuild) writeSources(src string) error {
 }
 
 // patch makes the generated go.mod point to patched copies.
-func (b *controlPlaneBuild) patch(ctx context.Context, src string, generated *generatedModule) ([]PatchedPoint, error) {
-	hookDir, err := hookDir(ctx, b.cache, hookConfig{importPath: hookModule, downloading: b.progress.downloading})
+func (b *controlPlaneBuild) patch(
+	ctx context.Context, src string, generated *generatedModule,
+) ([]points.Patched, error) {
+	config := hookConfig{importPath: points.HookModule, downloading: b.progress.downloading}
+	hookDir, err := hookDir(ctx, b.cache, config)
 	if err != nil {
 		return nil, err
 	}
-	modules, err := generated.modules(ctx, controlPlaneModulesPatched...)
+	modules, err := generated.modules(ctx, points.ControlPlaneModules...)
 	if err != nil {
 		return nil, err
 	}
 	b.progress.phase("patch")
-	var points []PatchedPoint
+	var places []points.Patched
 	copies := map[string]string{}
-	for _, module := range controlPlaneModulesPatched {
+	for _, module := range points.ControlPlaneModules {
 		m := modules[module]
 		if m == nil {
 			return nil, fmt.Errorf("%s is not among its modules", module)
 		}
 		version, from, local := m.source()
-		copied, found, err := patchedModule(b.cache, module, version, from, local, nil)
+		copied, found, err := (&points.ModuleCopy{Path: module, Version: version, Dir: from, Local: local,
+			Hook: points.HookModule}).Make(b.cache)
 		if err != nil {
 			return nil, err
 		}
 		copies[module] = copied
-		points = append(points, found...)
+		places = append(places, found...)
 	}
-	return points, generated.replaceWith(src, hookDir, copies)
+	return places, generated.replaceWith(src, hookDir, copies)
 }
 
 // clock writes the overlay that gives the components the run's clock, and returns its path. On systems where they
@@ -382,8 +387,8 @@ func (b *controlPlaneBuild) clock(ctx context.Context, command *goCommand, dir s
 		return "", err
 	}
 	command.root = root
-	g.clockOnly = true
-	overlay, _, err := standard(b.cache, g)
+	g.ClockOnly = true
+	overlay, _, err := g.Overlay(b.cache)
 	if err != nil {
 		return "", err
 	}

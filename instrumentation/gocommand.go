@@ -88,10 +88,6 @@ type settings struct {
 	CGO                                         string `json:"CGO_ENABLED"`
 }
 
-func (s *settings) goRoot() *goRoot {
-	return &goRoot{dir: s.GOROOT, version: s.GOVERSION, goos: s.GOOS, goarch: s.GOARCH, cgo: s.CGO == "1"}
-}
-
 func (g *goCommand) settings(ctx context.Context) (*settings, error) {
 	cmd := g.command(ctx, "env", "-json", "GOFLAGS", "GOWORK", "GOROOT", "GOVERSION", "GOOS", "GOARCH", "GOMODCACHE",
 		"CGO_ENABLED")

@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/trommel-dev/trommel/instrumentation/points"
 )
 
 // moduleInfo is the output of go list for a module.
@@ -354,10 +356,10 @@ func (g *generatedModule) replaceIn(goMod, hookDir string, copies map[string]str
 			return err
 		}
 	}
-	if err := replace(file, hookModule, "", hookDir, ""); err != nil {
+	if err := replace(file, points.HookModule, "", hookDir, ""); err != nil {
 		return err
 	}
-	if err := file.AddRequire(hookModule, hookVersion); err != nil {
+	if err := file.AddRequire(points.HookModule, hookVersion); err != nil {
 		return err
 	}
 	return g.write(file, sumOf(goMod))

@@ -2,15 +2,15 @@
 // patches copies of client-go, controller-runtime and apiserver in a cache directory and builds with a generated go.mod
 // that uses the copies instead of the modules.
 //
-// A table of points says where the hooks go. Text is inserted at positions found in the syntax tree, and everything
-// else stays byte for byte. A point that is not found is an error. The points that were compiled in are the binary's
-// manifest, which it sends in its handshake with the coordinator.
+// Package points says where the hooks go. The points that were compiled in are the binary's manifest, which it sends in
+// its handshake with the coordinator.
 package instrumentation
 
 import (
 	"fmt"
 	"strings"
 
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
@@ -23,7 +23,7 @@ type BuildConfig struct {
 	Env     map[string]string // added to the environment of the go command
 	Output  string            // the binary; default: in the cache
 
-	AnnotatedCalls []AnnotatedCall
+	AnnotatedCalls []points.AnnotatedCall
 
 	// AnyProgram allows programs without client-go. Nothing of them is observed; they find their pod's files, address
 	// and names, and faults of files, connections and names reach them.
@@ -33,21 +33,13 @@ type BuildConfig struct {
 	Progress func(line string) // called with lines for the user, from one goroutine at a time
 }
 
-// AnnotatedCall is a function that gets its own hook.
-type AnnotatedCall struct {
-	Name     string // in the suite
-	Package  string // import path; empty: the main package
-	Receiver string // *T, T or empty
-	Function string
-}
-
 // Result is the result of a build.
 type Result struct {
 	Binary   string
 	Manifest wire.Manifest
-	Points   []PatchedPoint // all changed places, even if nothing is observed there
-	Cached   bool           // nothing had to be built
-	Prebuilt bool           `json:",omitempty"` // the control plane was built elsewhere, and comes from a release
+	Points   []points.Patched // all changed places, even if nothing is observed there
+	Cached   bool             // nothing had to be built
+	Prebuilt bool             `json:",omitempty"` // the control plane was built elsewhere, and comes from a release
 }
 
 // CompileError says that the Go command could not build a package; Output is what the command printed.

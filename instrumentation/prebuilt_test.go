@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/download"
@@ -43,7 +44,7 @@ func playRelease(t *testing.T) *release {
 	t.Helper()
 	r := &release{result: Result{
 		Manifest: wire.Manifest{Builder: "v0.1.0"},
-		Points: []PatchedPoint{{Path: "/somewhere/patched.go", CompiledPoint: wire.CompiledPoint{
+		Points: []points.Patched{{Path: "/somewhere/patched.go", CompiledPoint: wire.CompiledPoint{
 			Module: "k8s.io/client-go", Version: "v0.36.3", File: "rest/request.go", Function: "Do", Line: 7}}},
 	}}
 	built := t.TempDir()

@@ -23,6 +23,7 @@ import (
 
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
@@ -409,7 +410,7 @@ func TestRepositoryVendor(t *testing.T) {
 	}
 	write(t, dir,
 		map[string]string{"main.go": strings.Replace(read(t, main), `fmt.Println(`, `fmt.Println(rest.Forked(), `, 1)})
-	result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{
+	result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []points.AnnotatedCall{
 		{Name: "own", Package: "example.com/vendored/words", Function: "word"},
 		{Name: "vendored", Package: "k8s.io/klog/v2", Receiver: "Verbose", Function: "Enabled"},
 		{Name: "patched", Package: "k8s.io/client-go/rest", Function: "InClusterConfig"},
@@ -488,7 +489,7 @@ func main() {
 	t.Run("of two modules", func(t *testing.T) {
 		dir := repository(t, files, operator, lib)
 		result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: filepath.Join(dir, "operator"),
-			AnnotatedCalls: []instrumentation.AnnotatedCall{
+			AnnotatedCalls: []points.AnnotatedCall{
 				{Name: "len", Package: "example.com/library/v2", Function: "Len"},
 			}}, "far 0 true")
 		if _, points := shown(t, result.Binary); points[wire.AnnotatedCall] != 1 {
@@ -585,7 +586,7 @@ func TestRepositoryReplacesClientGo(t *testing.T) {
 		write(t, dir, map[string]string{name: strings.ReplaceAll(read(t, filepath.Join(dir, name)), "newQueueFIFO(",
 			"newFIFO(")})
 		_, err := r.build(t, dir, config)
-		var notFound *instrumentation.NotFoundError
+		var notFound *points.NotFoundError
 		if want := "k8s.io/client-go v0.36.3: newQueueFIFO in tools/cache/controller.go: no such " +
 			"function; "; !errors.As(err, &notFound) || !strings.HasPrefix(err.Error(), want) ||
 			!strings.HasSuffix(err.Error(), "(searched: "+filepath.Join(dir, "client-go")+")") {
@@ -1025,7 +1026,7 @@ func TestAnnotatedCallsInFilesOfOneName(t *testing.T) {
 	}
 	write(t, dir, map[string]string{"other/lib.go": "package other\n\nvar Word = word()\n\nfunc word() string { " +
 		"return \"other\" }\n"})
-	result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []instrumentation.AnnotatedCall{
+	result := r.mustPrint(t, dir, instrumentation.BuildConfig{Dir: dir, AnnotatedCalls: []points.AnnotatedCall{
 		{Name: "a", Package: "example.com/changed/lib", Function: "Word"},
 		{Name: "b", Package: "example.com/changed/other", Function: "word"},
 	}}, "first other")

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
 
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/buildcache"
 )
@@ -64,5 +65,5 @@ const ProtocolVersion = wire.ProtocolVersion
 // observed, and the newest minor version of client-go that was tested.
 func Observable() (clientGo, controllerRuntime, newestClientGo string) {
 	newest := semver.MajorMinor(KubernetesVersions()[0])
-	return oldest["k8s.io/client-go"], oldest["sigs.k8s.io/controller-runtime"], "v0" + newest[len("v1"):]
+	return points.Oldest(points.ClientGo), points.Oldest(points.ControllerRuntime), "v0" + newest[len("v1"):]
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 )
@@ -92,12 +93,12 @@ func versionsUnderTest(t *testing.T) []*versioned {
 	}
 	for _, v := range list {
 		before := tree(t, v.dir)
-		call := instrumentation.AnnotatedCall{Name: "sync", Receiver: "*reconciler", Function: "sync"}
+		call := points.AnnotatedCall{Name: "sync", Receiver: "*reconciler", Function: "sync"}
 		if v.runtime == "" {
 			call.Receiver = "*copier"
 		}
 		result, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{
-			Dir: v.dir, Package: v.pkg, AnnotatedCalls: []instrumentation.AnnotatedCall{call},
+			Dir: v.dir, Package: v.pkg, AnnotatedCalls: []points.AnnotatedCall{call},
 		})
 		if err != nil {
 			t.Fatalf("%s: %v", v.name, err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/sumdb/dirhash"
 
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
@@ -90,7 +91,7 @@ func TestYamuxWhereItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir, err := hookDir(ctx, c, hookConfig{importPath: hookModule, env: env})
+		dir, err := hookDir(ctx, c, hookConfig{importPath: points.HookModule, env: env})
 		if entries, _ := os.ReadDir(c.Path("hook")); err != nil && len(entries) > 0 {
 			t.Errorf("a hook that failed leaves %v", entries)
 		}

@@ -21,8 +21,8 @@ const (
 	envPodFaults   = "TROMMEL_POD_FAULTS"
 )
 
-// podMarker is in executables with these hooks, see instrumentation.StandardMarker, and faultsMarker in those that heed
-// faults, see instrumentation.FaultsMarker. They are concatenated here, because otherwise this program would contain
+// podMarker is in executables with these hooks, see points.StandardMarker, and faultsMarker in those that heed
+// faults, see points.FaultsMarker. They are concatenated here, because otherwise this program would contain
 // them too.
 var (
 	podMarker    = strings.Join([]string{"trommel.dev/pod-environment", "v1"}, "=")

@@ -26,6 +26,7 @@ import (
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
@@ -381,7 +382,7 @@ func (p *process) do(operation, name, version string) error {
 func newConformance(t *testing.T) *conformance {
 	built, err := instrumentation.Build(t.Context(), instrumentation.BuildConfig{
 		Dir:            "../../testdata/controllers/verbs",
-		AnnotatedCalls: []instrumentation.AnnotatedCall{{Name: "called", Function: "called"}},
+		AnnotatedCalls: []points.AnnotatedCall{{Name: "called", Function: "called"}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/internal/run/addons"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -21,11 +21,11 @@ func (s *Session) realTime(p *plan.Plan) string {
 	case p != nil && addons.Disrupts(p):
 		return "the controllers of disruptions, and the injectors, live in real time"
 	}
-	if has, err := instrumentation.HasClock(s.controlPlane); err == nil && !has {
+	if has, err := points.HasClock(s.controlPlane); err == nil && !has {
 		return "the control plane cannot be given another clock"
 	}
 	for i, b := range s.binaries {
-		if has, err := instrumentation.HasClock(b.Path); err == nil && !has && i < len(s.suite.Controllers) {
+		if has, err := points.HasClock(b.Path); err == nil && !has && i < len(s.suite.Controllers) {
 			return fmt.Sprintf("the executable of %s cannot be given another clock", s.suite.Controllers[i].Name)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run/builds"
@@ -23,7 +23,7 @@ func TestWhyTimeIsReal(t *testing.T) {
 		}
 		return path
 	}
-	with, without := executable("with", instrumentation.ClockMarker), executable("without", "")
+	with, without := executable("with", points.ClockMarker), executable("without", "")
 	plain := &plan.Plan{}
 	disrupting := &plan.Plan{Actions: []plan.Action{{Type: plan.Disrupt, Disrupting: plan.Disrupting{
 		Disruption: map[string]any{"name": "d"},

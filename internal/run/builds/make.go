@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/instrumentation/points"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -138,9 +139,9 @@ func buildController(
 
 // Config returns how a controller of a suite is built whose source the suite names.
 func Config(suite *plan.Suite, c *plan.Controller) instrumentation.BuildConfig {
-	var calls []instrumentation.AnnotatedCall
+	var calls []points.AnnotatedCall
 	for _, a := range c.AnnotatedCalls {
-		calls = append(calls, instrumentation.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver,
+		calls = append(calls, points.AnnotatedCall{Name: a.Name, Package: a.Package, Receiver: a.Receiver,
 			Function: a.Function})
 	}
 	return instrumentation.BuildConfig{

@@ -1,14 +1,15 @@
-package instrumentation
+// Package points says where hooks go and what is inserted there, and patches copies of modules and files of the standard
+// library accordingly.
+//
+// The table of points has the places, the templates in this directory have the code. Text is inserted at positions
+// found in the syntax tree, and everything else stays byte for byte. A point that is not found is an error.
+package points
 
 import (
-	"errors"
-	"io/fs"
-	"path/filepath"
-	"slices"
+	"fmt"
 	"strings"
 	"time"
 
-	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
@@ -16,22 +17,21 @@ import (
 
 // Modules that are patched.
 const (
-	moduleClientGo          = "k8s.io/client-go"
-	moduleControllerRuntime = "sigs.k8s.io/controller-runtime"
-	moduleAPIServer         = "k8s.io/apiserver"
-	moduleAPIExtensions     = "k8s.io/apiextensions-apiserver"
-	moduleKubernetes        = "k8s.io/kubernetes"         // of the control plane
-	moduleKWOK              = "sigs.k8s.io/kwok"          // of the control plane
-	moduleAPIMachinery      = "k8s.io/apimachinery"       // of the control plane
-	moduleAggregator        = "k8s.io/kube-aggregator"    // of the control plane
-	moduleEtcd              = "go.etcd.io/etcd/server/v3" // of the control plane
-	moduleReflect2          = "github.com/modern-go/reflect2"
+	ClientGo          = "k8s.io/client-go"
+	ControllerRuntime = "sigs.k8s.io/controller-runtime"
+	APIServer         = "k8s.io/apiserver"
+	APIExtensions     = "k8s.io/apiextensions-apiserver"
+	Kubernetes        = "k8s.io/kubernetes"         // of the control plane
+	KWOK              = "sigs.k8s.io/kwok"          // of the control plane
+	APIMachinery      = "k8s.io/apimachinery"       // of the control plane
+	Aggregator        = "k8s.io/kube-aggregator"    // of the control plane
+	Etcd              = "go.etcd.io/etcd/server/v3" // of the control plane
+	Reflect2          = "github.com/modern-go/reflect2"
 )
 
-// controlPlaneModulesPatched lists the modules that are patched in the control plane.
-var controlPlaneModulesPatched = []string{
-	moduleClientGo, moduleAPIServer, moduleAPIExtensions, moduleKubernetes, moduleKWOK,
-	moduleAPIMachinery, moduleAggregator, moduleEtcd,
+// ControlPlaneModules lists the modules that are patched in the control plane.
+var ControlPlaneModules = []string{
+	ClientGo, APIServer, APIExtensions, Kubernetes, KWOK, APIMachinery, Aggregator, Etcd,
 }
 
 // point is a place in a module with the text that is inserted there. Each point needs a golden file, see TestPatch.
@@ -67,40 +67,43 @@ type helper struct {
 }
 
 var helpers = []helper{
-	{moduleAPIServer, "pkg/storage/cacher", "apiserver_cacher.go.tmpl"},
-	{moduleAPIServer, "pkg/server", "apiserver_server.go.tmpl"},
-	{moduleAPIServer, "pkg/registry/rest", "apiserver_rest.go.tmpl"},
-	{moduleAPIExtensions, "pkg/apis/apiextensions/validation", "apiextensions_validation.go.tmpl"},
-	{moduleKubernetes, "pkg/controlplane/apiserver", "kubernetes_controlplane.go.tmpl"},
-	{moduleKubernetes, "pkg/controller", "kubernetes_controller.go.tmpl"},
-	{moduleAPIMachinery, "pkg/util/wait", "apimachinery_wait.go.tmpl"},
-	{moduleEtcd, "storage/mvcc", "etcd_mvcc.go.tmpl"},
-	{moduleKWOK, "pkg/kwok/controllers", "kwok_pods.go.tmpl"},
-	{moduleClientGo, "tools/cache", "clientgo_cache.go.tmpl"},
-	{moduleClientGo, "rest", "clientgo_rest.go.tmpl"},
-	{moduleClientGo, "tools/clientcmd", "clientgo_clientcmd.go.tmpl"},
-	{moduleClientGo, "util/workqueue", "clientgo_workqueue.go.tmpl"},
-	{moduleControllerRuntime, "pkg/cache/internal", "controllerruntime_cache.go.tmpl"},
-	{moduleControllerRuntime, "pkg/internal/controller", "controllerruntime_controller.go.tmpl"},
-	{moduleControllerRuntime, "pkg/controller/priorityqueue", "controllerruntime_priorityqueue.go.tmpl"},
-	{moduleControllerRuntime, "pkg/leaderelection", "controllerruntime_leaderelection.go.tmpl"},
-	{moduleReflect2, "", "reflect2.go.tmpl"},
+	{APIServer, "pkg/storage/cacher", "apiserver_cacher.go.tmpl"},
+	{APIServer, "pkg/server", "apiserver_server.go.tmpl"},
+	{APIServer, "pkg/registry/rest", "apiserver_rest.go.tmpl"},
+	{APIExtensions, "pkg/apis/apiextensions/validation", "apiextensions_validation.go.tmpl"},
+	{Kubernetes, "pkg/controlplane/apiserver", "kubernetes_controlplane.go.tmpl"},
+	{Kubernetes, "pkg/controller", "kubernetes_controller.go.tmpl"},
+	{APIMachinery, "pkg/util/wait", "apimachinery_wait.go.tmpl"},
+	{Etcd, "storage/mvcc", "etcd_mvcc.go.tmpl"},
+	{KWOK, "pkg/kwok/controllers", "kwok_pods.go.tmpl"},
+	{ClientGo, "tools/cache", "clientgo_cache.go.tmpl"},
+	{ClientGo, "rest", "clientgo_rest.go.tmpl"},
+	{ClientGo, "tools/clientcmd", "clientgo_clientcmd.go.tmpl"},
+	{ClientGo, "util/workqueue", "clientgo_workqueue.go.tmpl"},
+	{ControllerRuntime, "pkg/cache/internal", "controllerruntime_cache.go.tmpl"},
+	{ControllerRuntime, "pkg/internal/controller", "controllerruntime_controller.go.tmpl"},
+	{ControllerRuntime, "pkg/controller/priorityqueue", "controllerruntime_priorityqueue.go.tmpl"},
+	{ControllerRuntime, "pkg/leaderelection", "controllerruntime_leaderelection.go.tmpl"},
+	{Reflect2, "", "reflect2.go.tmpl"},
 }
 
 // oldest is the first version of each module that the points are known to fit. For client-go it is the first one with
 // its own version number; Kubernetes 1.16.0 had none.
 var oldest = map[string]string{
-	moduleClientGo:          "v0.16.4",
-	moduleControllerRuntime: "v0.4.0",
-	moduleAPIServer:         "v0.35.0",
-	moduleAPIExtensions:     "v0.35.0",
-	moduleKubernetes:        "v1.35.0",
-	moduleKWOK:              "v0.8.0",
-	moduleAPIMachinery:      "v0.35.0",
-	moduleAggregator:        "v0.35.0",
-	moduleEtcd:              "v3.6.0",
-	moduleReflect2:          "v1.0.0",
+	ClientGo:          "v0.16.4",
+	ControllerRuntime: "v0.4.0",
+	APIServer:         "v0.35.0",
+	APIExtensions:     "v0.35.0",
+	Kubernetes:        "v1.35.0",
+	KWOK:              "v0.8.0",
+	APIMachinery:      "v0.35.0",
+	Aggregator:        "v0.35.0",
+	Etcd:              "v3.6.0",
+	Reflect2:          "v1.0.0",
 }
+
+// Oldest returns the first version of a module that the points are known to fit. It is empty if any version does.
+func Oldest(module string) string { return oldest[module] }
 
 // pointsKnownAt is the time of the newest version that the points are known to fit.
 var pointsKnownAt = time.Date(2026, 10, 28, 0, 0, 0, 0, time.UTC)
@@ -112,7 +115,7 @@ func informerStore(function, from, objectType string) point {
 		wrapper = "trommelIndexed"
 	}
 	return point{
-		module: moduleClientGo, from: from, file: "tools/cache/controller.go", function: function,
+		module: ClientGo, from: from, file: "tools/cache/controller.go", function: function,
 		insert: insertion{result: wrapper + "({{.Result}}, " + objectType + ")"},
 	}
 }
@@ -121,7 +124,7 @@ func informerStore(function, from, objectType string) point {
 func reflector(constructor, function, from, to string) []point {
 	in := func(do, replaces string) point {
 		return point{
-			module: moduleClientGo, from: from, to: to, file: "tools/cache/controller.go", receiver: "*controller",
+			module: ClientGo, from: from, to: to, file: "tools/cache/controller.go", receiver: "*controller",
 			function: function, insert: insertion{do: do, replaces: replaces},
 		}
 	}
@@ -132,7 +135,7 @@ func reflector(constructor, function, from, to string) []point {
 // wakes makes a method that processes an informer's queue wake up those who wait until the queue is empty.
 func wakes(file, receiver, function, from string) point {
 	return point{
-		module: moduleClientGo, from: from, file: file, receiver: receiver, function: function,
+		module: ClientGo, from: from, file: file, receiver: receiver, function: function,
 		insert: insertion{enter: "defer {{.Receiver}}.cond.Broadcast()"},
 	}
 }
@@ -141,7 +144,7 @@ func wakes(file, receiver, function, from string) point {
 // 0.18, where the method takes no context, with a marked request.
 func request(function string, watch string, results, end string, observed ...wire.Point) []point {
 	p := point{
-		module: moduleClientGo, from: "v0.18.0-0", file: "rest/request.go", receiver: "*Request", function: function,
+		module: ClientGo, from: "v0.18.0-0", file: "rest/request.go", receiver: "*Request", function: function,
 		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelBegin({{.Param 0}}, " +
 			"{{.Receiver}}, " + watch + "); call != nil { " +
 			results + " := {{.Receiver}}." + function + "(inside); " + end + "; return " + results + " } }"},
@@ -176,36 +179,36 @@ func queuePoints() []point {
 		priority = "pkg/controller/priorityqueue/priorityqueue.go"
 	)
 	return []point{
-		{module: moduleClientGo, to: "v0.32.0-0", file: metrics, receiver: "*queueMetricsFactory",
+		{module: ClientGo, to: "v0.32.0-0", file: metrics, receiver: "*queueMetricsFactory",
 			function: "newQueueMetrics", insert: insertion{result: "trommelCount({{.Result}}, {{.Param 0}})"}},
-		{module: moduleClientGo, from: "v0.32.0-0", file: metrics, function: "newQueueMetrics",
+		{module: ClientGo, from: "v0.32.0-0", file: metrics, function: "newQueueMetrics",
 			insert: insertion{result: "trommelCount[T]({{.Result}}, {{.Param 1}})"}},
-		{module: moduleClientGo, to: "v0.31.0-0", file: queue, receiver: "*Type", function: "ShutDown",
+		{module: ClientGo, to: "v0.31.0-0", file: queue, receiver: "*Type", function: "ShutDown",
 			insert: insertion{enter: "defer trommelCounted({{.Receiver}}).ShutDown()"}},
-		{module: moduleClientGo, from: "v0.31.0-0", file: queue, receiver: "*Typed", function: "ShutDown",
+		{module: ClientGo, from: "v0.31.0-0", file: queue, receiver: "*Typed", function: "ShutDown",
 			insert: insertion{enter: "defer trommelCounted({{.Receiver}}).ShutDown()"}},
 		// A delayed item counts before it is sent to the queue's goroutine.
-		{module: moduleClientGo, file: delaying, receiver: "*delayingType", function: "AddAfter",
+		{module: ClientGo, file: delaying, receiver: "*delayingType", function: "AddAfter",
 			insert: insertion{do: "q.clock.Now",
 				replaces: "trommelDelay({{.Receiver}}, {{.Param 0}}, {{.Param 1}})"}},
-		{module: moduleClientGo, file: delaying, receiver: "*delayingType", function: "waitingLoop",
+		{module: ClientGo, file: delaying, receiver: "*delayingType", function: "waitingLoop",
 			insert: insertion{enter: "defer trommelDelayed({{.Receiver}}).DropDelayed()"}},
-		{module: moduleClientGo, file: delaying, receiver: "*delayingType", function: "waitingLoop",
+		{module: ClientGo, file: delaying, receiver: "*delayingType", function: "waitingLoop",
 			insert: insertion{do: "q.Add", replaces: "trommelAdd({{.Receiver}})"}},
-		{module: moduleClientGo, file: delaying, receiver: "*delayingType", function: "waitingLoop",
+		{module: ClientGo, file: delaying, receiver: "*delayingType", function: "waitingLoop",
 			insert: insertion{do: "insert", replaces: "trommelInsert({{.Receiver}})"}},
 
-		{module: moduleControllerRuntime, from: "v0.20.0-0", file: "pkg/controller/priorityqueue/metrics.go",
+		{module: ControllerRuntime, from: "v0.20.0-0", file: "pkg/controller/priorityqueue/metrics.go",
 			function: "newQueueMetrics", insert: insertion{result: "trommelCount[T]({{.Result}}, {{.Param 1}})"}},
-		{module: moduleControllerRuntime, from: "v0.20.0-0", file: priority, receiver: "*priorityqueue",
+		{module: ControllerRuntime, from: "v0.20.0-0", file: priority, receiver: "*priorityqueue",
 			function: "ShutDown", insert: insertion{enter: "defer trommelCounted({{.Receiver}}).ShutDown()"}},
-		{module: moduleControllerRuntime, from: "v0.20.0-0", to: "v0.23.0-0", file: priority,
+		{module: ControllerRuntime, from: "v0.20.0-0", to: "v0.23.0-0", file: priority,
 			receiver: "*priorityqueue", function: "AddWithOpts",
 			insert: insertion{enter: "defer trommelAdding({{.Receiver}}, {{.Param 1}})()"}},
 		// Items go through a buffer, in which they count as queued.
-		{module: moduleControllerRuntime, from: "v0.23.0-0", file: priority, receiver: "*priorityqueue",
+		{module: ControllerRuntime, from: "v0.23.0-0", file: priority, receiver: "*priorityqueue",
 			function: "AddWithOpts", insert: insertion{enter: "trommelPending({{.Receiver}}, {{.Param 1}})"}},
-		{module: moduleControllerRuntime, from: "v0.23.0-0", file: priority, receiver: "*priorityqueue",
+		{module: ControllerRuntime, from: "v0.23.0-0", file: priority, receiver: "*priorityqueue",
 			function: "lockedAddWithOpts",
 			insert:   insertion{enter: "defer trommelAdded({{.Receiver}}, {{.Param 1}})"}},
 	}
@@ -220,26 +223,26 @@ func idlePoints() []point {
 			replaces: "time.Until(time.Now().Truncate(" + period + ").Add(" + period + "))"}
 	}
 	unwatched := func(file, receiver, function string) point {
-		return point{module: moduleAPIServer, file: "pkg/server/dynamiccertificates/" + file, receiver: receiver,
+		return point{module: APIServer, file: "pkg/server/dynamiccertificates/" + file, receiver: receiver,
 			function: function, insert: insertion{enter: "if true { <-{{.Param 0}}; return nil }"}}
 	}
 	const watchable = "storage/mvcc/watchable_store.go"
 	return []point{
-		{module: moduleAPIMachinery, file: "pkg/util/wait/backoff.go", receiver: "*jitteredBackoffManagerImpl",
+		{module: APIMachinery, file: "pkg/util/wait/backoff.go", receiver: "*jitteredBackoffManagerImpl",
 			function: "getNextBackoff",
 			insert:   insertion{result: "trommelTogether({{.Receiver}}.jitter, {{.Result}})"}},
 		// A delaying queue has a timer for what is due first. The heartbeat is for the case that this timer fails.
-		{module: moduleClientGo, from: "v0.35.0-0", file: "util/workqueue/delaying_queue.go",
+		{module: ClientGo, from: "v0.35.0-0", file: "util/workqueue/delaying_queue.go",
 			function: "newDelayingQueue", insert: insertion{do: "maxWait", replaces: "time.Hour"}},
 
 		// Each resource's connection to etcd, which is a unix socket.
-		{module: moduleAPIServer, file: "pkg/storage/storagebackend/factory/etcd3.go", function: "newETCD3Client",
+		{module: APIServer, file: "pkg/storage/storagebackend/factory/etcd3.go", function: "newETCD3Client",
 			insert: insertion{do: "keepaliveTime", replaces: "time.Hour"}},
-		{module: moduleAPIServer, file: "pkg/server/filters/maxinflight.go", function: "startWatermarkMaintenance",
+		{module: APIServer, file: "pkg/server/filters/maxinflight.go", function: "startWatermarkMaintenance",
 			insert: insertion{do: "inflightUsageMetricUpdatePeriod", replaces: "time.Hour"}},
-		{module: moduleAPIServer, file: "pkg/storage/etcd3/stats.go", receiver: "*resourceSizeEstimator",
+		{module: APIServer, file: "pkg/storage/etcd3/stats.go", receiver: "*resourceSizeEstimator",
 			function: "run", insert: insertion{do: "sizerRefreshInterval", replaces: "time.Hour"}},
-		{module: moduleAPIServer, file: "pkg/storage/cacher/compactor.go", receiver: "*compactor", function: "Run",
+		{module: APIServer, file: "pkg/storage/cacher/compactor.go", receiver: "*compactor", function: "Run",
 			insert: insertion{do: "compactorPollPeriod",
 				replaces: "time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))"}},
 		// A cluster's certificates never change. A user has 128 inotify instances for all programs (the default of
@@ -248,47 +251,47 @@ func idlePoints() []point {
 		unwatched("dynamic_cafile_content.go", "*DynamicFileCAContent", "watchCAFile"),
 		unwatched("dynamic_serving_content.go", "*DynamicCertKeyPairContent", "watchCertKeyFile"),
 		// The servers' own documents are merged anew, whether they have changed or not.
-		{module: moduleAggregator, file: "pkg/controllers/openapiv3/controller.go",
+		{module: Aggregator, file: "pkg/controllers/openapiv3/controller.go",
 			receiver: "*AggregationController", function: "processNextWorkItem",
 			insert: insertion{do: "successfulUpdateDelayLocal", replaces: "5*time.Second"}},
 
-		{module: moduleKubernetes, file: "pkg/scheduler/metrics/metric_recorder.go", receiver: "*MetricAsyncRecorder",
+		{module: Kubernetes, file: "pkg/scheduler/metrics/metric_recorder.go", receiver: "*MetricAsyncRecorder",
 			function: "run", insert: together("r.interval")},
 
-		{module: moduleEtcd, file: "storage/backend/backend.go", receiver: "*backend", function: "run",
+		{module: Etcd, file: "storage/backend/backend.go", receiver: "*backend", function: "run",
 			insert: together("b.batchInterval")},
 		// Of several clusters in a run, each has resource versions of its own: they tell whose object one is.
-		{module: moduleEtcd, file: "storage/mvcc/kvstore.go", function: "restoreIntoIndex",
+		{module: Etcd, file: "storage/mvcc/kvstore.go", function: "restoreIntoIndex",
 			insert: insertion{do: "int64(1)", replaces: "trommelFirstRevision()"}},
-		{module: moduleEtcd, file: "lease/lessor.go", receiver: "*lessor", function: "runLoop",
+		{module: Etcd, file: "lease/lessor.go", receiver: "*lessor", function: "runLoop",
 			insert: insertion{do: "500 * time.Millisecond", replaces: "10*time.Second"}},
 		// It looks ten times a second whether there is a watcher that has missed something. Here a signal replaces the
 		// polling.
-		{module: moduleEtcd, file: watchable, function: "watchableStore",
+		{module: Etcd, file: watchable, function: "watchableStore",
 			insert: insertion{field: "trommelTicker trommelTicker"}},
-		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "syncWatchersLoop",
+		{module: Etcd, file: watchable, receiver: "*watchableStore", function: "syncWatchersLoop",
 			insert: insertion{do: "time.NewTicker", replaces: "{{.Receiver}}.trommelTicking"}},
-		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "syncWatchersLoop",
+		{module: Etcd, file: watchable, receiver: "*watchableStore", function: "syncWatchersLoop",
 			insert: insertion{do: "delayTicker.Reset", replaces: "{{.Receiver}}.trommelWait"}},
-		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "watch",
+		{module: Etcd, file: watchable, receiver: "*watchableStore", function: "watch",
 			insert: insertion{enter: "defer {{.Receiver}}.trommelUnsynced()"}},
-		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "Restore",
+		{module: Etcd, file: watchable, receiver: "*watchableStore", function: "Restore",
 			insert: insertion{enter: "defer {{.Receiver}}.trommelUnsynced()"}},
-		{module: moduleEtcd, file: watchable, receiver: "*watchableStore", function: "moveVictims",
+		{module: Etcd, file: watchable, receiver: "*watchableStore", function: "moveVictims",
 			insert: insertion{enter: "defer {{.Receiver}}.trommelUnsynced()"}},
 	}
 }
 
 var points = concat(
 	observing(point{
-		module: moduleAPIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/watch_cache.go",
+		module: APIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/watch_cache.go",
 		receiver: "*watchCache", function: "processEvent",
 		insert: insertion{enter: "defer trommelReceive({{.Receiver}}, {{.Param 0}})()"},
 	}, wire.APIServerRecv),
 
 	// Each resource's cache has a timer of about a second. They fire together, so that the clock of a run stops once.
 	[]point{{
-		module: moduleAPIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/cacher.go",
+		module: APIServer, from: "v0.35.0-0", to: "v0.38.0-0", file: "pkg/storage/cacher/cacher.go",
 		receiver: "*Cacher", function: "dispatchEvents",
 		insert: insertion{do: "wait.Jitter(time.Second, 0.25)", replaces: "trommelNextSecond()"},
 	}},
@@ -298,15 +301,15 @@ var points = concat(
 	// Every queue has a loop that updates two metrics twice a second, and does nothing else.
 	[]point{
 		{
-			module: moduleClientGo, to: "v0.31.0-0", file: "util/workqueue/queue.go", receiver: "*Type",
+			module: ClientGo, to: "v0.31.0-0", file: "util/workqueue/queue.go", receiver: "*Type",
 			function: "updateUnfinishedWorkLoop", insert: insertion{enter: "return"},
 		},
 		{
-			module: moduleClientGo, from: "v0.31.0-0", file: "util/workqueue/queue.go", receiver: "*Typed",
+			module: ClientGo, from: "v0.31.0-0", file: "util/workqueue/queue.go", receiver: "*Typed",
 			function: "updateUnfinishedWorkLoop", insert: insertion{enter: "return"},
 		},
 		{
-			module: moduleControllerRuntime, from: "v0.21.0-0", file: "pkg/controller/priorityqueue/priorityqueue.go",
+			module: ControllerRuntime, from: "v0.21.0-0", file: "pkg/controller/priorityqueue/priorityqueue.go",
 			receiver: "*priorityqueue", function: "updateUnfinishedWorkLoop", insert: insertion{enter: "return"},
 		},
 	},
@@ -319,22 +322,22 @@ var points = concat(
 		wakes("tools/cache/the_real_fifo.go", "*RealFIFO", "Pop", "v0.33.0-0"),
 		wakes("tools/cache/the_real_fifo.go", "*RealFIFO", "PopBatch", "v0.35.0-0"),
 		// From 0.36 on a queue can be unlocked while it is processed, and need not know its store.
-		{module: moduleClientGo, from: "v0.36.0-0", file: "tools/cache/the_real_fifo.go", function: "RealFIFO",
+		{module: ClientGo, from: "v0.36.0-0", file: "tools/cache/the_real_fifo.go", function: "RealFIFO",
 			insert: insertion{field: "trommelStore Store; trommelProcessing bool"}},
-		{module: moduleClientGo, from: "v0.36.0-0", file: "tools/cache/the_real_fifo.go", receiver: "*RealFIFO",
+		{module: ClientGo, from: "v0.36.0-0", file: "tools/cache/the_real_fifo.go", receiver: "*RealFIFO",
 			function: "whileProcessing_locked", insert: insertion{enter: "{{.Receiver}}.trommelProcessing = true; " +
 				"defer func() { {{.Receiver}}.trommelProcessing = false }()"}},
-		{module: moduleClientGo, from: "v0.36.0-0", file: "tools/cache/controller.go", function: "newQueueFIFO",
+		{module: ClientGo, from: "v0.36.0-0", file: "tools/cache/controller.go", function: "newQueueFIFO",
 			insert: insertion{do: "NewRealFIFOWithOptions", replaces: "trommelOfStore({{.Param 2}})"}},
 	},
 
 	observing(point{
-		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer",
+		module: ClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer",
 		function: "GetIndexer",
 		insert:   insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
 	}, wire.ControllerRead),
 	observing(point{
-		module: moduleClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer",
+		module: ClientGo, file: "tools/cache/shared_informer.go", receiver: "*sharedIndexInformer",
 		function: "GetStore",
 		insert:   insertion{enter: "if trommelEnabled { return trommelReader({{.Receiver}}) }"},
 	}, wire.ControllerRead),
@@ -352,37 +355,37 @@ var points = concat(
 	request("Stream", "false", "stream, err", "trommelEndStream(call, {{.Receiver}}, err)", wire.ControllerRead),
 	request("Watch", "true", "w, err", "trommelEndStream(call, {{.Receiver}}, err)", wire.ControllerRead),
 	[]point{
-		{module: moduleClientGo, to: "v0.18.0-0", file: "rest/request.go", function: "Request",
+		{module: ClientGo, to: "v0.18.0-0", file: "rest/request.go", function: "Request",
 			insert: insertion{field: "trommelInside bool"}},
-		{module: moduleClientGo, file: "rest/request.go", function: "Request",
+		{module: ClientGo, file: "rest/request.go", function: "Request",
 			insert: insertion{field: "trommelBody interface{}"}},
-		{module: moduleClientGo, file: "rest/request.go", function: "Request",
+		{module: ClientGo, file: "rest/request.go", function: "Request",
 			insert: insertion{field: "trommelFailing *trommelCall"}},
-		{module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: "request",
+		{module: ClientGo, file: "rest/request.go", receiver: "*Request", function: "request",
 			insert: insertion{do: "client.Do", replaces: "trommelExchange({{.Receiver}}, client.Do)"}},
-		{module: moduleClientGo, file: "rest/request.go", receiver: "*Request", function: "Body",
+		{module: ClientGo, file: "rest/request.go", receiver: "*Request", function: "Body",
 			insert: insertion{enter: "{{.Receiver}}.trommelBody = {{.Param 0}}"}},
-		{module: moduleClientGo, file: "rest/config.go", function: "InClusterConfig",
+		{module: ClientGo, file: "rest/config.go", function: "InClusterConfig",
 			insert: insertion{wrap: "trommelServiceAccount"}},
-		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig",
+		{module: ClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig",
 			function: "Namespace", insert: insertion{wrap: "trommelServiceAccount"}},
-		{module: moduleClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig",
+		{module: ClientGo, file: "tools/clientcmd/client_config.go", receiver: "*inClusterClientConfig",
 			function: "Possible", insert: insertion{wrap: "trommelServiceAccount"}},
-		{module: moduleControllerRuntime, file: "pkg/leaderelection/leader_election.go",
+		{module: ControllerRuntime, file: "pkg/leaderelection/leader_election.go",
 			insert: insertion{wrap: "trommelServiceAccount"}},
 	},
 
 	queuePoints(),
 
 	observing(point{
-		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader",
+		module: ControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader",
 		function: "Get",
 		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, " +
 			"{{.Receiver}}, {{.Param 1}}, false); reader != nil { return trommelEnd(call, {{.Param 2}}, " +
 			"reader.Get({{.Args}})) } }"},
 	}, wire.ControllerRead),
 	observing(point{
-		module: moduleControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader",
+		module: ControllerRuntime, file: "pkg/cache/internal/cache_reader.go", receiver: "*CacheReader",
 		function: "List",
 		insert: insertion{enter: "if trommelConnected() { if reader, call := trommelRead({{.Param 0}}, " +
 			"{{.Receiver}}, trommelNamespace({{.Param 2}}), true); reader != nil { return trommelEndList(call, " +
@@ -390,12 +393,12 @@ var points = concat(
 	}, wire.ControllerRead),
 
 	observing(point{
-		module: moduleControllerRuntime, to: "v0.9.0-0", file: "pkg/internal/controller/controller.go",
+		module: ControllerRuntime, to: "v0.9.0-0", file: "pkg/internal/controller/controller.go",
 		receiver: "*Controller", function: "reconcileHandler",
 		insert: insertion{do: "c.Do", replaces: "trommelDo({{.Receiver}})"},
 	}, wire.Reconcile),
 	observing(point{
-		module: moduleControllerRuntime, from: "v0.9.0-0", file: "pkg/internal/controller/controller.go",
+		module: ControllerRuntime, from: "v0.9.0-0", file: "pkg/internal/controller/controller.go",
 		receiver: "*Controller", function: "Reconcile",
 		insert: insertion{enter: "if trommelConnected() { if inside, call := trommelReconcile({{.Param 0}}, " +
 			"{{.Receiver}}, {{.Receiver}}.Name, {{.Receiver}}.Do, {{.Param 1}}); call != nil { " +
@@ -405,7 +408,7 @@ var points = concat(
 
 	// The JSON library of client-go before 0.22 crashes on maps since Go 1.18; 1.0.2 fixed that.
 	[]point{{
-		module: moduleReflect2, to: "v1.0.2-0", file: "unsafe_map.go", receiver: "*UnsafeMapType",
+		module: Reflect2, to: "v1.0.2-0", file: "unsafe_map.go", receiver: "*UnsafeMapType",
 		function: "UnsafeIterate",
 		insert:   insertion{enter: "if {{.Receiver}} != nil { return trommelIterate({{.Receiver}}, {{.Param 0}}) }"},
 	}},
@@ -414,23 +417,23 @@ var points = concat(
 		// Both look for new types every 30 s. A cluster whose types were just created would keep the dependents of
 		// deleted objects that long. Here they look again and again as long as types change, and need not later.
 		{
-			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go",
+			module: Kubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go",
 			receiver: "*GarbageCollector", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > time.Second { {{.Param 2}} = time.Second }"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go",
+			module: Kubernetes, file: "pkg/controller/garbagecollector/garbagecollector.go",
 			receiver: "*GarbageCollector", function: "Sync",
 			insert: insertion{do: "wait.UntilWithContext",
 				replaces: "c.TrommelWhileTypesChange({{.Receiver}}.dependencyGraphBuilder.sharedInformers)"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go",
+			module: Kubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go",
 			receiver: "*Controller", function: "Sync",
 			insert: insertion{enter: "if {{.Param 2}} > 5*time.Second { {{.Param 2}} = 5 * time.Second }"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go",
+			module: Kubernetes, file: "pkg/controller/resourcequota/resource_quota_controller.go",
 			receiver: "*Controller", function: "Sync",
 			insert: insertion{do: "wait.UntilWithContext",
 				replaces: "controller.TrommelWhileTypesChange({{.Receiver}}.quotaMonitor.informerFactory)"},
@@ -438,24 +441,24 @@ var points = concat(
 		// Loops that look ten times a second whether there is something to do. In a run's own time each look makes the
 		// clock stop; and hardly anything here waits for them.
 		{
-			module: moduleKubernetes, file: "pkg/controller/nodelifecycle/node_lifecycle_controller.go",
+			module: Kubernetes, file: "pkg/controller/nodelifecycle/node_lifecycle_controller.go",
 			receiver: "*Controller", function: "Run",
 			insert: insertion{do: "scheduler.NodeEvictionPeriod", replaces: "10*scheduler.NodeEvictionPeriod"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/controller/volume/attachdetach/reconciler/reconciler.go",
+			module: Kubernetes, file: "pkg/controller/volume/attachdetach/reconciler/reconciler.go",
 			function: "NewReconciler",
 			insert:   insertion{enter: "if {{.Param 0}} < time.Second { {{.Param 0}} = time.Second }"},
 		},
 		// The pods that are local processes have loopback addresses: endpoints may name them, and the proxy
 		// subresources may connect there.
 		{
-			module: moduleKubernetes, file: "pkg/apis/core/validation/validation.go", function: "ValidateEndpointIP",
+			module: Kubernetes, file: "pkg/apis/core/validation/validation.go", function: "ValidateEndpointIP",
 			insert: insertion{enter: "if ip := netutils.ParseIPSloppy({{.Param 0}}); ip != nil && ip.IsLoopback() { " +
 				"return nil }"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/registry/core/pod/strategy.go", function: "ResourceLocation",
+			module: Kubernetes, file: "pkg/registry/core/pod/strategy.go", function: "ResourceLocation",
 			insert: insertion{do: "ip.IsGlobalUnicast",
 				replaces: "(func() bool { return ip.IsGlobalUnicast() || ip.IsLoopback() })"},
 		},
@@ -464,11 +467,11 @@ var points = concat(
 	// KWOK names a pod only by its name, and would delete the next one, which a StatefulSet creates at once.
 	[]point{
 		{
-			module: moduleKWOK, file: "pkg/kwok/controllers/pod_controller.go", receiver: "*PodController",
+			module: KWOK, file: "pkg/kwok/controllers/pod_controller.go", receiver: "*PodController",
 			function: "deleteResource", insert: insertion{enter: "deleteOpt := trommelDeleteOptions({{.Param 1}})"},
 		},
 		{
-			module: moduleKWOK, file: "pkg/kwok/controllers/pod_controller.go", receiver: "*PodController",
+			module: KWOK, file: "pkg/kwok/controllers/pod_controller.go", receiver: "*PodController",
 			function: "patchResource",
 			insert: insertion{enter: "{{.Param 2}}, trommelErr := trommelPatch({{.Param 1}}, {{.Param 2}}); " +
 				"if trommelErr != nil { return nil, trommelErr }"},
@@ -479,39 +482,39 @@ var points = concat(
 	// keep its validation and its defaults.
 	[]point{
 		{
-			module: moduleAPIServer, file: "pkg/server/genericapiserver.go", receiver: "*GenericAPIServer",
+			module: APIServer, file: "pkg/server/genericapiserver.go", receiver: "*GenericAPIServer",
 			function: "InstallAPIGroups",
 			insert:   insertion{enter: "{{.Param 0}} = trommelServeRemoved({{.Receiver}}, {{.Param 0}})"},
 		},
 		{
-			module: moduleAPIServer, to: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "BeforeCreate",
+			module: APIServer, to: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "BeforeCreate",
 			insert: insertion{do: "strategy.Validate", replaces: "trommelValidate(strategy.Validate)"},
 		},
 		{
-			module: moduleAPIServer, to: "v0.37.0-0", file: "pkg/registry/rest/update.go", function: "BeforeUpdate",
+			module: APIServer, to: "v0.37.0-0", file: "pkg/registry/rest/update.go", function: "BeforeUpdate",
 			insert: insertion{do: "strategy.ValidateUpdate",
 				replaces: "trommelValidateUpdate(strategy.ValidateUpdate)"},
 		},
 		{
-			module: moduleAPIServer, from: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "ValidateCreate",
+			module: APIServer, from: "v0.37.0-0", file: "pkg/registry/rest/create.go", function: "ValidateCreate",
 			insert: insertion{result: "trommelAllowed({{.Param 0}}, {{.Result}})"},
 		},
 		{
-			module: moduleAPIServer, from: "v0.37.0-0", file: "pkg/registry/rest/update.go", function: "ValidateUpdate",
+			module: APIServer, from: "v0.37.0-0", file: "pkg/registry/rest/update.go", function: "ValidateUpdate",
 			insert: insertion{result: "trommelAllowed({{.Param 0}}, {{.Result}})"},
 		},
 		{
-			module: moduleAPIServer, file: "pkg/registry/generic/registry/store.go", function: "shouldOrphanDependents",
+			module: APIServer, file: "pkg/registry/generic/registry/store.go", function: "shouldOrphanDependents",
 			insert: insertion{do: "gcStrategy.DefaultGarbageCollectionPolicy",
 				replaces: "rest.TrommelGarbageCollection(gcStrategy)"},
 		},
 		{
-			module: moduleAPIExtensions, file: "pkg/apis/apiextensions/validation/validation.go",
+			module: APIExtensions, file: "pkg/apis/apiextensions/validation/validation.go",
 			function: "validateCustomResourceDefinitionSpec",
 			insert:   insertion{enter: "{{.Param 2}} = trommelOptions({{.Param 0}}, {{.Param 2}})"},
 		},
 		{
-			module: moduleKubernetes, file: "pkg/controlplane/apiserver/aggregator.go",
+			module: Kubernetes, file: "pkg/controlplane/apiserver/aggregator.go",
 			function: "CreateAggregatorServer",
 			insert:   insertion{enter: "{{.Param 4}} = trommelPriorities({{.Param 4}})"},
 		},
@@ -529,7 +532,7 @@ var goroutinePoints = []point{
 
 func outside(file, receiver, function string) point {
 	return point{
-		module: moduleClientGo, file: file, receiver: receiver, function: function,
+		module: ClientGo, file: file, receiver: receiver, function: function,
 		insert: insertion{enter: "defer trommelLeave()()"},
 	}
 }
@@ -558,45 +561,40 @@ func pointsOf(module, version string, byGoroutine bool) []point {
 	return list
 }
 
-// versionByPoints returns the first of the newest versions whose points the module all has, for a source whose version
-// number is not usable: a commit's sorts below all others (v0.0.0-2020...), and its date does not say which branch it
-// is on. If there is none, it returns a version that is too old to be observed.
-func (m *moduleCopy) versionByPoints() (string, error) {
-	// A newer source than any in the table may lack a point because the code has moved.
-	if at, err := module.PseudoVersionTime(m.version); err == nil && at.After(pointsKnownAt) {
-		return newest, nil
+func (p *point) name() string {
+	switch {
+	case p.function == "":
+		return "paths of the service account"
+	case p.receiver != "":
+		return "(" + p.receiver + ")." + p.function
 	}
-	candidates := []string{oldest[m.path]}
-	for _, p := range points {
-		if p.module == m.path && p.from != "" {
-			candidates = append(candidates, p.from)
-		}
-	}
-	semver.Sort(candidates)
-	slices.Reverse(candidates)
-	for _, version := range slices.Compact(candidates) {
-		if err := m.find(version); err == nil {
-			return version, nil
-		} else if notFound := (*NotFoundError)(nil); !errors.As(err, &notFound) {
-			return "", err
-		}
-	}
-	return "v0.0.0", nil
+	return p.function
 }
 
-// find checks that all points of a version are found.
-func (m *moduleCopy) find(version string) error {
-	c := *m
-	c.pointsOf = version
-	_, err := c.applyPoints(map[string]*source{})
-	return err
+// Patched is one place that a build changes.
+type Patched struct {
+	wire.CompiledPoint // Point is empty if nothing is observed
+	Path               string
 }
 
-// withoutContext reports whether controller-runtime's reconcilers get no context.
-func (m *moduleCopy) withoutContext() (bool, error) {
-	names, err := declared(filepath.Join(m.dir, "pkg", "internal", "controller"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // controller-runtime is not used
+// NotFoundError says that a module's version does not have a point at the place given by the table of points.
+type NotFoundError struct {
+	Module, Version, File, Function, Reason string
+	Dir                                     string // directory of the module's source
+}
+
+func (e *NotFoundError) Error() string {
+	if e.Module == Standard {
+		what := "give its processes their pod's files and address"
+		if strings.HasPrefix(e.File, labelsDir+"/") {
+			what = "distinguish reconciles that have no context"
+		}
+		return fmt.Sprintf("%s: %s in %s: %s; this version of trommel does not know how to %s: "+
+			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (searched: %s)", e.Version,
+			e.Function, e.File, e.Reason, what, OldestGo, e.Dir)
 	}
-	return err == nil && names["Controller.Reconcile"] && !names["Controller.Reconcile(ctx)"], err
+	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: "+
+		"build with a released %s, %s or later, "+
+		"or with a newer trommel (searched: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module,
+		oldest[e.Module], e.Dir)
 }

@@ -1,4 +1,4 @@
-package instrumentation
+package points
 
 import (
 	"bytes"
@@ -34,14 +34,14 @@ func clockOverlay(t testing.TB, goarch string) string {
 	t.Helper()
 	g := testGoRoot(t, runtime.GOOS, goarch)
 	if !g.hasClock() {
-		t.Skipf("%s on %s/%s cannot have the run's clock", g.version, g.goos, g.goarch)
+		t.Skipf("%s on %s/%s cannot have the run's clock", g.Version, g.GOOS, g.GOARCH)
 	}
-	g.clockOnly = true
+	g.ClockOnly = true
 	c, err := buildcache.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay, _, err := standard(c, g)
+	overlay, _, err := g.Overlay(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,51 +1,20 @@
-package instrumentation
+package points
 
 import (
 	"bytes"
-	"embed"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
 	"text/template"
-
-	"github.com/trommel-dev/trommel/instrumentation/wire"
 )
 
-//go:embed points/*.tmpl
-var templates embed.FS
-
 const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-// NotFoundError says that a module's version does not have a point at the place given by the table of points.
-type NotFoundError struct {
-	Module, Version, File, Function, Reason string
-	Dir                                     string // directory of the module's source
-}
-
-func (e *NotFoundError) Error() string {
-	if e.Module == moduleStandard {
-		what := "give its processes their pod's files and address"
-		if strings.HasPrefix(e.File, labelsDir+"/") {
-			what = "distinguish reconciles that have no context"
-		}
-		return fmt.Sprintf("%s: %s in %s: %s; this version of trommel does not know how to %s: "+
-			"build with a released Go, %s or later (GOTOOLCHAIN), or with a newer trommel (searched: %s)", e.Version,
-			e.Function, e.File, e.Reason, what, oldestGo, e.Dir)
-	}
-	return fmt.Sprintf("%s %s: %s in %s: %s; this version of trommel does not know how to observe it: "+
-		"build with a released %s, %s or later, "+
-		"or with a newer trommel (searched: %s)", e.Module, e.Version, e.Function, e.File, e.Reason, e.Module,
-		oldest[e.Module], e.Dir)
-}
 
 // source is a parsed file with the edits to be made in it.
 type source struct {
@@ -407,89 +376,6 @@ func expand(text string, g *signature) (string, error) {
 	return b.String(), nil
 }
 
-// A PatchedPoint is one place that a build changes.
-type PatchedPoint struct {
-	wire.CompiledPoint // Point is empty if nothing is observed
-	Path               string
-}
-
-// patchModule patches the files of a module's copy in dir. Positions are those in the module's origin.
-func patchModule(m moduleCopy, dir string) ([]PatchedPoint, error) {
-	files := map[string]*source{}
-	found, err := m.applyPoints(files)
-	if err != nil {
-		return nil, err
-	}
-	annotated, err := annotateModule(files, m, dir)
-	if err != nil {
-		return nil, err
-	}
-	found = append(found, annotated...)
-	for name, s := range files {
-		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), s.patched(), 0o644); err != nil {
-			return nil, err
-		}
-	}
-	for _, h := range helpers {
-		if h.module != m.path || !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
-			continue // the version has no such package, or the build does not use it
-		}
-		text, err := h.expand(dir, m.byGoroutine)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %s: %w", m.path, m.version, h.dir, err)
-		}
-		name := filepath.Join(dir, filepath.FromSlash(h.dir), "zz_trommel_"+path.Base(path.Join(h.module, h.dir))+".go")
-		if err := os.WriteFile(name, importHook(text, m.hook), 0o644); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// applyPoints makes the edits of the module's points in its files, which it adds to those that are read.
-func (m *moduleCopy) applyPoints(files map[string]*source) ([]PatchedPoint, error) {
-	var found []PatchedPoint
-	for _, p := range pointsOf(m.path, m.like(), m.byGoroutine) {
-		if m.partial && !hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(path.Dir(p.file)))) {
-			continue
-		}
-		notFound := func(reason string) error {
-			return &NotFoundError{Module: m.path, Version: m.version, File: p.file, Function: p.name(), Reason: reason,
-				Dir: m.dir}
-		}
-		s, err := sourceOf(files, m.dir, p.file)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, notFound("no such file")
-		}
-		if err != nil {
-			return nil, err
-		}
-		line := 0
-		if p.insert == (insertion{}) {
-			line = found[len(found)-1].Line // the same place has a second point
-		} else {
-			var err error
-			if line, err = s.apply(&p); err != nil {
-				return nil, notFound(err.Error())
-			}
-		}
-		found = append(found, PatchedPoint{
-			CompiledPoint: wire.CompiledPoint{
-				Point: p.observes, Module: m.path, Version: m.version, File: p.file, Line: line, Receiver: p.receiver,
-				Function: p.function,
-			},
-			Path: s.path,
-		})
-	}
-	return found, nil
-}
-
-// hasGoFiles reports whether there is a package in a directory. A directory without one may have packages below it.
-func hasGoFiles(dir string) bool {
-	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	return err == nil && len(names) > 0
-}
-
 // sourceOf parses a file of the module in root, only once.
 func sourceOf(files map[string]*source, root, name string) (*source, error) {
 	if s := files[name]; s != nil {
@@ -506,106 +392,4 @@ func sourceOf(files map[string]*source, root, name string) (*source, error) {
 	}
 	files[name] = s
 	return s, nil
-}
-
-func (p *point) name() string {
-	switch {
-	case p.function == "":
-		return "paths of the service account"
-	case p.receiver != "":
-		return "(" + p.receiver + ")." + p.function
-	}
-	return p.function
-}
-
-// importHook makes source text import the hook's packages from their real import paths.
-func importHook(text []byte, hook string) []byte {
-	text = bytes.ReplaceAll(text, []byte(`"`+hookModule+`"`), []byte(`"`+hook+`"`))
-	return bytes.ReplaceAll(text, []byte(`"`+hookModule+`/`), []byte(`"`+hook+`/`))
-}
-
-// expand executes the helper's template for the package in dir's module. The template can check by name whether the
-// package declares something.
-func (h *helper) expand(dir string, byGoroutine bool) ([]byte, error) {
-	names, err := declared(filepath.Join(dir, filepath.FromSlash(h.dir)))
-	if err != nil {
-		return nil, err
-	}
-	text, err := templates.ReadFile("points/" + h.template)
-	if err != nil {
-		return nil, err
-	}
-	t, err := template.New(h.template).Funcs(template.FuncMap{
-		"has":         func(name string) bool { return names[name] },
-		"byGoroutine": func() bool { return byGoroutine },
-	}).Parse(string(text))
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	b.WriteString("// Code generated by trommel. DO NOT EDIT.\n\n")
-	if err := t.Execute(&b, nil); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// declared lists what a package declares at top level: functions, constants, variables, types, generic types also as
-// Type[], fields as Type.field, and methods as Type.Method, those whose first parameter is a context also as
-// Type.Method(ctx).
-func declared(dir string) (map[string]bool, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") ||
-			strings.HasPrefix(e.Name(), "zz_trommel_") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, e.Name()), nil,
-			parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if d.Recv == nil {
-					names[d.Name.Name] = true
-					continue
-				}
-				method := strings.TrimPrefix(receiverOf(d), "*") + "." + d.Name.Name
-				names[method] = true
-				if params := d.Type.Params.List; len(params) > 0 {
-					if t, ok := params[0].Type.(*ast.SelectorExpr); ok && t.Sel.Name == "Context" {
-						names[method+"(ctx)"] = true
-					}
-				}
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					if v, ok := spec.(*ast.ValueSpec); ok {
-						for _, n := range v.Names {
-							names[n.Name] = true
-						}
-					}
-					if t, ok := spec.(*ast.TypeSpec); ok {
-						names[t.Name.Name] = true
-						if t.TypeParams != nil {
-							names[t.Name.Name+"[]"] = true
-						}
-						if st, ok := t.Type.(*ast.StructType); ok {
-							for _, field := range st.Fields.List {
-								for _, n := range field.Names {
-									names[t.Name.Name+"."+n.Name] = true
-								}
-							}
-						}
-					}
-				}
-			}
-		}
-	}
-	return names, nil
 }

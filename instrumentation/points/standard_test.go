@@ -1,6 +1,7 @@
-package instrumentation
+package points
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"go/parser"
@@ -18,15 +19,13 @@ import (
 )
 
 // testGoRoot returns the Go installation that runs the tests, for a target platform.
-func testGoRoot(t testing.TB, goos, goarch string) *goRoot {
+func testGoRoot(t testing.TB, goos, goarch string) *GoRoot {
 	t.Helper()
-	s, err := (&goCommand{dir: t.TempDir()}).settings(t.Context())
-	if err != nil {
+	var env struct{ GOROOT, GOVERSION, CGO_ENABLED string }
+	if err := json.Unmarshal(goOutput(t, "env", "-json", "GOROOT", "GOVERSION", "CGO_ENABLED"), &env); err != nil {
 		t.Fatal(err)
 	}
-	g := s.goRoot()
-	g.goos, g.goarch = goos, goarch
-	return g
+	return &GoRoot{Dir: env.GOROOT, Version: env.GOVERSION, GOOS: goos, GOARCH: goarch, Cgo: env.CGO_ENABLED == "1"}
 }
 
 // TestStandard checks that all points are found, that only lines with a point change, and that equal files get equal
@@ -40,23 +39,23 @@ func TestStandard(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%s %t", tt.goos, tt.goarch, tt.byGoroutine), func(t *testing.T) {
 			t.Parallel()
 			g := testGoRoot(t, tt.goos, tt.goarch)
-			g.byGoroutine = tt.byGoroutine
+			g.ByGoroutine = tt.byGoroutine
 			c, err := buildcache.Open(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
-			overlay, points, err := standard(c, g)
+			overlay, points, err := g.Overlay(c)
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, _, err := standard(c, g)
+			again, _, err := g.Overlay(c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			seen := map[string]bool{}
 			for _, p := range points {
 				seen[p.File] = true
-				if p.Module != moduleStandard || p.Version != g.version || p.Line == 0 || p.Point != "" {
+				if p.Module != Standard || p.Version != g.Version || p.Line == 0 || p.Point != "" {
 					t.Errorf("point %+v", p)
 				}
 			}
@@ -65,7 +64,7 @@ func TestStandard(t *testing.T) {
 				if again[original] != patched {
 					t.Errorf("%s is %s the first time and %s the second", original, patched, again[original])
 				}
-				name, err := filepath.Rel(filepath.Join(g.dir, "src"), original)
+				name, err := filepath.Rel(filepath.Join(g.Dir, "src"), original)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -114,7 +113,7 @@ func TestStandard(t *testing.T) {
 // TestPatchedRuntime compares the lines of Go's runtime that give processes the run's clock with golden files, one for
 // each minor version of Go.
 func TestPatchedRuntime(t *testing.T) {
-	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
+	mod, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,21 +121,21 @@ func TestPatchedRuntime(t *testing.T) {
 	for _, goarch := range []string{"amd64", "arm64"} {
 		t.Run(goarch, func(t *testing.T) {
 			g := testGoRoot(t, "linux", goarch)
-			if !*update && goversion.Lang(g.version) != goversion.Lang(declared) {
-				t.Skipf("%s is not the minor version of go.mod, %s", g.version, declared)
+			if !*update && goversion.Lang(g.Version) != goversion.Lang(declared) {
+				t.Skipf("%s is not the minor version of go.mod, %s", g.Version, declared)
 			}
-			g.clockOnly = true
+			g.ClockOnly = true
 			c, err := buildcache.Open(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
-			overlay, _, err := standard(c, g)
+			overlay, _, err := g.Overlay(c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var b strings.Builder
 			for _, original := range slices.Sorted(maps.Keys(overlay)) {
-				name, err := filepath.Rel(filepath.Join(g.dir, "src"), original)
+				name, err := filepath.Rel(filepath.Join(g.Dir, "src"), original)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -153,7 +152,7 @@ func TestPatchedRuntime(t *testing.T) {
 				b.WriteString(regexp.MustCompile(`(?m)^\d+`).ReplaceAllString(changed.String(), ""))
 			}
 			golden(t, filepath.Join("testdata", "patched",
-				fmt.Sprintf("std@%s_%s.golden", goversion.Lang(g.version), goarch)), b.String())
+				fmt.Sprintf("std@%s_%s.golden", goversion.Lang(g.Version), goarch)), b.String())
 		})
 	}
 }
@@ -175,18 +174,18 @@ func diffAssembly(t *testing.T, b *strings.Builder, original, patched string) {
 // A version of Go that the points of the clock do not fit builds programs that live in real time.
 func TestClockThatDoesNotFit(t *testing.T) {
 	g := testGoRoot(t, "linux", "amd64")
-	src := filepath.Join(g.dir, "src")
-	g.dir = t.TempDir()
-	if err := os.CopyFS(filepath.Join(g.dir, "src", "runtime"), os.DirFS(filepath.Join(src, "runtime"))); err != nil {
+	src := filepath.Join(g.Dir, "src")
+	g.Dir = t.TempDir()
+	if err := os.CopyFS(filepath.Join(g.Dir, "src", "runtime"), os.DirFS(filepath.Join(src, "runtime"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(filepath.Join(g.dir, "src", "syscall"), os.DirFS(filepath.Join(src, "syscall"))); err != nil {
+	if err := os.CopyFS(filepath.Join(g.Dir, "src", "syscall"), os.DirFS(filepath.Join(src, "syscall"))); err != nil {
 		t.Fatal(err)
 	}
 	if g.tryClock(); !g.hasClock() {
 		t.Fatal("the points do not fit")
 	}
-	file := filepath.Join(g.dir, "src", "runtime", "netpoll_epoll.go")
+	file := filepath.Join(g.Dir, "src", "runtime", "netpoll_epoll.go")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -217,8 +216,8 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := *real
-			g.dir, g.version = t.TempDir(), "go1.99.1"
-			g.byGoroutine = true
+			g.Dir, g.Version = t.TempDir(), "go1.99.1"
+			g.ByGoroutine = true
 			for _, p := range []string{"os", "os/exec", "net", "syscall", "runtime/pprof"} {
 				names, err := real.files(p)
 				if err != nil {
@@ -247,7 +246,7 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _, err = standard(c, &g)
+			_, _, err = g.Overlay(c)
 			if tt.want == "" {
 				if err != nil {
 					t.Error(err)
@@ -260,7 +259,7 @@ func TestStandardPointThatIsNotThere(t *testing.T) {
 			}
 			want := "go1.99.1: " + tt.want + "; this version of trommel does not know how to " + what +
 				": build with a released Go, go1.21 or later (GOTOOLCHAIN), or with a newer trommel " +
-				"(searched: " + g.dir + ")"
+				"(searched: " + g.Dir + ")"
 			var notFound *NotFoundError
 			if !errors.As(err, &notFound) || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)

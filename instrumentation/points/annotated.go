@@ -1,4 +1,4 @@
-package instrumentation
+package points
 
 import (
 	"fmt"
@@ -14,6 +14,59 @@ import (
 )
 
 const callsFile = "zz_trommel_calls.go"
+
+// AnnotatedCall is a function that gets its own hook.
+type AnnotatedCall struct {
+	Name     string // in the suite
+	Package  string // import path; empty: the main package
+	Receiver string // *T, T or empty
+	Function string
+}
+
+// UnknownFunctionError says that a package has no function with the name and the receiver of an annotated call.
+type UnknownFunctionError struct{ reason string }
+
+func (e *UnknownFunctionError) Error() string { return e.reason }
+
+// Annotated are the files of packages outside of patched modules that get hooks of annotated calls.
+type Annotated struct {
+	files    map[string]*source // by path
+	packages map[string]string  // names, by directory
+}
+
+// Add inserts the hook of a call in one of the files of a package, which are names in a directory. It returns the
+// place, without its module.
+func (a *Annotated) Add(dir string, files []string, call AnnotatedCall) (Patched, error) {
+	if a.files == nil {
+		a.files, a.packages = map[string]*source{}, map[string]string{}
+	}
+	var paths []string // full paths: files of several packages may have the same name
+	for _, name := range files {
+		paths = append(paths, filepath.Join(dir, name))
+	}
+	s, found, err := annotateIn(a.files, "", paths, call)
+	if err != nil {
+		return Patched{}, err
+	}
+	a.packages[dir] = s.file.Name.Name
+	found.File = filepath.Base(found.File)
+	return found, nil
+}
+
+// Texts returns the files that are changed or added, by path. hook is the import path of the hook, byGoroutine is as in
+// ModuleCopy.
+func (a *Annotated) Texts(hook string, byGoroutine bool) map[string][]byte {
+	texts := map[string][]byte{}
+	for _, s := range a.files {
+		if len(s.edits) > 0 {
+			texts[s.path] = s.patched()
+		}
+	}
+	for dir, name := range a.packages {
+		texts[filepath.Join(dir, callsFile)] = callsHelper(name, hook, byGoroutine)
+	}
+	return texts
+}
 
 // annotate inserts the hook of an annotated call. The function may have any signature. If its last result is an error,
 // the error is reported, and the function can be made to fail.
@@ -116,11 +169,11 @@ func trommelAnnotated(ctx context.Context, name string) *hook.Call { return hook
 }
 
 // annotateModule patches annotated functions of a module in files. The packages of the calls are import paths.
-func annotateModule(files map[string]*source, m moduleCopy, dir string) ([]PatchedPoint, error) {
-	var found []PatchedPoint
-	for _, call := range m.calls {
-		rel := strings.TrimPrefix(strings.TrimPrefix(call.Package, m.path), "/")
-		entries, err := os.ReadDir(filepath.Join(m.dir, filepath.FromSlash(rel)))
+func annotateModule(files map[string]*source, m ModuleCopy, dir string) ([]Patched, error) {
+	var found []Patched
+	for _, call := range m.Calls {
+		rel := strings.TrimPrefix(strings.TrimPrefix(call.Package, m.Path), "/")
+		entries, err := os.ReadDir(filepath.Join(m.Dir, filepath.FromSlash(rel)))
 		if err != nil {
 			return nil, err
 		}
@@ -130,20 +183,20 @@ func annotateModule(files map[string]*source, m moduleCopy, dir string) ([]Patch
 				continue
 			}
 			// A version of the function for another platform is not part of this build.
-			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.dir, filepath.FromSlash(rel)),
+			if ok, err := gobuild.Default.MatchFile(filepath.Join(m.Dir, filepath.FromSlash(rel)),
 				e.Name()); err == nil && ok &&
 				strings.HasSuffix(e.Name(), ".go") {
 				names = append(names, path.Join(rel, e.Name()))
 			}
 		}
-		s, p, err := annotateIn(files, m.dir, names, call)
+		s, p, err := annotateIn(files, m.Dir, names, call)
 		if err != nil {
 			return nil, err
 		}
-		p.Module, p.Version = m.path, m.version
+		p.Module, p.Version = m.Path, m.Version
 		found = append(found, p)
 		helper := filepath.Join(dir, filepath.FromSlash(rel), callsFile)
-		if err := os.WriteFile(helper, callsHelper(s.file.Name.Name, m.hook, m.byGoroutine), 0o644); err != nil {
+		if err := os.WriteFile(helper, callsHelper(s.file.Name.Name, m.Hook, m.ByGoroutine), 0o644); err != nil {
 			return nil, err
 		}
 	}
@@ -152,17 +205,17 @@ func annotateModule(files map[string]*source, m moduleCopy, dir string) ([]Patch
 
 // annotateIn finds the function of a call in one of the named files below root.
 func annotateIn(files map[string]*source, root string, names []string,
-	call AnnotatedCall) (*source, PatchedPoint, error) {
+	call AnnotatedCall) (*source, Patched, error) {
 	for _, name := range names {
 		s, err := sourceOf(files, root, name)
 		if err != nil {
-			return nil, PatchedPoint{}, err
+			return nil, Patched{}, err
 		}
 		if s.function(call.Receiver, call.Function) == nil {
 			continue
 		}
 		line, fails, err := s.annotate(call)
-		return s, PatchedPoint{
+		return s, Patched{
 			CompiledPoint: wire.CompiledPoint{
 				Point: wire.AnnotatedCall, File: name, Line: line, Receiver: call.Receiver, Function: call.Function,
 				Name: call.Name, Fails: fails,
@@ -175,8 +228,8 @@ func annotateIn(files map[string]*source, root string, names []string,
 		function = "(" + call.Receiver + ")." + function
 	}
 	hint := receiverHint(files, root, names, call.Function)
-	return nil, PatchedPoint{}, inputErrorf("annotated call %q: package %s has no function %s%s",
-		call.Name, call.Package, function, hint)
+	return nil, Patched{}, &UnknownFunctionError{fmt.Sprintf("annotated call %q: package %s has no function %s%s",
+		call.Name, call.Package, function, hint)}
 }
 
 // receiverHint says which receivers the functions with that name have, and what to write for them. It is empty if there

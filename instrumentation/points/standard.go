@@ -1,10 +1,11 @@
-package instrumentation
+package points
 
 import (
 	"encoding/json"
 	"fmt"
 	gobuild "go/build"
 	goversion "go/version"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,8 +17,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
-// moduleStandard is the module name of Go's standard library in points and patched places. Its version is Go's.
-const moduleStandard = "std"
+// Standard is the module name of Go's standard library in points and patched places. Its version is Go's.
+const Standard = "std"
 
 // StandardMarker is contained in executables whose standard library is patched: such a process finds its pod's files,
 // address and names through its environment.
@@ -27,8 +28,8 @@ const StandardMarker = "trommel.dev/pod-environment=v1"
 // reach their processes while they run.
 const FaultsMarker = "trommel.dev/pod-faults=v1"
 
-// oldestGo is the first version of Go that the points in the standard library are known to fit.
-const oldestGo = "go1.21"
+// OldestGo is the first version of Go that the points in the standard library are known to fit.
+const OldestGo = "go1.21"
 
 // standardPoint is a place in the standard library. Instead of an insertion, it may put a call around arguments of all
 // calls of a function in its file.
@@ -63,7 +64,7 @@ func inotify(goos, goarch string) bool {
 // makes the call depends on Go's version.
 func podPath(file, call string, arguments ...int) standardPoint {
 	return standardPoint{
-		point: point{module: moduleStandard, file: file, insert: insertion{wrap: "syscall.TrommelPath"}}, call: call,
+		point: point{module: Standard, file: file, insert: insertion{wrap: "syscall.TrommelPath"}}, call: call,
 		arguments: arguments,
 	}
 }
@@ -76,7 +77,7 @@ func diskFault(function, operation, fails, transfer string) standardPoint {
 		enter += "; " + strings.ReplaceAll(transfer, "OPERATION", "syscall."+operation)
 	}
 	return standardPoint{point: point{
-		module: moduleStandard, file: "os/file_posix.go", receiver: "*File", function: function,
+		module: Standard, file: "os/file_posix.go", receiver: "*File", function: function,
 		insert: insertion{enter: enter + " }"},
 	}}
 }
@@ -109,11 +110,11 @@ var standardPoints = []standardPoint{
 	podPath("os/", "syscall.StartProcess", 0),
 	podPath("os/exec/", "unix.Eaccess", 0),
 	{point: point{
-		module: moduleStandard, file: "os/exec_posix.go", function: "startProcess",
+		module: Standard, file: "os/exec_posix.go", function: "startProcess",
 		insert: insertion{do: "attr.Dir", replaces: "syscall.TrommelPath(attr.Dir)"},
 	}},
 	{point: point{
-		module: moduleStandard, file: "os/", function: "open",
+		module: Standard, file: "os/", function: "open",
 		insert: insertion{enter: "if syscall.TrommelFaults() != 0 { " +
 			"if err := syscall.TrommelFault({{.Param 0}}, syscall.TrommelOpen); err != nil { " +
 			"return -1, poll.SysFile{}, err } }"},
@@ -125,30 +126,30 @@ var standardPoints = []standardPoint{
 	diskFault("Sync", "TrommelSync", `return {{.Receiver}}.wrapErr("sync", err)`, ""),
 	// Copies by the kernel pass neither read nor write.
 	{point: point{
-		module: moduleStandard, file: "os/", receiver: "*File", function: "readFrom",
+		module: Standard, file: "os/", receiver: "*File", function: "readFrom",
 		insert: insertion{enter: "if syscall.TrommelFaults() != 0 { return 0, false, nil }"},
 	}, system: onLinux},
 	{point: point{
-		module: moduleStandard, file: "net/tcpsock_posix.go", receiver: "*TCPConn", function: "readFrom",
+		module: Standard, file: "net/tcpsock_posix.go", receiver: "*TCPConn", function: "readFrom",
 		insert: insertion{enter: "if syscall.TrommelFaults() != 0 { " +
 			"return genericReadFrom({{.Receiver}}, {{.Param 0}}) }"},
 	}},
 	// It descends from the parent, which may not be one of the pod's directories even if the path is.
 	{point: point{
-		module: moduleStandard, file: "os/removeall_at.go", function: "removeAll",
+		module: Standard, file: "os/removeall_at.go", function: "removeAll",
 		insert: insertion{enter: "{{.Param 0}} = syscall.TrommelPath({{.Param 0}})"},
 	}},
 	{point: point{
-		module: moduleStandard, file: "os/sys_linux.go", function: "hostname",
+		module: Standard, file: "os/sys_linux.go", function: "hostname",
 		insert: insertion{enter: `if host := syscall.TrommelHostname(); host != "" { return host, nil }`},
 	}, system: onLinux},
 	{point: point{
-		module: moduleStandard, file: "syscall/syscall_linux.go", function: "Syscall",
+		module: Standard, file: "syscall/syscall_linux.go", function: "Syscall",
 		insert: insertion{enter: "if {{.Param 0}} == SYS_INOTIFY_ADD_WATCH && trommelFiles != nil { " +
 			"return trommelWatch({{.Param 1}}, {{.Param 2}}, {{.Param 3}}) }"},
 	}, system: inotify},
 	{point: point{
-		module: moduleStandard, file: "net/ipsock_posix.go", function: "internetSocket",
+		module: Standard, file: "net/ipsock_posix.go", function: "internetSocket",
 		insert: insertion{enter: "if trommelOutside({{.Param 0}}) { return trommelSocket({{.Param 0}}, {{.Param 1}}, " +
 			"{{.Param 2}}, {{.Param 3}}, {{.Param 6}}, " +
 			"func(trommelCtx context.Context, trommelNet string, trommelLocal, " +
@@ -157,13 +158,13 @@ var standardPoints = []standardPoint{
 			"{{.Param 6}}, {{.Param 7}}) }) }"},
 	}},
 	{point: point{
-		module: moduleStandard, file: "net/lookup.go", receiver: "*Resolver", function: "lookupIPAddr",
+		module: Standard, file: "net/lookup.go", receiver: "*Resolver", function: "lookupIPAddr",
 		insert: insertion{enter: "if trommelOutside({{.Param 0}}) { ips, name, err := trommelLookup({{.Param 0}}, " +
 			"{{.Param 1}}, {{.Param 2}}); " +
 			"if err != nil || ips != nil { return ips, err }; {{.Param 2}} = name }"},
 	}},
 	{point: point{
-		module: moduleStandard, file: "net/lookup.go", receiver: "*Resolver", function: "LookupHost",
+		module: Standard, file: "net/lookup.go", receiver: "*Resolver", function: "LookupHost",
 		insert: insertion{
 			enter: `if trommelOutside({{.Param 0}}) { ` +
 				`ips, name, err := trommelLookup({{.Param 0}}, "ip", {{.Param 1}}); ` +
@@ -185,7 +186,7 @@ var standardHelpers = []standardHelper{
 // all others.
 var (
 	goroutineStandardPoints = []standardPoint{{point: point{
-		module: moduleStandard, file: labelsDir + "/runtime.go", function: "SetGoroutineLabels",
+		module: Standard, file: labelsDir + "/runtime.go", function: "SetGoroutineLabels",
 		insert: insertion{enter: "{{.Param 0}} = trommelKeep({{.Param 0}})"},
 	}}}
 	goroutineStandardHelpers = []standardHelper{{
@@ -197,23 +198,24 @@ var (
 
 const labelsDir = "runtime/pprof"
 
-// goRoot is a Go installation and its target.
-type goRoot struct {
-	dir          string // GOROOT
-	version      string // go1.26.8
-	goos, goarch string
-	cgo          bool
-	byGoroutine  bool // see moduleCopy
-	noClock      bool // the points of the clock do not fit
-	clockOnly    bool // the program has no pod: it gets the run's clock and nothing else
+// GoRoot is a Go installation and its target.
+type GoRoot struct {
+	Dir          string // GOROOT
+	Version      string // go1.26.8
+	GOOS, GOARCH string
+	Cgo          bool
+	ByGoroutine  bool // see ModuleCopy
+	ClockOnly    bool // the program has no pod: it gets the run's clock and nothing else
+
+	noClock bool // the points of the clock do not fit
 }
 
-func (g *goRoot) points() []standardPoint {
+func (g *GoRoot) points() []standardPoint {
 	var list []standardPoint
-	if !g.clockOnly {
+	if !g.ClockOnly {
 		list = append(list, standardPoints...)
 	}
-	if g.byGoroutine {
+	if g.ByGoroutine {
 		list = append(list, goroutineStandardPoints...)
 	}
 	if g.hasClock() {
@@ -222,12 +224,12 @@ func (g *goRoot) points() []standardPoint {
 	return list
 }
 
-func (g *goRoot) helpers() []standardHelper {
+func (g *GoRoot) helpers() []standardHelper {
 	var list []standardHelper
-	if !g.clockOnly {
+	if !g.ClockOnly {
 		list = append(list, standardHelpers...)
 	}
-	if g.byGoroutine {
+	if g.ByGoroutine {
 		list = append(list, goroutineStandardHelpers...)
 	}
 	if g.hasClock() {
@@ -236,15 +238,15 @@ func (g *goRoot) helpers() []standardHelper {
 	return list
 }
 
-// known reports whether the points fit this version. A version that is not a release is treated as the newest.
-func (g *goRoot) known() bool {
-	return !goversion.IsValid(g.version) || goversion.Compare(g.version, oldestGo) >= 0
+// Known reports whether the points fit this version. A version that is not a release is treated as the newest.
+func (g *GoRoot) Known() bool {
+	return !goversion.IsValid(g.Version) || goversion.Compare(g.Version, OldestGo) >= 0
 }
 
-// goRootCopy returns a copy of a Go installation: links to everything except the source of the standard library.
-func goRootCopy(c *buildcache.Cache, g *goRoot) (string, error) {
-	return c.Make("goroot/"+g.version+"-"+buildcache.Digest(g.dir), func(dir string) error {
-		entries, err := os.ReadDir(g.dir)
+// Copy returns a copy of a Go installation: links to everything except the source of the standard library.
+func (g *GoRoot) Copy(c *buildcache.Cache) (string, error) {
+	return c.Make("goroot/"+g.Version+"-"+buildcache.Digest(g.Dir), func(dir string) error {
+		entries, err := os.ReadDir(g.Dir)
 		if err != nil {
 			return err
 		}
@@ -252,24 +254,24 @@ func goRootCopy(c *buildcache.Cache, g *goRoot) (string, error) {
 			if e.Name() == "src" {
 				continue
 			}
-			if err := os.Symlink(filepath.Join(g.dir, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+			if err := os.Symlink(filepath.Join(g.Dir, e.Name()), filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
 		}
-		return copyModule(filepath.Join(g.dir, "src"), filepath.Join(dir, "src"))
+		return copyModule(filepath.Join(g.Dir, "src"), filepath.Join(dir, "src"))
 	})
 }
 
 // context returns the build context, which selects the files of a build.
-func (g *goRoot) context() *gobuild.Context {
+func (g *GoRoot) context() *gobuild.Context {
 	c := gobuild.Default
-	c.GOROOT, c.GOOS, c.GOARCH, c.CgoEnabled, c.BuildTags = g.dir, g.goos, g.goarch, g.cgo, nil
+	c.GOROOT, c.GOOS, c.GOARCH, c.CgoEnabled, c.BuildTags = g.Dir, g.GOOS, g.GOARCH, g.Cgo, nil
 	return &c
 }
 
 // files lists the files of a package of the standard library that are compiled, by their paths below src.
-func (g *goRoot) files(pkg string) ([]string, error) {
-	dir := filepath.Join(g.dir, "src", filepath.FromSlash(pkg))
+func (g *GoRoot) files(pkg string) ([]string, error) {
+	dir := filepath.Join(g.Dir, "src", filepath.FromSlash(pkg))
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -289,24 +291,24 @@ func (g *goRoot) files(pkg string) ([]string, error) {
 	return names, nil
 }
 
-// standard writes the files that replace those of the standard library to the cache, under names that depend only on
+// Overlay writes the files that replace those of the standard library to the cache, under names that depend only on
 // their content. It returns a map from replaced files to these.
-func standard(c *buildcache.Cache, g *goRoot) (map[string]string, []PatchedPoint, error) {
+func (g *GoRoot) Overlay(c *buildcache.Cache) (map[string]string, []Patched, error) {
 	g.tryClock()
-	key := []string{g.dir, g.version, g.goos, g.goarch, fmt.Sprint(g.cgo)}
+	key := []string{g.Dir, g.Version, g.GOOS, g.GOARCH, fmt.Sprint(g.Cgo)}
 	packages := map[string]bool{}
 	for _, p := range g.points() {
-		key = append(key, fmt.Sprintf("%#v %s %v", p.point, p.call, p.arguments))
+		key = append(key, fmt.Sprintf("%s %s %v", keyOf(p.point), p.call, p.arguments))
 		packages[path.Dir(p.file)] = true
 	}
 	for _, h := range g.helpers() {
-		text, err := templates.ReadFile("points/" + h.template)
+		text, err := templates.ReadFile(h.template)
 		if err != nil {
 			return nil, nil, err
 		}
 		key = append(key, h.dir, h.name, string(text))
 	}
-	for _, p := range sortedKeys(packages) {
+	for _, p := range slices.Sorted(maps.Keys(packages)) {
 		names, err := g.files(p)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the standard library: %w", err)
@@ -323,16 +325,16 @@ func standard(c *buildcache.Cache, g *goRoot) (map[string]string, []PatchedPoint
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the standard library: %w", err)
 	}
-	for _, name := range sortedKeys(assembly) {
+	for _, name := range slices.Sorted(maps.Keys(assembly)) {
 		key = append(key, name, string(assembly[name]))
 	}
-	dir, err := c.Make("std/"+g.version+"-"+buildcache.Digest(key...), g.patch)
+	dir, err := c.Make("std/"+g.Version+"-"+buildcache.Digest(key...), g.patch)
 	if err != nil {
 		return nil, nil, err
 	}
 	var made struct {
 		Files  []string
-		Points []PatchedPoint
+		Points []Patched
 	}
 	data, err := os.ReadFile(filepath.Join(dir, foundFile))
 	if err == nil {
@@ -348,12 +350,12 @@ func standard(c *buildcache.Cache, g *goRoot) (map[string]string, []PatchedPoint
 	return overlay, made.Points, nil
 }
 
-func (g *goRoot) source(name string) string {
-	return filepath.Join(g.dir, "src", filepath.FromSlash(name))
+func (g *GoRoot) source(name string) string {
+	return filepath.Join(g.Dir, "src", filepath.FromSlash(name))
 }
 
 // patch writes patched copies of files below dir.
-func (g *goRoot) patch(dir string) error {
+func (g *GoRoot) patch(dir string) error {
 	sources := map[string]*source{}
 	found, err := g.applyAll(sources, g.points())
 	if err != nil {
@@ -386,13 +388,13 @@ func (g *goRoot) patch(dir string) error {
 		}
 	}
 	for _, h := range g.helpers() {
-		if h.system != nil && !h.system(g.goos, g.goarch) {
+		if h.system != nil && !h.system(g.GOOS, g.GOARCH) {
 			continue
 		}
 		if err := g.provides(h); err != nil {
 			return err
 		}
-		text, err := templates.ReadFile("points/" + h.template)
+		text, err := templates.ReadFile(h.template)
 		if err != nil {
 			return err
 		}
@@ -410,27 +412,27 @@ func (g *goRoot) patch(dir string) error {
 }
 
 // provides checks that the package of a helper declares everything that the helper needs.
-func (g *goRoot) provides(h standardHelper) error {
+func (g *GoRoot) provides(h standardHelper) error {
 	if len(h.needs) == 0 {
 		return nil
 	}
-	names, err := declared(filepath.Join(g.dir, "src", filepath.FromSlash(h.dir)))
+	names, err := declared(filepath.Join(g.Dir, "src", filepath.FromSlash(h.dir)))
 	if err != nil {
 		return err
 	}
 	for _, name := range h.needs {
 		if !names[name] {
-			return &NotFoundError{Module: moduleStandard, Version: g.version, File: h.dir + "/", Function: name,
-				Reason: "it is not declared", Dir: g.dir}
+			return &NotFoundError{Module: Standard, Version: g.Version, File: h.dir + "/", Function: name,
+				Reason: "it is not declared", Dir: g.Dir}
 		}
 	}
 	return nil
 }
 
 // applyAll makes the edits of those points that are for this system.
-func (g *goRoot) applyAll(sources map[string]*source, points []standardPoint) (found []PatchedPoint, err error) {
+func (g *GoRoot) applyAll(sources map[string]*source, points []standardPoint) (found []Patched, err error) {
 	for _, p := range points {
-		if p.system != nil && !p.system(g.goos, g.goarch) {
+		if p.system != nil && !p.system(g.GOOS, g.GOARCH) {
 			continue
 		}
 		places, err := g.apply(sources, &p)
@@ -444,7 +446,7 @@ func (g *goRoot) applyAll(sources map[string]*source, points []standardPoint) (f
 
 // apply makes the edits of a point. If the point names a directory, the edits are made in each of its files that has
 // the place.
-func (g *goRoot) apply(sources map[string]*source, p *standardPoint) ([]PatchedPoint, error) {
+func (g *GoRoot) apply(sources map[string]*source, p *standardPoint) ([]Patched, error) {
 	names := []string{p.file}
 	if folder, ok := strings.CutSuffix(p.file, "/"); ok {
 		var err error
@@ -452,10 +454,10 @@ func (g *goRoot) apply(sources map[string]*source, p *standardPoint) ([]PatchedP
 			return nil, err
 		}
 	}
-	var found []PatchedPoint
+	var found []Patched
 	reason := "no such file"
 	for _, name := range names {
-		s, err := sourceOf(sources, filepath.Join(g.dir, "src"), name)
+		s, err := sourceOf(sources, filepath.Join(g.Dir, "src"), name)
 		if os.IsNotExist(err) {
 			continue
 		}
@@ -472,14 +474,14 @@ func (g *goRoot) apply(sources map[string]*source, p *standardPoint) ([]PatchedP
 			reason = err.Error()
 			continue
 		}
-		found = append(found, PatchedPoint{Path: s.path, CompiledPoint: wire.CompiledPoint{
-			Module: moduleStandard, Version: g.version, File: name, Line: line, Receiver: p.receiver,
+		found = append(found, Patched{Path: s.path, CompiledPoint: wire.CompiledPoint{
+			Module: Standard, Version: g.Version, File: name, Line: line, Receiver: p.receiver,
 			Function: p.name(),
 		}})
 	}
 	if len(found) == 0 {
-		return nil, &NotFoundError{Module: moduleStandard, Version: g.version, File: p.file, Function: p.name(),
-			Reason: reason, Dir: g.dir}
+		return nil, &NotFoundError{Module: Standard, Version: g.Version, File: p.file, Function: p.name(),
+			Reason: reason, Dir: g.Dir}
 	}
 	return found, nil
 }

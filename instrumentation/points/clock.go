@@ -1,4 +1,4 @@
-package instrumentation
+package points
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ const oldestClockGo = "go1.26"
 // replaces is the point that replaces an expression in a function.
 func replaces(file, receiver, function, expression, by string) standardPoint {
 	return standardPoint{point: point{
-		module: moduleStandard, file: file, receiver: receiver, function: function,
+		module: Standard, file: file, receiver: receiver, function: function,
 		insert: insertion{do: expression, replaces: by},
 	}}
 }
@@ -33,21 +33,21 @@ func onARM64(_, goarch string) bool { return goarch == "arm64" }
 var clockPoints = []standardPoint{
 	replaces("runtime/time_nofake.go", "", "nanotime", "nanotime1()", "trommelNano()"),
 	{point: point{
-		module: moduleStandard, file: "runtime/timeasm.go", function: "time_now",
+		module: Standard, file: "runtime/timeasm.go", function: "time_now",
 		insert: insertion{body: "return trommelNow()"},
 	}, system: onAMD64},
 	{point: replaces("runtime/timestub.go", "", "time_now", "walltime()", "trommelWallTime()").point, system: onARM64},
 	{point: point{
-		module: moduleStandard, file: "runtime/proc.go", function: "main", insert: insertion{enter: "trommelStart()"},
+		module: Standard, file: "runtime/proc.go", function: "main", insert: insertion{enter: "trommelStart()"},
 	}},
 	replaces("runtime/proc.go", "", "pidleput", "sched.npidle.Add(1)", "trommelIdle(sched.npidle.Add(1))"),
 	replaces("runtime/proc.go", "", "pidleget", "sched.npidle.Add(-1)", "trommelBusy(sched.npidle.Add(-1))"),
 	{point: point{
-		module: moduleStandard, file: "runtime/netpoll_epoll.go", function: "netpoll",
+		module: Standard, file: "runtime/netpoll_epoll.go", function: "netpoll",
 		insert: insertion{enter: "if epfd != -1 { {{.Param 0}} = trommelPoll({{.Param 0}}) }"},
 	}},
 	{point: point{
-		module: moduleStandard, file: "runtime/mgcscavenge.go", receiver: "*scavengerState", function: "ready",
+		module: Standard, file: "runtime/mgcscavenge.go", receiver: "*scavengerState", function: "ready",
 		insert: insertion{enter: "if trommelOwn != nil { return }"},
 	}},
 	replaces("runtime/cgocall.go", "", "cgocall", "entersyscall()", "trommelCall(1); entersyscall()"),
@@ -80,14 +80,14 @@ const (
 )
 
 // hasClock reports whether the runtime of this Go installation can be given the run's clock.
-func (g *goRoot) hasClock() bool {
-	return !g.noClock && g.goos == "linux" && (g.goarch == "amd64" || g.goarch == "arm64") &&
-		(!goversion.IsValid(g.version) || goversion.Compare(g.version, oldestClockGo) >= 0)
+func (g *GoRoot) hasClock() bool {
+	return !g.noClock && g.GOOS == "linux" && (g.GOARCH == "amd64" || g.GOARCH == "arm64") &&
+		(!goversion.IsValid(g.Version) || goversion.Compare(g.Version, oldestClockGo) >= 0)
 }
 
 // tryClock finds out whether the points of the clock fit. A runtime that they do not fit has no clock: its programs run
 // in real time, and nothing else is missing.
-func (g *goRoot) tryClock() {
+func (g *GoRoot) tryClock() {
 	if !g.hasClock() {
 		return
 	}
@@ -106,30 +106,30 @@ func (g *goRoot) tryClock() {
 }
 
 // assembly returns the patched files that are not Go's, by name.
-func (g *goRoot) assembly() (map[string][]byte, error) {
-	if !g.hasClock() || g.goarch != "amd64" {
+func (g *GoRoot) assembly() (map[string][]byte, error) {
+	if !g.hasClock() || g.GOARCH != "amd64" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(filepath.Join(g.dir, "src", filepath.FromSlash(nowAssembly)))
+	text, err := os.ReadFile(filepath.Join(g.Dir, "src", filepath.FromSlash(nowAssembly)))
 	if err != nil {
 		return nil, err
 	}
 	if bytes.Count(text, []byte(nowSymbol)) != 1 {
-		return nil, &NotFoundError{Module: moduleStandard, Version: g.version, File: nowAssembly, Function: "time·now",
-			Reason: "no such function", Dir: g.dir}
+		return nil, &NotFoundError{Module: Standard, Version: g.Version, File: nowAssembly, Function: "time·now",
+			Reason: "no such function", Dir: g.Dir}
 	}
 	return map[string][]byte{nowAssembly: bytes.Replace(text, []byte(nowSymbol),
 		[]byte("TEXT ·"+realNow+"<ABIInternal>"), 1)}, nil
 }
 
-// insertedClock is everything that gives programs the run's clock, whatever Go they are built with.
-func insertedClock() (string, error) {
+// InsertedClock is everything that gives programs the run's clock, whatever Go they are built with.
+func InsertedClock() (string, error) {
 	var parts []string
 	for _, p := range clockPoints {
-		parts = append(parts, fmt.Sprintf("%#v", p.point))
+		parts = append(parts, keyOf(p.point))
 	}
 	for _, h := range clockHelpers {
-		text, err := templates.ReadFile("points/" + h.template)
+		text, err := templates.ReadFile(h.template)
 		if err != nil {
 			return "", err
 		}

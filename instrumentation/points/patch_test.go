@@ -1,14 +1,16 @@
-package instrumentation
+package points
 
 import (
 	"bytes"
-	"context"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -19,36 +21,46 @@ import (
 	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
+var update = flag.Bool("update", false, "write golden files")
+
+// goOutput returns what the go command writes, outside of any module.
+func goOutput(t testing.TB, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "GOWORK=off", "PWD="+cmd.Dir)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
 // moduleSource returns the directory of a module's version in the module cache.
 func moduleSource(t *testing.T, path, version string) string {
 	t.Helper()
-	g := &goCommand{dir: t.TempDir()}
-	out, err := g.output(context.Background(), "mod", "download", "-json", path+"@"+version)
-	if err != nil {
-		t.Fatal(err)
+	var module struct{ Dir string }
+	out := goOutput(t, "mod", "download", "-json", path+"@"+version)
+	if err := json.Unmarshal(out, &module); err != nil || module.Dir == "" {
+		t.Fatalf("no directory in %s: %v", out, err)
 	}
-	_, dir, _ := strings.Cut(string(out), `"Dir": "`)
-	dir, _, ok := strings.Cut(dir, `"`)
-	if !ok {
-		t.Fatalf("no directory in %s", out)
-	}
-	return dir
+	return module.Dir
 }
 
 // copyForTest describes the copy of a module that a build would make. For client-go it includes the controller-runtime
 // of its time.
-func copyForTest(t *testing.T, path, version string) moduleCopy {
+func copyForTest(t *testing.T, path, version string) ModuleCopy {
 	t.Helper()
-	m := moduleCopy{path: path, version: version, dir: moduleSource(t, path, version), hook: hookModule}
+	m := ModuleCopy{Path: path, Version: version, Dir: moduleSource(t, path, version), Hook: HookModule}
 	var err error
 	switch path {
-	case moduleControllerRuntime:
-		m.byGoroutine, err = m.withoutContext()
-	case moduleClientGo:
-		m.byGoroutine = !known(version) || semver.Compare(version, "v0.19.0") < 0
+	case ControllerRuntime:
+		m.ByGoroutine, err = m.WithoutContext()
+	case ClientGo:
+		m.ByGoroutine = !KnownVersion(version) || semver.Compare(version, "v0.19.0") < 0
 	}
-	if err == nil && !known(version) {
-		m.pointsOf, err = m.versionByPoints()
+	if err == nil && !KnownVersion(version) {
+		m.PointsOf, err = m.VersionByPoints()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -57,59 +69,59 @@ func copyForTest(t *testing.T, path, version string) moduleCopy {
 }
 
 // patchedForTest patches a module in the cache that builds use too.
-func patchedForTest(t *testing.T, path, version string) (original, copied string, found []PatchedPoint) {
+func patchedForTest(t *testing.T, path, version string) (original, copied string, found []Patched) {
 	t.Helper()
 	c, err := buildcache.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := copyForTest(t, path, version)
-	copied, found, err = patched(c, m)
+	copied, found, err = m.Make(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.dir, copied, found
+	return m.Dir, copied, found
 }
 
 // TestPatch compares the lines that are changed in each version with golden files, and checks that nothing else is.
 func TestPatch(t *testing.T) {
 	for _, tc := range []struct{ module, version string }{
-		{moduleAPIServer, "v0.35.8"},
-		{moduleAPIServer, "v0.36.3"},
-		{moduleAPIServer, "v0.37.1"},
-		{moduleAPIExtensions, "v0.35.8"},
-		{moduleAPIExtensions, "v0.36.3"},
-		{moduleAPIExtensions, "v0.37.1"},
-		{moduleClientGo, "v0.0.0-20190918160344-1fbdaa4c8d90"}, // Kubernetes 1.16.0
-		{moduleClientGo, "v0.17.17"},
-		{moduleClientGo, "v0.18.19"},
-		{moduleClientGo, "v0.20.15"},
-		{moduleClientGo, "v0.26.15"},
-		{moduleClientGo, "v0.31.14"}, // only half of its work queues are generic
-		{moduleClientGo, "v0.32.13"},
-		{moduleClientGo, "v0.35.6"}, // batches of deliveries, under the lock of the queue
-		{moduleClientGo, "v0.36.3"},
-		{moduleClientGo, "v0.37.2"},
-		{moduleControllerRuntime, "v0.4.0"},
-		{moduleControllerRuntime, "v0.6.5"},
-		{moduleControllerRuntime, "v0.8.3"},
-		{moduleControllerRuntime, "v0.14.7"},
-		{moduleControllerRuntime, "v0.20.4"}, // the first with a priority queue
-		{moduleControllerRuntime, "v0.25.2"},
-		{moduleReflect2, "v1.0.1"},
-		{moduleKubernetes, "v1.35.8"},
-		{moduleKubernetes, "v1.36.3"},
-		{moduleKubernetes, "v1.37.1"},
-		{moduleKWOK, "v0.8.0"},
-		{moduleAPIMachinery, "v0.35.8"},
-		{moduleAPIMachinery, "v0.36.3"},
-		{moduleAPIMachinery, "v0.37.1"},
-		{moduleAggregator, "v0.35.8"},
-		{moduleAggregator, "v0.36.3"},
-		{moduleAggregator, "v0.37.1"},
-		{moduleEtcd, "v3.6.5"},
-		{moduleEtcd, "v3.6.8"},
-		{moduleEtcd, "v3.7.0"},
+		{APIServer, "v0.35.8"},
+		{APIServer, "v0.36.3"},
+		{APIServer, "v0.37.1"},
+		{APIExtensions, "v0.35.8"},
+		{APIExtensions, "v0.36.3"},
+		{APIExtensions, "v0.37.1"},
+		{ClientGo, "v0.0.0-20190918160344-1fbdaa4c8d90"}, // Kubernetes 1.16.0
+		{ClientGo, "v0.17.17"},
+		{ClientGo, "v0.18.19"},
+		{ClientGo, "v0.20.15"},
+		{ClientGo, "v0.26.15"},
+		{ClientGo, "v0.31.14"}, // only half of its work queues are generic
+		{ClientGo, "v0.32.13"},
+		{ClientGo, "v0.35.6"}, // batches of deliveries, under the lock of the queue
+		{ClientGo, "v0.36.3"},
+		{ClientGo, "v0.37.2"},
+		{ControllerRuntime, "v0.4.0"},
+		{ControllerRuntime, "v0.6.5"},
+		{ControllerRuntime, "v0.8.3"},
+		{ControllerRuntime, "v0.14.7"},
+		{ControllerRuntime, "v0.20.4"}, // the first with a priority queue
+		{ControllerRuntime, "v0.25.2"},
+		{Reflect2, "v1.0.1"},
+		{Kubernetes, "v1.35.8"},
+		{Kubernetes, "v1.36.3"},
+		{Kubernetes, "v1.37.1"},
+		{KWOK, "v0.8.0"},
+		{APIMachinery, "v0.35.8"},
+		{APIMachinery, "v0.36.3"},
+		{APIMachinery, "v0.37.1"},
+		{Aggregator, "v0.35.8"},
+		{Aggregator, "v0.36.3"},
+		{Aggregator, "v0.37.1"},
+		{Etcd, "v3.6.5"},
+		{Etcd, "v3.6.8"},
+		{Etcd, "v3.7.0"},
 	} {
 		name := strings.ReplaceAll(tc.module, "/", "_") + "@" + tc.version
 		t.Run(name, func(t *testing.T) {
@@ -143,9 +155,9 @@ func TestPatch(t *testing.T) {
 // TestEveryMinorIsPatched finds the points in the minor versions between those that TestVersions runs.
 func TestEveryMinorIsPatched(t *testing.T) {
 	for module, versions := range map[string][]string{
-		moduleClientGo: {"v0.17.4", "v0.18.6", "v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15",
+		ClientGo: {"v0.17.4", "v0.18.6", "v0.21.14", "v0.22.17", "v0.24.17", "v0.25.16", "v0.27.16", "v0.28.15",
 			"v0.30.14", "v0.31.14", "v0.33.10"},
-		moduleControllerRuntime: {
+		ControllerRuntime: {
 			"v0.9.7", "v0.10.3", "v0.12.3", "v0.13.1", "v0.15.3", "v0.16.6", "v0.18.7", "v0.19.7", "v0.21.0", "v0.23.1",
 		},
 	} {
@@ -154,16 +166,16 @@ func TestEveryMinorIsPatched(t *testing.T) {
 				t.Parallel()
 				m, dir := copyForTest(t, module, version), t.TempDir()
 				packages := map[string]bool{}
-				for _, p := range pointsOf(module, version, m.byGoroutine) {
+				for _, p := range pointsOf(module, version, m.ByGoroutine) {
 					packages[filepath.Dir(filepath.FromSlash(p.file))] = true
 				}
 				for _, h := range helpers {
-					if h.module == module && hasGoFiles(filepath.Join(m.dir, filepath.FromSlash(h.dir))) {
+					if h.module == module && hasGoFiles(filepath.Join(m.Dir, filepath.FromSlash(h.dir))) {
 						packages[filepath.FromSlash(h.dir)] = true
 					}
 				}
 				for name := range packages {
-					if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(m.dir, name))); err != nil &&
+					if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(m.Dir, name))); err != nil &&
 						!errors.Is(err, fs.ErrExist) {
 						t.Fatal(err)
 					}
@@ -239,7 +251,7 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s (go test -update ./instrumentation rewrites it):\ngot\n%s\nwant\n%s", path, got, want)
+		t.Errorf("%s (go test -update ./instrumentation/points rewrites it):\ngot\n%s\nwant\n%s", path, got, want)
 	}
 }
 
@@ -270,7 +282,7 @@ func TestPointThatIsNotThere(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := write(tc.file, tc.text)
-			_, err := patchModule(moduleCopy{path: moduleAPIServer, version: "v0.36.9", dir: dir}, dir)
+			_, err := patchModule(ModuleCopy{Path: APIServer, Version: "v0.36.9", Dir: dir}, dir)
 			var notFound *NotFoundError
 			if !errors.As(err, &notFound) || err.Error() != tc.want+fmt.Sprintf(advice, dir) {
 				t.Errorf("got  %v\nwant %s...", err, tc.want)
@@ -353,17 +365,17 @@ func TestVersionByPoints(t *testing.T) {
 		{version: "v0.32.13", want: "v0.32.0-0"},
 		{version: "v0.37.2", want: "v0.36.0-0"},
 		{version: "v0.32.13", named: "v0.0.0-20291231000000-0123456789ab",
-			want: newest}, // newer than all known versions
+			want: Newest}, // newer than all known versions
 	} {
 		t.Run(tc.version+tc.named, func(t *testing.T) {
-			m := moduleCopy{path: moduleClientGo, version: tc.named, dir: moduleSource(t, moduleClientGo, tc.version)}
-			if got, err := m.versionByPoints(); got != tc.want || err != nil {
+			m := ModuleCopy{Path: ClientGo, Version: tc.named, Dir: moduleSource(t, ClientGo, tc.version)}
+			if got, err := m.VersionByPoints(); got != tc.want || err != nil {
 				t.Errorf("%s, %v, want %s", got, err, tc.want)
 			}
 		})
 	}
-	m := moduleCopy{path: moduleClientGo, dir: t.TempDir()}
-	if got, err := m.versionByPoints(); semver.Compare(got, oldest[moduleClientGo]) >= 0 || err != nil {
+	m := ModuleCopy{Path: ClientGo, Dir: t.TempDir()}
+	if got, err := m.VersionByPoints(); semver.Compare(got, oldest[ClientGo]) >= 0 || err != nil {
 		t.Errorf("no source is treated as %s, %v", got, err)
 	}
 }
