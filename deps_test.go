@@ -435,7 +435,7 @@ func TestOnlyMainExits(t *testing.T) {
 func TestNobodyElseNamesActionTypes(t *testing.T) {
 	types := map[string]string{} // by name: the file that declares it
 	declared := map[string]bool{ // where actions of all types are built, and carried out
-		"plan": true, "plan/build": true, "actions": true, "coordinator/machine/plantest": true,
+		"plan/build": true, "actions": true, "coordinator/machine/plantest": true,
 	}
 	set := token.NewFileSet()
 	paths, err := filepath.Glob(filepath.Join("plan", "*.go"))

@@ -263,6 +263,10 @@ func (c *checker) action(a *Action, at *yamlfile.Place) {
 		at.Field("actionType").Errorf("unknown actionType %q%s", a.Type, wording.Suggest(string(a.Type), actionTypes()))
 		return
 	}
+	if own := OwnFields(a.Type); a.Own != nil && reflect.TypeOf(a.Own) != reflect.TypeOf(own) { // it was built in Go
+		at.Errorf("%s takes %T in its field Own, not %T", a.Type, own, a.Own)
+		return
+	}
 	fit(reflect.ValueOf(a).Elem(), at, string(a.Type), commonFields, kind.fields())
 	target := at.Field("actionTarget")
 	switch kind.Target {

@@ -59,9 +59,12 @@ func (p *Plan) Complete(s *Suite) {
 	}
 }
 
-// detach gives the action a copy of its own fields: actions are copied as values, which share them.
+// detach gives the action a copy of its own fields: actions are copied as values, which share them. An action that was
+// built in Go without them gets the defaults.
 func (a *Action) detach() {
-	if a.Own != nil {
+	if a.Own == nil {
+		a.Own = OwnFields(a.Type)
+	} else {
 		own := reflect.New(reflect.TypeOf(a.Own).Elem())
 		own.Elem().Set(reflect.ValueOf(a.Own).Elem())
 		a.Own = own.Interface()

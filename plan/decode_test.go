@@ -69,6 +69,16 @@ func TestOwnFieldsOfAnActionType(t *testing.T) {
 		t.Errorf("Validate changed the action to %+v: %v", built.Actions[0].Own, err)
 	}
 
+	built.Actions[0].Own = nil
+	if err := built.Validate(nil); err != nil {
+		t.Errorf("an action without the fields, which all have a default: %v", err)
+	}
+	built.Actions[0].Own = &Clocking{}
+	wrong := "actions[0]: march takes *plan.march in its field Own, not *plan.Clocking"
+	if err := built.Validate(nil); err == nil || err.Error() != wrong {
+		t.Errorf("%v, want %s", err, wrong)
+	}
+
 	_, err = Parse([]byte("testName: t\nactions:\n- {actionType: march, steps: 11, foot: lef, fot: left, "+now+"}\n"+
 		"- {actionType: march, steps: 7, pauseAt: beforeControllerRead, "+now+
 		"}\n- {actionType: killController, steps: 1, "+now+"}\n"), "f.yaml")

@@ -233,7 +233,7 @@ func stops(e Effect, process string) bool {
 	case *Stop:
 		return e.Process == process
 	case *Upgrading:
-		return e.How == UpgradeKill && !IsAPIServer(process)
+		return e.How != UpgradeRolling && !IsAPIServer(process)
 	}
 	return false
 }

@@ -125,6 +125,14 @@ func (a *Action) kind() *ActionKind {
 	return &ActionKind{Type: a.Type}
 }
 
+// ownFields returns the fields that only actions of this type have; zero values if the action has none of that Go type.
+func ownFields[T any](a *Action) *T {
+	if own, ok := a.Own.(*T); ok {
+		return own
+	}
+	return new(T)
+}
+
 // has reports whether actions of this type have the field.
 func (a *Action) has(field string) bool {
 	return slices.Contains(commonFields, field) || slices.Contains(a.kind().fields(), field)
@@ -172,6 +180,20 @@ func (c *ActionCheck) Missing(field, format string, args ...any) {
 // APIServer checks a field that names an API server.
 func (c *ActionCheck) APIServer(field, name string) {
 	c.checker.apiServer(c.at.Field(field), name, field)
+}
+
+// before returns the names that actions before this one have; an empty name is none.
+func (c *ActionCheck) before(name func(*Action) string) (all []string) {
+	for i := range c.checker.plan.Actions {
+		a := &c.checker.plan.Actions[i]
+		if a == c.Action {
+			break
+		}
+		if name := name(a); name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // controller returns the suite's controller that is the action's target, or nil.

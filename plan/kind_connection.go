@@ -18,14 +18,6 @@ type Disturbing struct {
 	Delay time.Duration `yaml:"delay" doc:"By how much data is late, in each direction; without it, none passes."`
 }
 
-// delayOf returns the field delay of an action.
-func delayOf(a *Action) time.Duration {
-	if own, ok := a.Own.(*Disturbing); ok {
-		return own.Delay
-	}
-	return 0
-}
-
 var disturbConnection = ActionKind{
 	Type: DisturbConnection, Target: TargetController,
 	Summary: "Let nothing pass between the controller and another cluster, or let it pass late.",
@@ -35,12 +27,13 @@ var disturbConnection = ActionKind{
 	Own:    func() any { return &Disturbing{} },
 	Check: func(c *ActionCheck) {
 		checkConnection(c)
-		if d := delayOf(c.Action); d == 0 && c.at.Field("delay").Given() && !c.at.Field("delay").Failed() {
-			c.Errorf("delay", "delay is 0; leave it out to let nothing pass")
+		at := c.at.Field("delay")
+		if ownFields[Disturbing](c.Action).Delay == 0 && at.Given() && !at.Failed() {
+			at.Errorf("delay is 0; leave it out to let nothing pass")
 		}
 	},
 	Explain: func(a *Action) string {
-		if d := delayOf(a); d > 0 {
+		if d := ownFields[Disturbing](a).Delay; d > 0 {
 			return fmt.Sprintf("let all data between %s and the cluster %s be late by %s, in each direction",
 				controllerName(a.Target), a.Cluster, FormatDuration(d))
 		}
@@ -48,7 +41,7 @@ var disturbConnection = ActionKind{
 	},
 	Complete: (*Action).completeConnection,
 	Effects: func(a *Action) []Effect {
-		return []Effect{&Disconnection{By: a.Target, Cluster: a.Cluster, Delay: delayOf(a)}}
+		return []Effect{&Disconnection{By: a.Target, Cluster: a.Cluster, Delay: ownFields[Disturbing](a).Delay}}
 	},
 }
 

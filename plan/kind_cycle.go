@@ -130,19 +130,8 @@ func (a *Action) EndsCycle() string {
 	return ""
 }
 
-// cyclesBefore returns the names of the cycles that earlier actions begin.
-func (c *ActionCheck) cyclesBefore() (names []string) {
-	for i := range c.checker.plan.Actions {
-		a := &c.checker.plan.Actions[i]
-		if a == c.Action {
-			break
-		}
-		if name := a.Cycles().Name(); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+// cycleName names the cycle that an action begins; empty: none.
+func cycleName(a *Action) string { return a.Cycles().Name() }
 
 var cycleNodes = ActionKind{
 	Type:    CycleNodes,
@@ -168,7 +157,7 @@ var cycleNodes = ActionKind{
 		}
 		if !dnsLabel(cycle.Name()) || len(cycle.Name()) > maxCycleName {
 			at.Field("name").Errorf("the cycle has no name: lower-case letters, digits and -, at most %d", maxCycleName)
-		} else if slices.Contains(c.cyclesBefore(), cycle.Name()) {
+		} else if slices.Contains(c.before(cycleName), cycle.Name()) {
 			at.Field("name").Errorf("duplicate cycle %q", cycle.Name())
 		}
 		if namespace, given := cycle["namespace"]; given && cycle.Namespace() != namespace {
@@ -223,7 +212,7 @@ var endCycle = ActionKind{
 			c.Errorf("cycle", "endCycle has no cycle: the name of one that an earlier action begins")
 			return
 		}
-		if known := c.cyclesBefore(); !slices.Contains(known, name) {
+		if known := c.before(cycleName); !slices.Contains(known, name) {
 			c.Errorf("cycle", "no earlier action begins a cycle %q%s", name, wording.Suggest(name, known))
 		}
 	},

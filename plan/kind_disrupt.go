@@ -90,6 +90,9 @@ func (a *Action) Ends() string {
 	return ""
 }
 
+// disruptionName names the disruption that an action begins; empty: none.
+func disruptionName(a *Action) string { return a.Begins().Name() }
+
 var disrupt = ActionKind{
 	Type:    Disrupt,
 	Summary: "Begin a disruption, a fault that lasts.",
@@ -120,14 +123,8 @@ var disrupt = ActionKind{
 				at.Field(name).Errorf("%s is %v; it is a text", name, value)
 			}
 		}
-		for i := range c.checker.plan.Actions {
-			other := &c.checker.plan.Actions[i]
-			if other == c.Action {
-				break
-			}
-			if name := other.Begins().Name(); name != "" && name == d.Name() {
-				at.Field("name").Errorf("duplicate disruption %q", d.Name())
-			}
+		if slices.Contains(c.before(disruptionName), d.Name()) {
+			at.Field("name").Errorf("duplicate disruption %q", d.Name())
 		}
 		c.checker.disruptable(at, d)
 		spec := d.Spec()
@@ -197,17 +194,7 @@ var endDisruption = ActionKind{
 			c.Errorf("disruption", "endDisruption has no disruption: the name of one that an earlier action begins")
 			return
 		}
-		var known []string
-		for i := range c.checker.plan.Actions {
-			a := &c.checker.plan.Actions[i]
-			if a == c.Action {
-				break
-			}
-			if name := a.Begins().Name(); name != "" {
-				known = append(known, name)
-			}
-		}
-		if !slices.Contains(known, name) {
+		if known := c.before(disruptionName); !slices.Contains(known, name) {
 			c.Errorf("disruption", "no earlier action begins a disruption %q%s", name, wording.Suggest(name, known))
 		}
 	},

@@ -32,14 +32,6 @@ func (o Offset) String() string {
 	return FormatDuration(time.Duration(o))
 }
 
-// byOf returns the field by of an action.
-func byOf(a *Action) Offset {
-	if own, ok := a.Own.(*Clocking); ok {
-		return own.By
-	}
-	return 0
-}
-
 // some reports a field that is missing or 0.
 func (c *ActionCheck) some(field string, value Offset, what string) {
 	switch at := c.at.Field(field); {
@@ -75,18 +67,18 @@ var advanceTime = ActionKind{
 	Doc:     "lets the cluster's clock jump ahead, [see below](#time)",
 	Own:     func() any { return &Clocking{} },
 	Check: func(c *ActionCheck) {
-		by := byOf(c.Action)
+		by := ownFields[Clocking](c.Action).By
 		if by < 0 {
 			c.Errorf("by", "by is %s; time goes forward only", by)
 		}
 		c.some("by", by, "how far the clock jumps, such as 24h")
 	},
 	Explain: func(a *Action) string {
-		return "let the cluster's clock jump ahead by " + byOf(a).String() +
+		return "let the cluster's clock jump ahead by " + ownFields[Clocking](a).By.String() +
 			", so that what is due in that time comes all at once"
 	},
 	Needs:   []Capability{OwnClock},
-	Effects: func(a *Action) []Effect { return []Effect{&Advance{time.Duration(byOf(a))}} },
+	Effects: func(a *Action) []Effect { return []Effect{&Advance{time.Duration(ownFields[Clocking](a).By)}} },
 }
 
 // The clock that is skewed is that of the time of day: what a program writes into objects and compares with what others
@@ -98,18 +90,21 @@ var skewClock = ActionKind{
 		"[see below](#time)",
 	Own: func() any { return &Clocking{} },
 	Check: func(c *ActionCheck) {
-		c.some("by", byOf(c.Action), "how far the clock is ahead, such as 30s, or behind, such as -30s")
+		by := ownFields[Clocking](c.Action).By
+		c.some("by", by, "how far the clock is ahead, such as 30s, or behind, such as -30s")
 	},
 	Explain: func(a *Action) string {
-		by, where := byOf(a), "ahead"
+		by, where := ownFields[Clocking](a).By, "ahead"
 		if by < 0 {
 			by, where = -by, "behind"
 		}
 		return "put the wall clock of " + controllerName(a.Target) + " " + by.String() + " " + where +
 			" until the skew is ended"
 	},
-	Needs:   []Capability{OwnClock},
-	Effects: func(a *Action) []Effect { return []Effect{&Skew{By: a.Target, Ahead: time.Duration(byOf(a))}} },
+	Needs: []Capability{OwnClock},
+	Effects: func(a *Action) []Effect {
+		return []Effect{&Skew{By: a.Target, Ahead: time.Duration(ownFields[Clocking](a).By)}}
+	},
 }
 
 var endSkew = ActionKind{

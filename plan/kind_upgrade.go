@@ -35,14 +35,6 @@ func buildName(name string) string {
 	return "the build " + name
 }
 
-// upgradesOf returns the fields of an action that upgrades.
-func upgradesOf(a *Action) *Upgrading {
-	if own, ok := a.Own.(*Upgrading); ok {
-		return own
-	}
-	return &Upgrading{How: UpgradeKill}
-}
-
 // An upgrade does what a user does who applies the other version's manifests. What only the former version's manifests
 // have stays.
 var upgrade = ActionKind{
@@ -52,18 +44,18 @@ var upgrade = ActionKind{
 		"`how` is `kill` (default) or `rolling`",
 	Own: func() any { return &Upgrading{} },
 	Check: func(c *ActionCheck) {
-		checkBuildName(c.at.Field("to"), c.Suite, upgradesOf(c.Action).To)
+		checkBuildName(c.at.Field("to"), c.Suite, ownFields[Upgrading](c.Action).To)
 	},
 	Explain: func(a *Action) string {
-		u := upgradesOf(a)
+		u := ownFields[Upgrading](a)
 		if u.How == UpgradeRolling {
 			return "install " + u.Name() + ", whose controllers take over one by one"
 		}
 		return "kill all controllers and install " + u.Name()
 	},
-	Object:  func(a *Action) string { return upgradesOf(a).To },
+	Object:  func(a *Action) string { return ownFields[Upgrading](a).To },
 	Needs:   []Capability{InstallBuilds},
-	Effects: func(a *Action) []Effect { return []Effect{upgradesOf(a)} },
+	Effects: func(a *Action) []Effect { return []Effect{ownFields[Upgrading](a)} },
 }
 
 // checkBuildName checks the name of a build; empty is the suite itself.

@@ -49,7 +49,8 @@ type Action struct {
 	// all, if the action is about calls of a controller and has no scope.
 	Cluster string `yaml:"cluster"`
 
-	// The fields of the kinds, each declared beside its kind. A new kind has them in Own.
+	// Fields of the first kinds, each struct declared beside its kinds. Several kinds share a struct and take only some
+	// of its fields, see ActionKind.Fields; programs that read plans use them. A new kind has its fields in Own.
 	Pausing
 	Failing
 	Thawing
