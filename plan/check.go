@@ -419,7 +419,7 @@ func (c *checker) states(cond *Condition, at *yamlfile.Place) {
 		if state == nil || c.plan.source != nil {
 			continue // values that were read from a file always have a JSON form
 		}
-		if _, err := match.CompileState(state); err != nil {
+		if err := match.CheckState(state); err != nil {
 			at.Field(name).Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,13 +1,10 @@
 package plan
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/wording"
-	"github.com/trommel-dev/trommel/plan/internal/match"
 )
 
 // Explain says in plain sentences what a plan does: which process is stopped, where, until when.
@@ -165,7 +162,7 @@ func (d *Definition) explain() string {
 	}
 	times := ""
 	if c.Repeat > 1 {
-		times = fmt.Sprintf(", for the %s time", ordinal(c.Repeat))
+		times = fmt.Sprintf(", for the %s time", wording.Ordinal(c.Repeat))
 	}
 	switch c.Type {
 	case OnTimeout:
@@ -198,108 +195,5 @@ func (d *Definition) explain() string {
 	if d.Observe.Timing.point() == "ControllerRead" {
 		what = map[bool]string{true: "that it finds nothing at ", false: ""}[c.Type == OnObjectDeletion]
 	}
-	return fmt.Sprintf("%s %s %s%s%s%s", by, word, what, c.ResourceKey, c.explainStates(), times)
-}
-
-func (c *Condition) explainStates() string {
-	prev, cur, err := match.Compile(c.PrevState, c.CurState)
-	if err != nil {
-		prev, cur = nil, nil // an invalid state cannot be explained
-	}
-	prev, cur = cmp.Or(prev, &match.State{}), cmp.Or(cur, &match.State{})
-	was := map[string]any{}
-	for _, f := range prev.Fields {
-		was[f.Path] = f.Want
-	}
-	var changes, rest []string
-	for _, f := range cur.Fields {
-		old, both := was[f.Path]
-		delete(was, f.Path)
-		_, isMap := f.Want.(map[string]any)
-		switch {
-		case f.Only:
-			changes = append(changes, fmt.Sprintf("%s to %s", f.Path, match.Show(f.Want)))
-		case both && !match.Same(old, f.Want):
-			changes = append(changes, fmt.Sprintf("%s from %s to %s", f.Path, match.Show(old), match.Show(f.Want)))
-		case !isMap:
-			rest = append(rest, fmt.Sprintf("%s is %s", f.Path, match.Show(f.Want)))
-		}
-	}
-	for _, f := range prev.Fields {
-		if want, ok := was[f.Path]; ok && f.Only {
-			changes = append(changes, fmt.Sprintf("%s from %s", f.Path, match.Show(want)))
-		}
-	}
-	var s string
-	switch {
-	case c.Type == OnAnyFieldModified && len(prev.Fields) > 1:
-		s = " in which one of these loses its value: " + list(prev.Fields)
-	case c.Type == OnAllFieldsModified && len(prev.Fields) > 1:
-		s = " in which all of these lose their values: " + list(prev.Fields)
-	case c.Type == OnAnyFieldModified || c.Type == OnAllFieldsModified:
-		s = fmt.Sprintf(" after which %s is no longer %s", prev.Fields[0].Path, match.Show(prev.Fields[0].Want))
-	case c.Type == OnObjectUpdate && len(changes) > 0:
-		s = " that changes " + strings.Join(changes, " and ")
-		if len(rest) > 0 {
-			s += " while " + strings.Join(rest, " and ")
-		}
-	case len(prev.Fields)+len(cur.Fields) > 0:
-		s = " with " + list(append(prev.Fields, cur.Fields...))
-	}
-	if c.Where != "" {
-		s += " where " + strings.Join(strings.Fields(c.Where), " ")
-	}
-	return s
-}
-
-func list(fields []match.Field) string {
-	parts := make([]string, len(fields))
-	for i, f := range fields {
-		parts[i] = f.Path + " " + match.Show(f.Want)
-	}
-	return strings.Join(parts, ", ")
-}
-
-// compact writes a value on one line and shortens long texts.
-func compact(v any) string {
-	raw, err := json.Marshal(cut(v))
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	return string(raw)
-}
-
-func cut(v any) any {
-	switch v := v.(type) {
-	case string:
-		return wording.Shorten(v)
-	case map[string]any:
-		m := make(map[string]any, len(v))
-		for k, w := range v {
-			m[k] = cut(w)
-		}
-		return m
-	case []any:
-		list := make([]any, len(v))
-		for i, w := range v {
-			list[i] = cut(w)
-		}
-		return list
-	}
-	return v
-}
-
-func ordinal(n int) string {
-	suffix := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			suffix = "st"
-		case 2:
-			suffix = "nd"
-		case 3:
-			suffix = "rd"
-		}
-	}
-	return fmt.Sprintf("%d%s", n, suffix)
+	return fmt.Sprintf("%s %s %s%s%s%s", by, word, what, c.ResourceKey, c.matched().Explain(), times)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/crd"
+	"github.com/trommel-dev/trommel/plan/internal/jsonvalue"
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
@@ -187,7 +188,7 @@ var cycleNodes = ActionKind{
 		c := a.Cycles()
 		text := fmt.Sprintf("replace the nodes of the group %s", c.Group())
 		if settings, ok := c["cycleSettings"].(map[string]any); ok {
-			text += ", " + compact(settings)
+			text += ", " + jsonvalue.Compact(settings)
 		}
 		text += fmt.Sprintf(" (cycle %s)", c.Name())
 		if a.WaitFor != "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan/internal/crd"
+	"github.com/trommel-dev/trommel/plan/internal/jsonvalue"
 	"github.com/trommel-dev/trommel/plan/internal/yamlfile"
 )
 
@@ -157,7 +158,7 @@ var disrupt = ActionKind{
 		}
 		text := make([]string, 0, 2)
 		for _, kind := range d.kinds() {
-			text = append(text, kind+" "+compact(d[kind]))
+			text = append(text, kind+" "+jsonvalue.Compact(d[kind]))
 		}
 		return fmt.Sprintf("begin the disruption %s of %s: %s", d.Name(), whose, strings.Join(text, ", "))
 	},

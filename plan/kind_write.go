@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/plan/internal/jsonvalue"
 )
 
 // The types of actions that write objects, as another client.
@@ -87,7 +88,7 @@ var patchObject = ActionKind{
 		if a.Subresource != "" {
 			what = "the " + a.Subresource + " of "
 		}
-		return fmt.Sprintf("as another client, patch %s%s with %s", what, a.ResourceKey, compact(a.Patch))
+		return fmt.Sprintf("as another client, patch %s%s with %s", what, a.ResourceKey, jsonvalue.Compact(a.Patch))
 	},
 	Effects: func(*Action) []Effect { return []Effect{&Write{}} },
 	Object:  (*Action).Written,

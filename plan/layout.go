@@ -63,14 +63,14 @@ var layout = &yamlfile.Format{
 		"sources":    {Read: readSources, Write: encodeSources}, // those that are mappings with valueFrom
 	},
 	Short: map[reflect.Type]func(*yamlfile.File, *yaml.Node) *yaml.Node{
-		reflect.TypeFor[Manifest]():   longForm("path", yaml.ScalarNode),
+		reflect.TypeFor[Manifest]():   yamlfile.LongForm("path", yaml.ScalarNode),
 		reflect.TypeFor[Workload]():   longWorkload,
 		reflect.TypeFor[Step]():       oneThing,
 		reflect.TypeFor[ApplyStep]():  longApply,
-		reflect.TypeFor[DeleteStep](): longForm("resourceKey", yaml.ScalarNode),
-		reflect.TypeFor[ExecStep]():   longForm("command", yaml.ScalarNode, yaml.SequenceNode),
+		reflect.TypeFor[DeleteStep](): yamlfile.LongForm("resourceKey", yaml.ScalarNode),
+		reflect.TypeFor[ExecStep]():   yamlfile.LongForm("command", yaml.ScalarNode, yaml.SequenceNode),
 
-		reflect.TypeFor[UpgradeStep](): longForm("to", yaml.ScalarNode),
+		reflect.TypeFor[UpgradeStep](): yamlfile.LongForm("to", yaml.ScalarNode),
 	},
 	Writes: func(owner any, field string) (written, decided bool) {
 		switch owner := owner.(type) {
@@ -246,7 +246,7 @@ func readState(f *yamlfile.File, n *yaml.Node, v reflect.Value, what string) {
 			f.Errorf(n, "%s is not JSON: %v; write it as YAML", what, err)
 			return
 		}
-		if !eachValue(state, yamlfile.MaxDepth/2, func(any) {}) {
+		if !jsonvalue.Each(state, yamlfile.MaxDepth/2, func(any) {}) {
 			f.Errorf(n, "%s is nested deeper than %d", what, yamlfile.MaxDepth/2)
 			return
 		}
@@ -258,58 +258,21 @@ func readState(f *yamlfile.File, n *yaml.Node, v reflect.Value, what string) {
 	}
 	v.Set(reflect.ValueOf(state))
 	bad, known := "", []string{Present, Absent}
-	eachValue(state, yamlfile.MaxDepth, func(v any) {
+	jsonvalue.Each(state, yamlfile.MaxDepth, func(v any) {
 		if v, _ := v.(string); len(v) > 3 && v[0] == '$' && !slices.Contains(known, v) &&
 			wording.Closest(v, known) != "" {
 			bad = v
 		}
 	})
 	if bad != "" {
-		f.Report(find(n, bad), "unknown word %q in %s%s", bad, what, wording.Suggest(bad, known))
+		f.Report(yamlfile.FindText(n, bad), "unknown word %q in %s%s", bad, what, wording.Suggest(bad, known))
 	}
-}
-
-// eachValue visits a value and all values in it. It returns false if they are nested deeper than depth.
-func eachValue(v any, depth int, visit func(any)) bool {
-	if depth < 0 {
-		return false
-	}
-	visit(v)
-	ok := true
-	switch v := v.(type) {
-	case map[string]any:
-		for _, w := range v {
-			ok = eachValue(w, depth-1, visit) && ok
-		}
-	case []any:
-		for _, w := range v {
-			ok = eachValue(w, depth-1, visit) && ok
-		}
-	}
-	return ok
-}
-
-// find returns the first scalar below n that has the value, or n.
-func find(n *yaml.Node, value string) *yaml.Node {
-	r := yamlfile.Deref(n)
-	for i, c := range r.Content {
-		if r.Kind == yaml.MappingNode && i%2 == 0 {
-			continue
-		}
-		if c.Kind == yaml.ScalarNode && c.Value == value {
-			return c
-		}
-		if found := find(c, value); found != c {
-			return found
-		}
-	}
-	return n
 }
 
 func longWorkload(f *yamlfile.File, n *yaml.Node) *yaml.Node {
 	r := yamlfile.Deref(n)
 	if r.Kind != yaml.ScalarNode {
-		return longForm("steps", yaml.SequenceNode)(f, n)
+		return yamlfile.LongForm("steps", yaml.SequenceNode)(f, n)
 	}
 	f.Errorf(n, "a workload must be a list of steps, or a mapping with a command, not %s", yamlfile.KindOf(r))
 	return &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
@@ -340,22 +303,9 @@ func longApply(f *yamlfile.File, n *yaml.Node) *yaml.Node {
 		n = &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Column: n.Column, Content: []*yaml.Node{n}}
 	}
 	if yamlfile.Deref(n).Kind == yaml.SequenceNode {
-		return longForm("objects", yaml.SequenceNode)(f, n)
+		return yamlfile.LongForm("objects", yaml.SequenceNode)(f, n)
 	}
-	return longForm("file", yaml.ScalarNode)(f, n)
-}
-
-// longForm returns a function that returns a mapping with the node as its only field if the node has one of the kinds,
-// otherwise nil.
-func longForm(field string, kinds ...yaml.Kind) func(*yamlfile.File, *yaml.Node) *yaml.Node {
-	return func(_ *yamlfile.File, n *yaml.Node) *yaml.Node {
-		if !slices.Contains(kinds, yamlfile.Deref(n).Kind) {
-			return nil
-		}
-		key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: field, Line: n.Line, Column: n.Column}
-		content := []*yaml.Node{key, n}
-		return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: n.Line, Column: n.Column, Content: content}
-	}
+	return yamlfile.LongForm("file", yaml.ScalarNode)(f, n)
 }
 
 // setDefaults sets the defaults of fields that are left out or could not be read, in v and in all structs within it.

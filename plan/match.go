@@ -87,16 +87,20 @@ var conditionsOn = map[TriggerType]match.On{
 	OnAnyFieldModified: match.AnyFieldModified, OnAllFieldsModified: match.AllFieldsModified,
 }
 
+// matched returns the condition as package match has it.
+func (c *Condition) matched() match.Condition {
+	return match.Condition{
+		On: conditionsOn[c.Type], Name: string(c.Type), PrevState: c.PrevState, CurState: c.CurState, Where: c.Where,
+	}
+}
+
 // NewMatcher compiles a condition on an object. The condition must have passed Validate; what Validate rejects may be
 // an error here too.
 func NewMatcher(c *Condition) (*Matcher, error) {
-	on, ok := conditionsOn[c.Type]
-	if !ok {
+	if _, ok := conditionsOn[c.Type]; !ok {
 		return nil, fmt.Errorf("a %s trigger has no object to match", c.Type)
 	}
-	m, err := match.New(match.Condition{
-		On: on, Name: string(c.Type), PrevState: c.PrevState, CurState: c.CurState, Where: c.Where,
-	})
+	m, err := match.New(c.matched())
 	if err != nil {
 		return nil, err
 	}

@@ -69,3 +69,52 @@ func Whole(f float64) any {
 	}
 	return f
 }
+
+// Each visits a value and all values in it. It returns false if they are nested deeper than depth.
+func Each(v any, depth int, visit func(any)) bool {
+	if depth < 0 {
+		return false
+	}
+	visit(v)
+	ok := true
+	switch v := v.(type) {
+	case map[string]any:
+		for _, w := range v {
+			ok = Each(w, depth-1, visit) && ok
+		}
+	case []any:
+		for _, w := range v {
+			ok = Each(w, depth-1, visit) && ok
+		}
+	}
+	return ok
+}
+
+// Compact writes a value on one line and shortens long texts.
+func Compact(v any) string {
+	raw, err := json.Marshal(cut(v))
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(raw)
+}
+
+func cut(v any) any {
+	switch v := v.(type) {
+	case string:
+		return wording.Shorten(v)
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, w := range v {
+			m[k] = cut(w)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, w := range v {
+			list[i] = cut(w)
+		}
+		return list
+	}
+	return v
+}

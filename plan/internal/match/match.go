@@ -1,5 +1,5 @@
-// Package match decides whether an event satisfies a condition on an object. What prevState, curState, $present,
-// $absent and where mean is documented at plan.Matcher, and given its meaning only here.
+// Package match decides whether an event satisfies a condition on an object, and says in words what a condition asks.
+// plan.Matcher documents what prevState, curState, $present, $absent and where mean. Only this package implements it.
 package match
 
 import (
@@ -67,8 +67,8 @@ const otherKind = 1 << 16
 // Matcher is a compiled condition. It is immutable and safe for concurrent use.
 type Matcher struct {
 	kind  On
-	prev  *State
-	cur   *State
+	prev  *state
+	cur   *state
 	where googlecel.Program
 }
 
@@ -77,12 +77,12 @@ const whereCost = 200_000
 
 // New compiles a condition. What a plan's checks reject may be an error here too.
 func New(c Condition) (*Matcher, error) {
-	prev, cur, err := Compile(c.PrevState, c.CurState)
+	prev, cur, err := compile(c.PrevState, c.CurState)
 	if err != nil {
 		return nil, err
 	}
 	m := &Matcher{kind: c.On, prev: prev, cur: cur}
-	if (c.On == AnyFieldModified || c.On == AllFieldsModified) && (m.prev == nil || len(m.prev.Fields) == 0) {
+	if (c.On == AnyFieldModified || c.On == AllFieldsModified) && (m.prev == nil || len(m.prev.fields) == 0) {
 		return nil, fmt.Errorf("%s needs prevState with a field in it", c.Name)
 	}
 	if c.Where != "" {
@@ -220,20 +220,20 @@ func (m *Matcher) stateMisses(kind Event, v *values) []Miss {
 	if v.oldKnown {
 		misses = append(misses, m.prev.misses(v.old, "was")...)
 	}
-	for _, s := range []*State{m.prev, m.cur} {
+	for _, s := range []*state{m.prev, m.cur} {
 		if s == nil {
 			continue
 		}
-		for _, f := range s.Fields {
-			if !f.Only {
+		for _, f := range s.fields {
+			if !f.only {
 				continue
 			}
 			now := f.at(v.new)
 			switch {
-			case v.oldKnown && Same(f.at(v.old), now):
-				misses = append(misses, Miss{fmt.Sprintf("%s did not change: it is %s", f.Path, Show(now)), 2})
+			case v.oldKnown && same(f.at(v.old), now):
+				misses = append(misses, Miss{fmt.Sprintf("%s did not change: it is %s", f.path, show(now)), 2})
 			case !v.oldKnown && s == m.prev && f.holds(now):
-				misses = append(misses, Miss{fmt.Sprintf("%s is still %s", f.Path, Show(now)), 2})
+				misses = append(misses, Miss{fmt.Sprintf("%s is still %s", f.path, show(now)), 2})
 			}
 		}
 	}
@@ -243,13 +243,13 @@ func (m *Matcher) stateMisses(kind Event, v *values) []Miss {
 // lostMisses evaluates onAnyFieldModified and onAllFieldsModified.
 func (m *Matcher) lostMisses(v *values) []Miss {
 	var misses []Miss
-	for _, f := range m.prev.Fields {
+	for _, f := range m.prev.fields {
 		old, now := f.at(v.old), f.at(v.new)
 		switch {
 		case v.oldKnown && !f.holds(old):
 			misses = append(misses, f.miss(old, "%s was %s before, not %s"))
 		case f.holds(now):
-			misses = append(misses, Miss{fmt.Sprintf("%s is still %s", f.Path, Show(now)), 2})
+			misses = append(misses, Miss{fmt.Sprintf("%s is still %s", f.path, show(now)), 2})
 		case m.kind == AnyFieldModified:
 			return nil
 		}
@@ -275,32 +275,32 @@ func (m *Matcher) whereMiss(kind Event, v *values) string {
 	return ""
 }
 
-// State is a compiled prevState or curState.
-type State struct {
-	Fields []Field
+// state is a compiled prevState or curState.
+type state struct {
+	fields []field
 	named  map[string]bool // the paths of all places that the state names, and of their parents
 }
 
-// Field is one field of a state.
-type Field struct {
+// field is one field of a state.
+type field struct {
 	steps []any  // its path in the object: a string for a mapping's field, an int for a list's item
-	Path  string // the same for messages
-	Want  any    // as jsonvalue.DecodeObject returns it, or present
-	Only  bool   // the other state names neither this place nor one within it
+	path  string // the same for messages
+	want  any    // as jsonvalue.DecodeObject returns it, or present
+	only  bool   // the other state names neither this place nor one within it
 }
 
 // present is the wanted value if any value will do.
 type present struct{}
 
-// Compile compiles prevState and curState; one that is not given is nil.
-func Compile(prevState, curState any) (prev, cur *State, err error) {
+// compile compiles prevState and curState; one that is not given is nil.
+func compile(prevState, curState any) (prev, cur *state, err error) {
 	if prevState != nil {
-		if prev, err = CompileState(prevState); err != nil {
+		if prev, err = compileState(prevState); err != nil {
 			return nil, nil, fmt.Errorf("prevState: %w", err)
 		}
 	}
 	if curState != nil {
-		if cur, err = CompileState(curState); err != nil {
+		if cur, err = compileState(curState); err != nil {
 			return nil, nil, fmt.Errorf("curState: %w", err)
 		}
 	}
@@ -309,16 +309,22 @@ func Compile(prevState, curState any) (prev, cur *State, err error) {
 	return prev, cur, nil
 }
 
-// CompileState compiles a state on its own.
-func CompileState(v any) (*State, error) {
+// CheckState returns what is wrong with a state.
+func CheckState(v any) error {
+	_, err := compileState(v)
+	return err
+}
+
+// compileState compiles a state on its own.
+func compileState(v any) (*state, error) {
 	if _, ok := v.(map[string]any); !ok {
 		return nil, errors.New("a state must be a mapping, a part of the object")
 	}
-	s := &State{named: map[string]bool{}}
+	s := &state{named: map[string]bool{}}
 	return s, s.collect(nil, "", v)
 }
 
-func (s *State) collect(steps []any, path string, v any) error {
+func (s *state) collect(steps []any, path string, v any) error {
 	s.named[path] = true
 	steps = slices.Clip(steps) // the places within it share the slice
 	want := v
@@ -367,27 +373,27 @@ func (s *State) collect(steps []any, path string, v any) error {
 	default:
 		return fmt.Errorf("%s: a value of Go type %T has no JSON form", path, v)
 	}
-	s.Fields = append(s.Fields, Field{steps: steps, Path: path, Want: want})
+	s.fields = append(s.fields, field{steps: steps, path: path, want: want})
 	return nil
 }
 
 // only marks the fields that the other state does not name.
-func (s *State) only(other *State) {
+func (s *state) only(other *state) {
 	if s == nil {
 		return
 	}
-	for i := range s.Fields {
-		s.Fields[i].Only = other == nil || !other.named[s.Fields[i].Path]
+	for i := range s.fields {
+		s.fields[i].only = other == nil || !other.named[s.fields[i].path]
 	}
 }
 
 // misses returns the parts of the state that the object does not contain; none for a state that is not given.
-func (s *State) misses(object any, is string) []Miss {
+func (s *state) misses(object any, is string) []Miss {
 	if s == nil {
 		return nil
 	}
 	var misses []Miss
-	for _, f := range s.Fields {
+	for _, f := range s.fields {
 		if has := f.at(object); !f.holds(has) {
 			misses = append(misses, f.miss(has, "%s "+is+" %s, not %s"))
 		}
@@ -396,7 +402,7 @@ func (s *State) misses(object any, is string) []Miss {
 }
 
 // at returns the object's value at the field's place; nil if it has none.
-func (f *Field) at(object any) any {
+func (f *field) at(object any) any {
 	for _, step := range f.steps {
 		switch step := step.(type) {
 		case string:
@@ -414,17 +420,17 @@ func (f *Field) at(object any) any {
 }
 
 // miss describes a field with another value; the format takes the field, its value, and the wanted value.
-func (f *Field) miss(has any, format string) Miss {
-	m := Miss{fmt.Sprintf(format, f.Path, Show(has), Show(f.Want)), 2}
-	if strings.Trim(Show(has), `"`) == strings.Trim(Show(f.Want), `"`) {
+func (f *field) miss(has any, format string) Miss {
+	m := Miss{fmt.Sprintf(format, f.path, show(has), show(f.want)), 2}
+	if strings.Trim(show(has), `"`) == strings.Trim(show(f.want), `"`) {
 		m.Distance = 1 // the same value as another type: the plan may lack quotes
 	}
 	return m
 }
 
 // holds reports whether the value is the wanted one.
-func (f *Field) holds(has any) bool {
-	switch f.Want.(type) {
+func (f *field) holds(has any) bool {
+	switch f.want.(type) {
 	case present:
 		return has != nil
 	case map[string]any:
@@ -434,11 +440,11 @@ func (f *Field) holds(has any) bool {
 		_, ok := has.([]any)
 		return ok
 	}
-	return Same(f.Want, has)
+	return same(f.want, has)
 }
 
-// Show formats a value, or a wanted value, for a message.
-func Show(v any) string {
+// show formats a value, or a wanted value, for a message.
+func show(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "without a value"
@@ -454,8 +460,8 @@ func Show(v any) string {
 	return fmt.Sprint(v)
 }
 
-// Same reports whether two values are equal. Numbers are compared by value; nothing and null are the same.
-func Same(a, b any) bool {
+// same reports whether two values are equal. Numbers are compared by value; nothing and null are the same.
+func same(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
@@ -464,14 +470,14 @@ func Same(a, b any) bool {
 		}
 		for k, v := range a {
 			w, ok := b[k]
-			if !ok || !Same(v, w) {
+			if !ok || !same(v, w) {
 				return false
 			}
 		}
 		return true
 	case []any:
 		b, ok := b.([]any)
-		return ok && slices.EqualFunc(a, b, Same)
+		return ok && slices.EqualFunc(a, b, same)
 	case int64:
 		if b, ok := b.(float64); ok {
 			return float64(a) == b
