@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/record"
@@ -19,24 +20,24 @@ func TestExitCodesOfCampaigns(t *testing.T) {
 		unlearned int
 		want      int
 	}{
-		{"nothing found", "", []result.Status{result.Passed, result.Passed}, 0, exitPass},
-		{"no plan", "", nil, 0, exitPass},
-		{"a bug", "", []result.Status{result.Passed, result.Bug, result.Failed}, 1, exitBug},
-		{"a plan did not happen", "", []result.Status{result.Passed, result.Inconclusive}, 0, exitPass},
-		{"no plan happened", "", []result.Status{result.Inconclusive}, 0, exitInconclusive},
-		{"not confirmed", "", []result.Status{result.Passed, result.Unconfirmed}, 0, exitPass},
-		{"a workload that cannot be compared", "", []result.Status{result.Passed}, 1, exitCannotRun},
-		{"a plan could not be run", "", []result.Status{result.Passed, result.Failed}, 0, exitCannotRun},
-		{"own plans pass", "plans", []result.Status{result.Passed}, 1, exitPass},
+		{"nothing found", "", []result.Status{result.Passed, result.Passed}, 0, exit.Pass},
+		{"no plan", "", nil, 0, exit.Pass},
+		{"a bug", "", []result.Status{result.Passed, result.Bug, result.Failed}, 1, exit.Bug},
+		{"a plan did not happen", "", []result.Status{result.Passed, result.Inconclusive}, 0, exit.Pass},
+		{"no plan happened", "", []result.Status{result.Inconclusive}, 0, exit.Inconclusive},
+		{"not confirmed", "", []result.Status{result.Passed, result.Unconfirmed}, 0, exit.Pass},
+		{"a workload that cannot be compared", "", []result.Status{result.Passed}, 1, exit.CannotRun},
+		{"a plan could not be run", "", []result.Status{result.Passed, result.Failed}, 0, exit.CannotRun},
+		{"own plans pass", "plans", []result.Status{result.Passed}, 1, exit.Pass},
 		{
 			"one's own plan did not happen", "plans", []result.Status{result.Passed, result.Inconclusive}, 0,
-			exitInconclusive,
+			exit.Inconclusive,
 		},
 		{
 			"one's own plan was not confirmed", "plans", []result.Status{result.Passed, result.Unconfirmed}, 0,
-			exitInconclusive,
+			exit.Inconclusive,
 		},
-		{"one's own plan has a bug", "plans", []result.Status{result.Bug, result.Inconclusive}, 0, exitBug},
+		{"one's own plan has a bug", "plans", []result.Status{result.Bug, result.Inconclusive}, 0, exit.Bug},
 	} {
 		r := &result.Result{Settings: result.Settings{Plans: tt.plans}}
 		for _, s := range tt.statuses {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 )
 
@@ -45,20 +46,20 @@ type listedCandidate struct {
 }
 
 // generated is how generated plans are listed with -o.
-var generated = listing[listedCandidate]{
-	columns: []column[listedCandidate]{
-		{title: "NAME", text: func(c listedCandidate) string { return orDash(c.Name) }},
-		{title: "PATTERN", text: func(c listedCandidate) string { return c.Pattern }},
-		{title: "WORKLOAD", text: func(c listedCandidate) string { return orDash(c.Workload) }},
-		{title: "FILE", text: func(c listedCandidate) string { return orDash(c.File) }},
-		{title: "WHY", text: func(c listedCandidate) string {
+var generated = output.List[listedCandidate]{
+	Columns: []output.Column[listedCandidate]{
+		{Title: "NAME", Text: func(c listedCandidate) string { return output.OrDash(c.Name) }},
+		{Title: "PATTERN", Text: func(c listedCandidate) string { return c.Pattern }},
+		{Title: "WORKLOAD", Text: func(c listedCandidate) string { return output.OrDash(c.Workload) }},
+		{Title: "FILE", Text: func(c listedCandidate) string { return output.OrDash(c.File) }},
+		{Title: "WHY", Text: func(c listedCandidate) string {
 			if c.Dropped != "" {
 				return c.Why + " (no plan: " + c.Dropped + ")"
 			}
 			return c.Why
 		}},
 	},
-	name: func(c listedCandidate) string { return orDash(c.File) }, none: "no plan can be generated",
+	Name: func(c listedCandidate) string { return output.OrDash(c.File) }, None: "no plan can be generated",
 }
 
 // listed are the candidates with a plan, and with --explain all.

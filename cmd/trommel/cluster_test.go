@@ -17,10 +17,10 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
 // sharedCluster starts a cluster with `trommel cluster up`, which runs until the test that shares it among its subtests

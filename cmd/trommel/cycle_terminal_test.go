@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/cycle"
 	"github.com/trommel-dev/trommel/internal/objects"
 )
 
@@ -115,7 +116,7 @@ func testCycleInterrupted(t *testing.T, trommel, kubeconfig string, c *objects.C
 			if code := p.end(); code != tt.code || !strings.Contains(p.all.String(), tt.says) {
 				t.Errorf("exit code %s, want %s and %q\n%s", code, tt.code, tt.says, p.all.String())
 			}
-			_, err := c.Get(t.Context(), requestKey("default", tt.name))
+			_, err := c.Get(t.Context(), cycle.RequestKey("default", tt.name))
 			if apierrors.IsNotFound(err) == tt.goesOn || client.IgnoreNotFound(err) != nil {
 				t.Errorf("that the request goes on: want %t, got %v", tt.goesOn, err)
 			}

@@ -16,6 +16,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/cycle"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
@@ -46,7 +49,7 @@ func testCycle(t *testing.T, trommel, name string) {
 		defer cancel()
 		var out, errs bytes.Buffer
 		code = execute(ctx, append([]string{"cycle", "--kubeconfig", kubeconfig, "-n", "default"}, args...),
-			streams{in: strings.NewReader(""), out: &out, err: &errs})
+			output.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		return code, out.String(), errs.String()
 	}
 	expect := func(ctx context.Context, want int, text string, args ...string) {
@@ -65,7 +68,7 @@ func testCycle(t *testing.T, trommel, name string) {
 		t.Helper()
 		applyText(ctx, t, c, text)
 	}
-	expect(ctx, exitUsage, "say which nodes belong to workers by their labels: -l pool=workers", "workers")
+	expect(ctx, exit.Usage, "say which nodes belong to workers by their labels: -l pool=workers", "workers")
 	for _, file := range []string{
 		config.RequestDefinition, config.StatusDefinition, config.GroupDefinition, config.CallDefinition,
 		"rbac/namespace.yaml", "rbac/controllers.yaml", "rbac/simulated.yaml", "admission/policy.yaml",
@@ -82,15 +85,15 @@ func testCycle(t *testing.T, trommel, name string) {
 	}
 	apply(group(""))
 	t.Cleanup(func() { // the nodes go with the group
-		if err := c.Delete(context.WithoutCancel(ctx), groupKey("workers"), objects.DeleteOptions{}); err != nil {
+		if err := c.Delete(context.WithoutCancel(ctx), cycle.GroupKey("workers"), objects.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
-	expect(ctx, exitUsage, "no node has the labels simulated.nodes.trommel.dev/group in (workers)", "workers")
+	expect(ctx, exit.Usage, "no node has the labels simulated.nodes.trommel.dev/group in (workers)", "workers")
 	startCycling(t, to)
 	bounded, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := objects.FollowOne(bounded, c, groupKey("workers"), func(g *nodes.SimulatedNodeGroup) (bool, error) {
+	if err := objects.FollowOne(bounded, c, cycle.GroupKey("workers"), func(g *nodes.SimulatedNodeGroup) (bool, error) {
 		return g != nil && g.Status.Ready == 2, nil
 	}); err != nil {
 		t.Fatal(err)
@@ -115,23 +118,23 @@ func testCycle(t *testing.T, trommel, name string) {
 		t.Errorf("cycle %v: exit code %d, want %d and %q\n%s%s", args, code, want, text, out, errs)
 	}
 	limits("a,workers")
-	eventually(exitUsage, "these node groups are protected: a,workers", "workers", "--dry-run")
+	eventually(exit.Usage, "these node groups are protected: a,workers", "workers", "--dry-run")
 	limits("")
-	eventually(exitPass, "2 nodes would be replaced: workers-0001, workers-0002", "workers", "--dry-run")
-	eventually(exitUsage, "cycleSettings.concurrency must be 1 to 2", "workers", "--dry-run", "--concurrency", "0")
-	expect(ctx, exitPass, "generateName: workers-", "workers", "--dry-run", "-o", "yaml")
+	eventually(exit.Pass, "2 nodes would be replaced: workers-0001, workers-0002", "workers", "--dry-run")
+	eventually(exit.Usage, "cycleSettings.concurrency must be 1 to 2", "workers", "--dry-run", "--concurrency", "0")
+	expect(ctx, exit.Pass, "generateName: workers-", "workers", "--dry-run", "-o", "yaml")
 
-	expect(ctx, exitPass, "force: true", "workers", "--dry-run", "-o", "yaml", "--force", "--delete-emptydir-data")
-	expect(ctx, exitNoGroup, "there is no simulated node group nobody", "nobody")
-	expect(ctx, exitNoGroup, "the provider knows no node group nobody", "nobody",
+	expect(ctx, exit.Pass, "force: true", "workers", "--dry-run", "-o", "yaml", "--force", "--delete-emptydir-data")
+	expect(ctx, exit.NoGroup, "there is no simulated node group nobody", "nobody")
+	expect(ctx, exit.NoGroup, "the provider knows no node group nobody", "nobody",
 		"-l", "simulated.nodes.trommel.dev/group=workers", "--name", "nobody")
 
-	if code, out, errs := run(ctx, "workers", "--name", "roll"); code != exitPass ||
+	if code, out, errs := run(ctx, "workers", "--name", "roll"); code != exit.Pass ||
 		!strings.Contains(out+errs, "2 of 2 nodes replaced") || strings.Contains(out+errs, "waiting: 2 nodes cycled") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	expect(ctx, exitUsage, "already exists", "workers", "--name", "roll")
-	expect(ctx, exitBug, "the request missing has failed", "workers", "--name", "missing", "--node", "workers-0003",
+	expect(ctx, exit.Usage, "already exists", "workers", "--name", "roll")
+	expect(ctx, exit.Bug, "the request missing has failed", "workers", "--name", "missing", "--node", "workers-0003",
 		"--node", "none")
 
 	testRestored(t, run, c)
@@ -141,14 +144,14 @@ func testCycle(t *testing.T, trommel, name string) {
 	begun := func(r *nodes.CycleNodeRequest) (bool, error) { return r != nil && r.Status.Phase != "", nil }
 	thought := make(chan error, 1)
 	go func() {
-		err := objects.FollowOne(bounded, c, requestKey("default", "rash"), begun)
-		thought <- errors.Join(err, c.Delete(bounded, requestKey("default", "rash"), objects.DeleteOptions{}))
+		err := objects.FollowOne(bounded, c, cycle.RequestKey("default", "rash"), begun)
+		thought <- errors.Join(err, c.Delete(bounded, cycle.RequestKey("default", "rash"), objects.DeleteOptions{}))
 	}()
 	code, out, errs := run(ctx, "workers", "--name", "rash")
 	if err := <-thought; err != nil {
 		t.Error(err)
 	}
-	if code != exitInconclusive || strings.Count(errs, "the request rash was deleted") != 1 ||
+	if code != exit.Inconclusive || strings.Count(errs, "the request rash was deleted") != 1 ||
 		strings.Contains(errs, "the request was deleted: ") {
 		t.Errorf("deleted: exit code %d\n%s%s", code, out, errs)
 	}
@@ -157,10 +160,10 @@ func testCycle(t *testing.T, trommel, name string) {
 	interrupted, interrupt := context.WithCancel(ctx)
 	seen := make(chan error, 1)
 	go func() {
-		seen <- objects.FollowOne(bounded, c, requestKey("default", "stuck"), begun)
+		seen <- objects.FollowOne(bounded, c, cycle.RequestKey("default", "stuck"), begun)
 		interrupt()
 	}()
-	expect(interrupted, exitInconclusive, "kubectl delete cnr -n default stuck ends it", "workers", "--name", "stuck")
+	expect(interrupted, exit.Inconclusive, "kubectl delete cnr -n default stuck ends it", "workers", "--name", "stuck")
 	if err := <-seen; err != nil {
 		t.Error(err)
 	}
@@ -179,9 +182,9 @@ func testRestored(
 			t.Errorf("cycle %v: exit code %d, want %d and %q\n%s%s", args, code, want, text, out, errs)
 		}
 	}
-	expect(exitUsage, "the request roll was successful: nothing is left", "--resume", "roll")
-	expect(exitUsage, "there is no request unmade in namespace default", "--resume", "unmade")
-	expect(exitPass, "nothing to remove", "workers", "--restore", "--name", "nothing")
+	expect(exit.Usage, "the request roll was successful: nothing is left", "--resume", "roll")
+	expect(exit.Usage, "there is no request unmade in namespace default", "--resume", "unmade")
+	expect(exit.Pass, "nothing to remove", "workers", "--restore", "--name", "nothing")
 
 	// A pod that stays keeps its node from being drained, and the request fails. It is not made again.
 	nodesNow := func() (names []string) {
@@ -217,21 +220,21 @@ func testRestored(
 			"spec: {nodeName: " + before[0] + ", containers: [{name: c, image: x}], terminationGracePeriodSeconds: 0}\n"
 	}
 	keep(pod("trommel.dev/test"))
-	expect(exitBug, "1 more than when the request began: a request with restore (trommel cycle workers --restore)",
+	expect(exit.Bug, "1 more than when the request began: a request with restore (trommel cycle workers --restore)",
 		"workers", "--name", "fails", "--cycling-timeout", "1s")
 	keep(pod(""))
 	added := slices.DeleteFunc(nodesNow(), func(name string) bool { return slices.Contains(before, name) })
 	const asMany = "of which as many would be removed as the groups have more than before: "
-	expect(exitPass, asMany+strings.Join(added, ", "), "workers", "--restore", "--dry-run")
-	expect(exitPass, "nodeNames:\n  - "+before[0]+"\n  - "+before[1], "--resume", "fails", "--dry-run", "-o", "yaml")
-	if code, out, errs := run(t.Context(), "workers", "--restore"); code != exitPass ||
+	expect(exit.Pass, asMany+strings.Join(added, ", "), "workers", "--restore", "--dry-run")
+	expect(exit.Pass, "nodeNames:\n  - "+before[0]+"\n  - "+before[1], "--resume", "fails", "--dry-run", "-o", "yaml")
+	if code, out, errs := run(t.Context(), "workers", "--restore"); code != exit.Pass ||
 		!strings.Contains(out, "1 nodes were removed") || !strings.Contains(errs, "1 of 1 nodes removed") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	if after := nodesNow(); !slices.Equal(after, before) {
 		t.Errorf("the nodes are %v, want %v", after, before)
 	}
-	expect(exitPass, "2 nodes were replaced", "--resume", "fails", "--name", "resumed")
+	expect(exit.Pass, "2 nodes were replaced", "--resume", "fails", "--name", "resumed")
 }
 
 // adminOf returns the access of a cluster's administrator.

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 )
 
 // TestDocumentedCommandsRun carries out the commands that the pages show, as far as what they name is in this
@@ -35,8 +38,8 @@ func TestDocumentedCommandsRun(t *testing.T) {
 				t.Run(line, func(t *testing.T) {
 					t.Chdir(likeness(t, dir))
 					var out bytes.Buffer
-					code := execute(t.Context(), args, streams{in: &bytes.Buffer{}, out: &out, err: &out})
-					if code != exitPass && code != exitBug {
+					code := execute(t.Context(), args, output.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out})
+					if code != exit.Pass && code != exit.Bug {
 						t.Errorf("exit code %d:\n%s", code, out.String())
 					}
 				})

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	nodescommand "github.com/trommel-dev/trommel/nodes/command"
 )
 
@@ -32,7 +33,7 @@ func TestDocumentedCommands(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(newRootCommand(streams{}))
+	walk(newRootCommand(output.Streams{}))
 	walk(nodescommand.New(map[string]nodescommand.Provider{"any": {}})) // trommel-nodes
 	commands := 0
 	for _, page := range pages {
@@ -110,7 +111,7 @@ func commandsIn(block string) [][]string {
 
 // parses checks a command line without carrying it out.
 func parses(args []string) error {
-	root := newRootCommand(streams{})
+	root := newRootCommand(output.Streams{})
 	root.InitDefaultCompletionCmd(args...)
 	c, rest, err := root.Find(args)
 	if err != nil {

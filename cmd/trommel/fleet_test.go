@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/workers"
 	"github.com/trommel-dev/trommel/internal/fleet"
 )
 
@@ -27,8 +30,8 @@ func TestDryRunOnKubernetes(t *testing.T) {
 	printed := func(more ...string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
-		code := execute(t.Context(), append(args, more...), streams{out: &out, err: &errs})
-		if code != exitPass {
+		code := execute(t.Context(), append(args, more...), output.Streams{Out: &out, Err: &errs})
+		if code != exit.Pass {
 			t.Fatalf("exit code %d: %s", code, errs.String())
 		}
 		return out.String()
@@ -37,7 +40,7 @@ func TestDryRunOnKubernetes(t *testing.T) {
 	if again := printed("--dir", dir); again != first {
 		t.Error("it prints something else the second time")
 	}
-	token, err := fleet.Token(filepath.Join(dir, workersDir))
+	token, err := fleet.Token(filepath.Join(dir, workers.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,37 +71,37 @@ func TestFlagsOfWorkers(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"test --on moon", `--on "moon": the only value is kubernetes`, exitUsage},
-		{"test --on kubernetes --image a", "--on kubernetes needs --listen", exitUsage},
+		{"test --on moon", `--on "moon": the only value is kubernetes`, exit.Usage},
+		{"test --on kubernetes --image a", "--on kubernetes needs --listen", exit.Usage},
 		{"test --on kubernetes --listen a:1", "needs --listen, where workers find this campaign, and --push or --image",
-			exitUsage},
-		{"test --on kubernetes --listen a:1 --image a --push b", "leave --image out", exitUsage},
-		{"test --on kubernetes --listen a:1 --push b/c", "--push: \"b/c\" must begin with a registry", exitUsage},
-		{"test --on kubernetes --listen a:1 --push localhost/c:1", "has a tag or a digest: leave it out", exitUsage},
+			exit.Usage},
+		{"test --on kubernetes --listen a:1 --image a --push b", "leave --image out", exit.Usage},
+		{"test --on kubernetes --listen a:1 --push b/c", "--push: \"b/c\" must begin with a registry", exit.Usage},
+		{"test --on kubernetes --listen a:1 --push localhost/c:1", "has a tag or a digest: leave it out", exit.Usage},
 		{"test --on kubernetes --listen a:1 --push localhost/c --dry-run client",
-			"--dry-run builds nothing: create the Job with --suspend", exitUsage},
-		{"test --listen 127.0.0.1:0 --push localhost/c", "--push is for --on kubernetes", exitUsage},
-		{"test --listen 127.0.0.1:0 --image a", "--image is for --on kubernetes", exitUsage},
-		{"test --on kubernetes --listen a:1 --image a --dry-run server", "the only value is client", exitUsage},
-		{"test --on kubernetes --listen a:1 --image a --dry-run client", "--dry-run needs --dir", exitUsage},
+			"--dry-run builds nothing: create the Job with --suspend", exit.Usage},
+		{"test --listen 127.0.0.1:0 --push localhost/c", "--push is for --on kubernetes", exit.Usage},
+		{"test --listen 127.0.0.1:0 --image a", "--image is for --on kubernetes", exit.Usage},
+		{"test --on kubernetes --listen a:1 --image a --dry-run server", "the only value is client", exit.Usage},
+		{"test --on kubernetes --listen a:1 --image a --dry-run client", "--dry-run needs --dir", exit.Usage},
 		{"test --on kubernetes --listen :1 --image a --dry-run client --dir " + t.TempDir(),
-			"pods cannot reach", exitUsage},
-		{"test --attach https://127.0.0.1:1", "--attach and --token-file need each other", exitUsage},
-		{"test --attach https://127.0.0.1:1 --token-file x --budget 1m", "leave --budget out", exitUsage},
+			"pods cannot reach", exit.Usage},
+		{"test --attach https://127.0.0.1:1", "--attach and --token-file need each other", exit.Usage},
+		{"test --attach https://127.0.0.1:1 --token-file x --budget 1m", "leave --budget out", exit.Usage},
 		{
 			"test --attach https://127.0.0.1:1 --token-file " + token, "this is not the token of a campaign",
-			exitCannotRun,
+			exit.CannotRun,
 		},
 		{"worker --server https://127.0.0.1:1 --token-file " + token + " --files nowhere",
-			"--files: nowhere is not a directory", exitUsage},
-		{"worker", "--server and --token-file are needed", exitUsage},
+			"--files: nowhere is not a directory", exit.Usage},
+		{"worker", "--server and --token-file are needed", exit.Usage},
 		{
 			"worker --server https://127.0.0.1:1 --token-file " + token, "this is not the token of a campaign",
-			exitRefused,
+			exit.Refused,
 		},
 	} {
 		var out, errs bytes.Buffer
-		code := execute(t.Context(), strings.Fields(tt.args), streams{out: &out, err: &errs})
+		code := execute(t.Context(), strings.Fields(tt.args), output.Streams{Out: &out, Err: &errs})
 		if code != tt.code || !strings.Contains(errs.String(), tt.want) {
 			t.Errorf("trommel %s: exit code %d: %s", tt.args, code, errs.String())
 		}

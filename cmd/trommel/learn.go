@@ -6,10 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/internal/campaign"
 )
 
-func newLearnCommand(s streams) *cobra.Command {
+func newLearnCommand(s output.Streams) *cobra.Command {
 	o := testOptions{learnOnly: true}
 	o.Repeat = 1
 	c := &cobra.Command{
@@ -33,8 +35,8 @@ Exit codes: 0 all learned, 2 usage, 4 a workload could not be learned or ends di
 	return c
 }
 
-func learnAll(ctx context.Context, s streams, o *testOptions) error {
-	console, s, err := o.progress.open(s)
+func learnAll(ctx context.Context, s output.Streams, o *testOptions) error {
+	console, s, err := o.progress.Open(s)
 	if err != nil {
 		return err
 	}
@@ -46,11 +48,11 @@ func learnAll(ctx context.Context, s streams, o *testOptions) error {
 		}
 		failed := false
 		for _, l := range all {
-			fmt.Fprint(s.out, l.Text())
+			fmt.Fprint(s.Out, l.Text())
 			failed = failed || l.Err != nil
 		}
 		if failed {
-			return &exitError{code: exitCannotRun}
+			return exit.With(exit.CannotRun, nil)
 		}
 		return nil
 	})

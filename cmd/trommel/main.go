@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -15,46 +14,17 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/completion"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 )
-
-// Exit codes. They are documented and must not change.
-const (
-	exitPass         = 0
-	exitBug          = 1
-	exitUsage        = 2 // bad plan or usage
-	exitInconclusive = 3
-	exitCannotRun    = 4
-	exitNoGroup      = 5 // of cycle
-	exitRefused      = 6 // of worker
-)
-
-// streams are the output streams of a command: results go to out, progress to err.
-type streams struct {
-	in  io.Reader
-	out io.Writer
-	err io.Writer
-}
-
-// exitError carries an exit code to main. With a nil err, main prints no message.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal starts a teardown, a second one exits at once; the program's processes exit with it.
 	context.AfterFunc(ctx, stop)
-	code := withoutRepetitions(func(s streams) int { return execute(ctx, os.Args[1:], s) })
+	code := withoutRepetitions(func(s output.Streams) int { return execute(ctx, os.Args[1:], s) })
 	stop()
 	os.Exit(code)
 }
@@ -64,26 +34,26 @@ func main() {
 var discardLogs = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
 
 // execute runs the program and returns its exit code.
-func execute(ctx context.Context, args []string, s streams) int {
+func execute(ctx context.Context, args []string, s output.Streams) int {
 	discardLogs()
 	root := newRootCommand(s)
 	root.SetArgs(args)
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return exitPass
+		return exit.Pass
 	}
-	var ee *exitError
+	var ee *exit.Error
 	if !errors.As(err, &ee) {
 		// Errors of cobra itself are usage errors.
-		ee = &exitError{code: exitUsage, err: err}
+		ee = &exit.Error{Code: exit.Usage, Err: err}
 	}
-	if ee.err != nil {
-		fmt.Fprintf(s.err, "trommel: %v\n", ee.err)
+	if ee.Err != nil {
+		fmt.Fprintf(s.Err, "trommel: %v\n", ee.Err)
 	}
-	return ee.code
+	return ee.Code
 }
 
 // today returns the present name of a flag. Former names work for one more version.
@@ -94,7 +64,7 @@ func today(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-func newRootCommand(s streams) *cobra.Command {
+func newRootCommand(s output.Streams) *cobra.Command {
 	var o runOptions
 	root := &cobra.Command{
 		Use:   "trommel -p plan.yaml",
@@ -117,6 +87,6 @@ trommel -p plan.yaml is short for trommel run -p plan.yaml.`,
 	root.SetGlobalNormalizationFunc(today)
 	o.register(root)
 	root.AddCommand(subcommands(s)...)
-	complete(root)
+	completion.Register(root)
 	return root
 }

@@ -6,9 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/internal/run"
 )
 
-func newManCommand(s streams) *cobra.Command {
+func newManCommand(s output.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages to a directory",
@@ -19,15 +23,15 @@ func newManCommand(s streams) *cobra.Command {
 		Hidden: true, // for those who package Trommel
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return &exitError{exitUsage, err}
+				return exit.With(exit.Usage, err)
 			}
 			root := c.Root()
 			root.DisableAutoGenTag = true
-			header := &doc.GenManHeader{Section: "1", Source: "Trommel " + version(), Manual: "Trommel"}
+			header := &doc.GenManHeader{Section: "1", Source: "Trommel " + run.Version(), Manual: "Trommel"}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
-				return &exitError{exitCannotRun, err}
+				return exit.With(exit.CannotRun, err)
 			}
-			fmt.Fprintln(s.out, args[0])
+			fmt.Fprintln(s.Out, args[0])
 			return nil
 		},
 	}

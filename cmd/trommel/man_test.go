@@ -8,12 +8,17 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/completion"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 )
 
 // There is a manual page for each command that is not hidden, and no other.
 func TestManualPages(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man1")
-	if code := execute(t.Context(), []string{"man", dir}, streams{out: t.Output(), err: t.Output()}); code != exitPass {
+	s := output.Streams{Out: t.Output(), Err: t.Output()}
+	if code := execute(t.Context(), []string{"man", dir}, s); code != exit.Pass {
 		t.Fatalf("exit code %d", code)
 	}
 	var want []string
@@ -27,7 +32,7 @@ func TestManualPages(t *testing.T) {
 			walk(sub)
 		}
 	}
-	root := newRootCommand(streams{})
+	root := newRootCommand(output.Streams{})
 	root.InitDefaultCompletionCmd()
 	walk(root)
 	entries, err := os.ReadDir(dir)
@@ -60,7 +65,7 @@ func TestCompletersAreUsed(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		commands[c.Name()] = true
-		for name := range flagCompleters {
+		for name := range completion.ForFlags {
 			if c.Flags().Lookup(name) != nil {
 				flags[name] = true
 			}
@@ -69,13 +74,13 @@ func TestCompletersAreUsed(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(newRootCommand(streams{}))
-	for name := range flagCompleters {
+	walk(newRootCommand(output.Streams{}))
+	for name := range completion.ForFlags {
 		if !flags[name] {
 			t.Errorf("no command has --%s", name)
 		}
 	}
-	for name := range argumentCompleters {
+	for name := range completion.ForArguments {
 		if !commands[name] {
 			t.Errorf("there is no command %s", name)
 		}

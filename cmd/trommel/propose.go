@@ -10,8 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/flags"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -24,7 +28,7 @@ type proposeOptions struct {
 	out          string
 }
 
-func newProposeCommand(s streams) *cobra.Command {
+func newProposeCommand(s output.Streams) *cobra.Command {
 	o := proposeOptions{testOptions: testOptions{parallel: 1}}
 	o.Learn, o.Repeat = 2, 1 // no flags of this command
 	c := &cobra.Command{
@@ -48,7 +52,7 @@ Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could no
 		RunE: func(c *cobra.Command, _ []string) error { return proposeWorkloads(c.Context(), s, &o) },
 	}
 	f := c.Flags()
-	suiteFlags(f, &o.SuiteFile, &o.Variant)
+	flags.Suite(f, &o.SuiteFile, &o.Variant)
 	f.StringSliceVar(&o.Workloads, "workload", nil,
 		"`name` of the workload that applies the sample (default: the first)")
 	f.StringVar(&o.sample, "sample", "", "`file` with the sample, instead of one of a workload")
@@ -63,18 +67,18 @@ Exit codes: 0 nothing found, 1 an operation has shown a bug, 2 usage, 4 could no
 	f.BoolVar(&o.explain, "explain", false, "also list the fields without a workload, with the reason of each")
 	f.StringVar(&o.dir, "dir", "",
 		"`directory` for the records of the trial runs (default: trommel-runs/propose-<time>)")
-	o.progress.register(f)
-	fromSourceFlag(f)
+	o.progress.Register(f)
+	flags.FromSource(f)
 	c.MarkFlagsMutuallyExclusive("write", "out")
 	return c
 }
 
-// proposeWorkloads derives workloads. The error is an exitError.
-func proposeWorkloads(ctx context.Context, s streams, o *proposeOptions) error {
+// proposeWorkloads derives workloads. The error is an exit.Error.
+func proposeWorkloads(ctx context.Context, s output.Streams, o *proposeOptions) error {
 	if err := o.check(); err != nil {
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
-	console, s, err := o.progress.open(s)
+	console, s, err := o.progress.Open(s)
 	if err != nil {
 		return err
 	}
@@ -91,7 +95,7 @@ func proposeWorkloads(ctx context.Context, s streams, o *proposeOptions) error {
 		}
 		o.describe(s, result)
 		if err == nil && len(result.Findings) > 0 {
-			return &exitError{code: exitBug}
+			return exit.With(exit.Bug, nil)
 		}
 		return err
 	})
@@ -143,7 +147,7 @@ func besideSuite(suite *plan.Suite, file string) (string, error) {
 }
 
 // put writes the workloads to where the user wants them.
-func (o *proposeOptions) put(s streams, suite *plan.Suite, result *propose.Result) error {
+func (o *proposeOptions) put(s output.Streams, suite *plan.Suite, result *propose.Result) error {
 	file := suite.File
 	switch {
 	case o.out != "":
@@ -153,9 +157,9 @@ func (o *proposeOptions) put(s streams, suite *plan.Suite, result *propose.Resul
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(s.out, "workloads:")
+		fmt.Fprintln(s.Out, "workloads:")
 		for line := range bytes.Lines(block) {
-			fmt.Fprintf(s.out, "  %s", line)
+			fmt.Fprintf(s.Out, "  %s", line)
 		}
 		return nil
 	}
@@ -164,7 +168,7 @@ func (o *proposeOptions) put(s streams, suite *plan.Suite, result *propose.Resul
 		return err
 	}
 	if o.out != "" && !bytes.HasPrefix(text, []byte("# yaml-language-server")) {
-		text = append([]byte(plan.EditorLine("Suite", version())), text...)
+		text = append([]byte(plan.EditorLine("Suite", run.Version())), text...)
 	}
 	if now, err := os.ReadFile(suite.File); err != nil {
 		return err
@@ -174,44 +178,44 @@ func (o *proposeOptions) put(s streams, suite *plan.Suite, result *propose.Resul
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "%s: %d workloads\n", file, added)
+	fmt.Fprintf(s.Out, "%s: %d workloads\n", file, added)
 	if there := len(result.Workloads) - added; there > 0 {
-		fmt.Fprintf(s.out, "%d are not added: workloads of the suite do the same\n", there)
+		fmt.Fprintf(s.Out, "%d are not added: workloads of the suite do the same\n", there)
 	}
 	return nil
 }
 
 // describe says what was found, from which workloads no plan can be made, and which fields have no workload.
-func (o *proposeOptions) describe(s streams, result *propose.Result) {
+func (o *proposeOptions) describe(s output.Streams, result *propose.Result) {
 	if len(result.Findings) > 0 {
-		fmt.Fprintln(s.out, "findings, without any fault")
+		fmt.Fprintln(s.Out, "findings, without any fault")
 	}
 	for _, f := range result.Findings {
-		fmt.Fprintf(s.out, "  %s\n    %s\n", f.What, f.Title)
+		fmt.Fprintf(s.Out, "  %s\n    %s\n", f.What, f.Title)
 		for _, line := range f.Lines {
-			fmt.Fprintf(s.out, "    %s\n", line)
+			fmt.Fprintf(s.Out, "    %s\n", line)
 		}
 		for _, dir := range f.Records {
-			fmt.Fprintf(s.out, "    %s\n", dir)
+			fmt.Fprintf(s.Out, "    %s\n", dir)
 		}
 	}
 	if result.Trouble != "" {
-		fmt.Fprintf(s.out, "the sample, without any fault\n  %s;\n  %s\n", result.Trouble, propose.TroubleAdvice)
+		fmt.Fprintf(s.Out, "the sample, without any fault\n  %s;\n  %s\n", result.Trouble, propose.TroubleAdvice)
 	}
 	if len(result.Planless) > 0 {
-		fmt.Fprintln(s.out, "workloads from which no plan can be made")
+		fmt.Fprintln(s.Out, "workloads from which no plan can be made")
 	}
 	for _, d := range result.Planless {
-		fmt.Fprintf(s.out, "  %s: %s\n", d.Field, d.Reason)
+		fmt.Fprintf(s.Out, "  %s: %s\n", d.Field, d.Reason)
 	}
-	fmt.Fprintf(s.err, "%d workloads in %d runs, %d fields or changes without one", len(result.Workloads), result.Runs,
+	fmt.Fprintf(s.Err, "%d workloads in %d runs, %d fields or changes without one", len(result.Workloads), result.Runs,
 		len(result.Dropped))
 	if !o.explain {
-		fmt.Fprintln(s.err, " (--explain lists them)")
+		fmt.Fprintln(s.Err, " (--explain lists them)")
 		return
 	}
-	fmt.Fprintln(s.err)
+	fmt.Fprintln(s.Err)
 	for _, d := range result.Dropped {
-		fmt.Fprintf(s.out, "no workload: %s: %s\n", d.Field, d.Reason)
+		fmt.Fprintf(s.Out, "no workload: %s: %s\n", d.Field, d.Reason)
 	}
 }

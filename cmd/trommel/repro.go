@@ -13,6 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/flags"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/report"
@@ -27,10 +31,10 @@ type reproOptions struct {
 	runs     int
 	cluster  string
 	baseline string
-	progress progressOptions
+	progress output.Flags
 }
 
-func newReproCommand(s streams) *cobra.Command {
+func newReproCommand(s output.Streams) *cobra.Command {
 	var o reproOptions
 	c := &cobra.Command{
 		Use:   "repro RECORD",
@@ -53,14 +57,14 @@ Exit codes: 0 the same came every time, 1 it did not, 2 usage, 4 could not run.`
 	f.StringVar(&o.cluster, "cluster", "", "run on the cluster of this `name`, started by `trommel cluster up`")
 	f.StringVar(&o.baseline, "baseline", "", "`directory` with what the workload does without faults "+
 		"(default: where trommel test has it, if the run has a finding that needs it)")
-	o.progress.register(f)
-	fromSourceFlag(f)
+	o.progress.Register(f)
+	flags.FromSource(f)
 	return c
 }
 
 // recorded reads a record's plan, with its suite as it was then. The files that the suite names are those of today. The
 // plan's file is that in the record, beside its manifests.
-func recorded(s streams, r *record.Run) (*loaded, error) {
+func recorded(s output.Streams, r *record.Run) (*loaded, error) {
 	if r.Meta.Suite == "" || len(r.Plan) == 0 || len(r.Suite) == 0 {
 		return nil, fmt.Errorf("%s: the run was killed before it had recorded what it was run with", r.Dir)
 	}
@@ -69,13 +73,13 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 	switch info, dirErr := os.Stat(dir); {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist) && dirErr == nil && info.IsDir():
-		fmt.Fprintf(s.err, "there is no suite %s, such as one that was built in Go; the recorded one is used\n",
+		fmt.Fprintf(s.Err, "there is no suite %s, such as one that was built in Go; the recorded one is used\n",
 			r.Meta.Suite)
 	default:
 		return nil, fmt.Errorf("the run's suite, whose other files are needed: %w", err)
 	}
 	if err == nil && !bytes.Equal(now, r.Suite) {
-		fmt.Fprintf(s.err, "the suite %s has changed since the run; the recorded one is used\n", r.Meta.Suite)
+		fmt.Fprintf(s.Err, "the suite %s has changed since the run; the recorded one is used\n", r.Meta.Suite)
 	}
 	suite, err := plan.ParseSuite(r.Suite, r.Meta.Suite)
 	if err != nil {
@@ -86,8 +90,8 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 	if r.Meta.Kubernetes != "" && (err != nil || asked != r.Meta.Kubernetes) {
 		suite.Cluster.KubernetesVersion = r.Meta.Kubernetes
 	}
-	if r.Meta.Trommel != version() {
-		fmt.Fprintf(s.err, "the run was made by Trommel %s; this is %s\n", r.Meta.Trommel, version())
+	if r.Meta.Trommel != run.Version() {
+		fmt.Fprintf(s.Err, "the run was made by Trommel %s; this is %s\n", r.Meta.Trommel, run.Version())
 	}
 	p, err := plan.LoadWith(filepath.Join(r.Dir, record.PlanFile), suite)
 	if err != nil {
@@ -99,41 +103,41 @@ func recorded(s streams, r *record.Run) (*loaded, error) {
 	return &loaded{plan: p, suite: suite, variant: r.Meta.Variant}, nil
 }
 
-// needNoReference are the judges that find bugs without comparing a run with runs without faults.
+// needNoBaseline are the judges that find bugs without comparing a run with runs without faults.
 var needNoBaseline = []string{
 	record.JudgeWorkload, record.JudgeInvariant, record.JudgeCrash, record.JudgePanic, record.JudgeFinalizer,
 }
 
-// referencesOf returns the directory of the baselines that the run has been compared with, or empty if it was not.
+// baselinesOf returns the directory of the baselines that the run has been compared with, or empty if it was not.
 func (o *reproOptions) baselinesOf(r *record.Run, l *loaded) (string, error) {
 	if o.baseline != "" {
 		return o.baseline, nil
 	}
 	for _, f := range r.Findings {
 		if f.IsBug() && !slices.Contains(needNoBaseline, f.Judge) {
-			return baselines(l.suite, l.variant)
+			return runsdir.Baselines(l.suite, l.variant)
 		}
 	}
 	return "", nil
 }
 
-func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
+func repro(ctx context.Context, s output.Streams, o *reproOptions, dir string) error {
 	if o.runs < 1 {
-		return &exitError{exitUsage, errors.New("--runs must be at least 1")}
+		return exit.With(exit.Usage, errors.New("--runs must be at least 1"))
 	}
 	first, err := record.Open(dir)
 	if err != nil {
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	l, err := recorded(s, first)
 	if err != nil {
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	as := runOptions{cluster: o.cluster, progress: o.progress}
 	if as.baseline, err = o.baselinesOf(first, l); err != nil {
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
-	console, s, err := o.progress.open(s)
+	console, s, err := o.progress.Open(s)
 	if err != nil {
 		return err
 	}
@@ -146,16 +150,16 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 	console.Title(title)
 	session, err := run.Open(ctx, l.suite, options)
 	if err != nil {
-		return &exitError{codeOf(err), err}
+		return exit.With(codeOf(err), err)
 	}
 	defer func() {
 		if err := session.Close(context.WithoutCancel(ctx)); err != nil {
-			fmt.Fprintf(s.err, "trommel: %v\n", err)
+			fmt.Fprintf(s.Err, "trommel: %v\n", err)
 		}
 	}()
 	how, err := as.howToRun(ctx, console, session, l)
 	if err != nil {
-		return &exitError{codeOf(err), err}
+		return exit.With(codeOf(err), err)
 	}
 	same := 0
 	var took time.Duration
@@ -164,17 +168,17 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 			console.Title(againTitle(l.title(), i, o.runs, took))
 		}
 		again, code := runPlan(ctx, s, console, session, l, as.recordFolder(l), how)
-		if code == exitCannotRun || code == exitUsage {
-			return &exitError{code: code} // the reason is on stderr
+		if code == exit.CannotRun || code == exit.Usage {
+			return exit.With(code, nil) // the reason is on stderr
 		}
 		file := filepath.Join(again.Dir, record.SuiteFile)
 		if err := atomicfile.Write(file, first.Suite, record.FileMode); err != nil {
-			return &exitError{exitCannotRun, err}
+			return exit.With(exit.CannotRun, err)
 		}
 		again.Suite = first.Suite
 		ok, err := compareAgain(s, first, again)
 		if err != nil {
-			return &exitError{exitCannotRun, err}
+			return exit.With(exit.CannotRun, err)
 		}
 		if ok {
 			same++
@@ -182,10 +186,10 @@ func repro(ctx context.Context, s streams, o *reproOptions, dir string) error {
 		took += again.Meta.Took()
 	}
 	if o.runs > 1 {
-		fmt.Fprintf(s.out, "the same in %d of %d runs\n", same, o.runs)
+		fmt.Fprintf(s.Out, "the same in %d of %d runs\n", same, o.runs)
 	}
 	if same < o.runs {
-		return &exitError{code: exitBug}
+		return exit.With(exit.Bug, nil)
 	}
 	return nil
 }
@@ -200,14 +204,14 @@ func againTitle(title string, ended, of int, took time.Duration) string {
 }
 
 // compareAgain prints a run and whether it is like the first one.
-func compareAgain(s streams, first, again *record.Run) (same bool, err error) {
-	if err := report.Text(s.out, again); err != nil {
+func compareAgain(s output.Streams, first, again *record.Run) (same bool, err error) {
+	if err := report.Text(s.Out, again); err != nil {
 		return false, err
 	}
 	d, err := report.Compare(first, again, nil)
 	if err != nil {
 		return false, err
 	}
-	fmt.Fprintf(s.err, "run record: %s\n", again.Dir)
-	return d.SameOutcome(), d.Again(s.out, first, again)
+	fmt.Fprintf(s.Err, "run record: %s\n", again.Dir)
+	return d.SameOutcome(), d.Again(s.Out, first, again)
 }

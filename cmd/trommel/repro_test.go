@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -21,7 +23,7 @@ func TestWhatReproRuns(t *testing.T) {
 			Dir:   t.TempDir(),
 			Plan:  []byte("testName: a\nworkload: create\nvariant: fixed\nactions: []\n"),
 			Suite: []byte(suite),
-			Meta: record.Meta{Plan: "a", Suite: now, Variant: "fixed", Trommel: version(),
+			Meta: record.Meta{Plan: "a", Suite: now, Variant: "fixed", Trommel: run.Version(),
 				Kubernetes: instrumentation.KubernetesVersion},
 		}
 		change(r)
@@ -53,7 +55,7 @@ func TestWhatReproRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		var told bytes.Buffer
-		l, err := recorded(streams{err: &told}, run(tt.change))
+		l, err := recorded(output.Streams{Err: &told}, run(tt.change))
 		if tt.wrong != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.wrong) {
 				t.Errorf("%s: %v, want %q", tt.name, err, tt.wrong)
@@ -79,18 +81,19 @@ func TestReproOfASuiteBuiltInGo(t *testing.T) {
 	r := &record.Run{
 		Dir: t.TempDir(), Plan: []byte("testName: a\nworkload: w\nactions: []\n"),
 		Suite: []byte("controllers: [{name: db, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"),
-		Meta:  record.Meta{Suite: filepath.Join(t.TempDir(), "suite-of-TestX"), Trommel: version()},
+		Meta:  record.Meta{Suite: filepath.Join(t.TempDir(), "suite-of-TestX"), Trommel: run.Version()},
 	}
 	if err := os.WriteFile(filepath.Join(r.Dir, record.PlanFile), r.Plan, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var told bytes.Buffer
-	l, err := recorded(streams{err: &told}, r)
+	l, err := recorded(output.Streams{Err: &told}, r)
 	if err != nil || l.suite.File != r.Meta.Suite || !strings.Contains(told.String(), "built in Go") {
 		t.Errorf("%+v, %v, told %q", l, err, told.String())
 	}
 	r.Meta.Suite = filepath.Join(r.Meta.Suite, "gone", "trommel.yaml")
-	if _, err := recorded(streams{err: &told}, r); err == nil || !strings.Contains(err.Error(), "whose other files") {
+	_, err = recorded(output.Streams{Err: &told}, r)
+	if err == nil || !strings.Contains(err.Error(), "whose other files") {
 		t.Errorf("a suite whose directory is gone: %v", err)
 	}
 }

@@ -12,6 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/disruptions"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/flags"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/planfiles"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/records"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/report"
@@ -24,7 +31,7 @@ import (
 
 // runOptions are the flags of `trommel run`, which `trommel` itself has too.
 type runOptions struct {
-	time      timeFlag
+	time      flags.Time
 	plans     []string
 	suite     string
 	variant   string
@@ -33,9 +40,9 @@ type runOptions struct {
 	dryRun    bool
 	recordDir string
 	baseline  string
-	progress  progressOptions
+	progress  output.Flags
 	trace     bool
-	outputs   outputs
+	outputs   records.Outputs
 
 	// The flags of Sieve's command line.
 	controller string
@@ -47,11 +54,11 @@ func (o *runOptions) register(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVarP(&o.plans, "plan", "p", nil,
 		"plan `file` to run, a directory of plans, or a pattern such as 'plans/stale-*'; may be given more than once")
-	eitherSuiteFlag(f, &o.controller, &o.suite, "that of the plan, or the nearest trommel.yaml above it")
+	flags.EitherSuite(f, &o.controller, &o.suite, "that of the plan, or the nearest trommel.yaml above it")
 	f.StringVarP(&o.stage, "stage", "s", "", "`stage`, for compatibility with Sieve: only test")
 	f.StringVarP(&o.mode, "mode", "m", "", "`mode`, for compatibility with Sieve: only test")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
-	o.time.register(f)
+	o.time.Register(f)
 	f.StringVar(&o.cluster, "cluster", "",
 		"run on the cluster of this `name`, started by `trommel cluster up` (default: a new one for the run)")
 	f.StringVar(&o.context, "context", "", "`context` of the kubeconfig, for a suite whose cluster exists already; "+
@@ -59,15 +66,15 @@ func (o *runOptions) register(c *cobra.Command) {
 	f.BoolVar(&o.dryRun, "dry-run", false, "on a cluster that exists already: only list what the runs would create, "+
 		"replace and delete")
 	f.StringVar(&o.recordDir, "record", "", "`directory` for the run record (default: trommel-runs/<plan>-<time>)")
-	o.outputs.register(f)
+	o.outputs.Register(f)
 	f.StringVar(&o.baseline, "baseline", "", "also compare with what the workload does without faults, which is "+
 		"learned in this `directory` if it is not known (see trommel learn)")
 	f.BoolVar(&o.trace, "trace", false, "record everything that can be observed, not only what the plan needs")
-	o.progress.register(f)
-	fromSourceFlag(f)
+	o.progress.Register(f)
+	flags.FromSource(f)
 }
 
-func newRunCommand(s streams) *cobra.Command {
+func newRunCommand(s output.Streams) *cobra.Command {
 	var o runOptions
 	c := &cobra.Command{
 		Use:   "run [plan.yaml...]",
@@ -104,7 +111,7 @@ func (o *runOptions) sieve() (err error) {
 			return fmt.Errorf("%s: %q: trommel supports only test", f.name, f.value)
 		}
 	}
-	o.suite, err = namedSuite(o.controller, o.suite)
+	o.suite, err = flags.NamedSuite(o.controller, o.suite)
 	return err
 }
 
@@ -166,33 +173,33 @@ func (o *runOptions) load(file string) (*loaded, error) {
 	if _, err := run.Choose(suite, variant); err != nil {
 		return nil, err
 	}
-	o.time.apply(suite)
+	o.time.Apply(suite)
 	l := &loaded{plan: p, suite: suite, variant: variant}
 	if o.suite == "" {
-		l.note = moved(p, suiteFile)
+		l.note = planfiles.Moved(p, suiteFile)
 	}
 	return l, nil
 }
 
-func runPlans(ctx context.Context, s streams, o *runOptions) error {
+func runPlans(ctx context.Context, s output.Streams, o *runOptions) error {
 	if len(o.plans) == 0 {
-		return &exitError{exitUsage, errors.New("no plan given: trommel -p plan.yaml")}
+		return exit.With(exit.Usage, errors.New("no plan given: trommel -p plan.yaml"))
 	}
 	if err := o.sieve(); err != nil {
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
-	files, err := expand(o.plans)
+	files, err := planfiles.Expand(o.plans)
 	if err != nil {
-		return &exitError{exitUsage, fmt.Errorf("-p (--plan): %w", err)}
+		return exit.With(exit.Usage, fmt.Errorf("-p (--plan): %w", err))
 	}
 	if o.recordDir != "" && len(files) > 1 {
-		return &exitError{exitUsage,
-			errors.New("--record takes one plan; without it every plan gets its own directory")}
+		return exit.With(exit.Usage,
+			errors.New("--record takes one plan; without it every plan gets its own directory"))
 	}
-	if err := o.outputs.prepare(); err != nil {
-		return &exitError{exitUsage, err}
+	if err := o.outputs.Prepare(); err != nil {
+		return exit.With(exit.Usage, err)
 	}
-	console, s, err := o.progress.open(s)
+	console, s, err := o.progress.Open(s)
 	if err != nil {
 		return err
 	}
@@ -200,7 +207,7 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 	r := &results{streams: s, asked: files, runs: make([]*record.Run, len(files))}
 	all, err := o.loadAll(ctx, files, r)
 	if err != nil {
-		return &exitError{exitUsage, errors.Join(err, r.write(&o.outputs))}
+		return exit.With(exit.Usage, errors.Join(err, r.write(&o.outputs)))
 	}
 	if o.dryRun {
 		return o.listEffects(ctx, s, console, all)
@@ -217,17 +224,17 @@ func runPlans(ctx context.Context, s streams, o *runOptions) error {
 		}
 	}
 	if err := r.write(&o.outputs); err != nil {
-		return &exitError{exitCannotRun, err}
+		return exit.With(exit.CannotRun, err)
 	}
-	if r.code != exitPass {
-		return &exitError{code: r.code}
+	if r.code != exit.Pass {
+		return exit.With(r.code, nil)
 	}
 	return nil
 }
 
 // results are what became of all plans that were asked for.
 type results struct {
-	streams     streams
+	streams     output.Streams
 	asked       []string      // plan files
 	runs        []*record.Run // of each plan that was asked for; nil: not yet
 	code        int           // the most severe exit code
@@ -235,7 +242,7 @@ type results struct {
 }
 
 // severity orders exit codes from the least to the most severe.
-var severity = map[int]int{exitPass: 0, exitInconclusive: 1, exitBug: 2, exitUsage: 3, exitCannotRun: 4}
+var severity = map[int]int{exit.Pass: 0, exit.Inconclusive: 1, exit.Bug: 2, exit.Usage: 3, exit.CannotRun: 4}
 
 func (r *results) worst(code int) {
 	if severity[code] > severity[r.code] {
@@ -251,19 +258,19 @@ func (r *results) add(asked int, done *record.Run) {
 		// The whole reason was on stderr.
 		shown.Meta.Reason = wording.FirstLine(done.Meta.Reason)
 	}
-	if err := report.Text(r.streams.out, &shown); err != nil {
-		fmt.Fprintf(r.streams.err, "trommel: %v\n", err)
-		r.worst(exitCannotRun)
+	if err := report.Text(r.streams.Out, &shown); err != nil {
+		fmt.Fprintf(r.streams.Err, "trommel: %v\n", err)
+		r.worst(exit.CannotRun)
 	}
 }
 
 // write writes the files that were asked for.
-func (r *results) write(o *outputs) error {
-	return o.write(r.streams, contents{
-		json:        func(w io.Writer) error { return report.JSON(w, r.runs) },
-		markdown:    func(w io.Writer) error { return report.Markdown(w, r.runs) },
-		runs:        r.runs,
-		annotations: append(r.annotations, report.Annotations(r.runs)...),
+func (r *results) write(o *records.Outputs) error {
+	return o.Write(r.streams, records.Contents{
+		JSON:        func(w io.Writer) error { return report.JSON(w, r.runs) },
+		Markdown:    func(w io.Writer) error { return report.Markdown(w, r.runs) },
+		Runs:        r.runs,
+		Annotations: append(r.annotations, report.Annotations(r.runs)...),
 	})
 }
 
@@ -287,7 +294,7 @@ func (o *runOptions) loadAll(ctx context.Context, files []string, r *results) ([
 		l.asked = i
 		all = append(all, l)
 		if l.note != "" {
-			fmt.Fprintln(r.streams.err, l.note)
+			fmt.Fprintln(r.streams.Err, l.note)
 		}
 	}
 	if len(errs) == 0 {
@@ -297,7 +304,7 @@ func (o *runOptions) loadAll(ctx context.Context, files []string, r *results) ([
 		if err == nil {
 			continue
 		}
-		r.annotations = append(r.annotations, mistakes(err, files[i])...)
+		r.annotations = append(r.annotations, records.Mistakes(err, files[i])...)
 		r.runs[i] = &record.Run{Meta: record.Meta{
 			Plan: files[i], PlanFile: files[i], Verdict: record.Error, Reason: err.Error(),
 		}}
@@ -317,26 +324,26 @@ func (o *runOptions) loadAll(ctx context.Context, files []string, r *results) ([
 func (l *loaded) unrun(verdict record.Verdict, reason string) *record.Run {
 	return &record.Run{Meta: record.Meta{
 		Plan: l.plan.TestName, PlanFile: l.plan.File, Suite: l.suite.File, Variant: l.variant, Verdict: verdict,
-		Reason: reason, Trommel: version(), ActionsTotal: len(l.plan.Actions),
+		Reason: reason, Trommel: run.Version(), ActionsTotal: len(l.plan.Actions),
 	}}
 }
 
 // runGroup runs plans that share a session and returns the most severe exit code. It adds a result for each plan,
 // unless it is interrupted.
 func runGroup(
-	ctx context.Context, s streams, console *console, o *runOptions, group []*loaded, r *results,
+	ctx context.Context, s output.Streams, console *output.Console, o *runOptions, group []*loaded, r *results,
 ) (worst int) {
 	options := o.session(s, console, group[0], len(group) > 1)
 	console.Title(group[0].title())
 	session, err := run.Open(ctx, group[0].suite, options)
 	if err != nil {
-		fmt.Fprintf(s.err, "trommel: %v\n", err)
+		fmt.Fprintf(s.Err, "trommel: %v\n", err)
 		for _, l := range group {
 			r.add(l.asked, l.unrun(record.Error, err.Error()))
 		}
 		return codeOf(err)
 	}
-	worst = exitPass
+	worst = exit.Pass
 	note := func(code int) {
 		if severity[code] > severity[worst] {
 			worst = code
@@ -344,8 +351,8 @@ func runGroup(
 	}
 	defer func() {
 		if err := session.Close(context.WithoutCancel(ctx)); err != nil {
-			fmt.Fprintf(s.err, "trommel: %v\n", err)
-			note(exitCannotRun)
+			fmt.Fprintf(s.Err, "trommel: %v\n", err)
+			note(exit.CannotRun)
 		}
 	}()
 	for i, l := range group {
@@ -362,8 +369,8 @@ func runGroup(
 		done, code := runPlan(ctx, s, console, session, l, o.recordFolder(l), how)
 		r.add(l.asked, done)
 		note(code)
-		if done.Dir != "" && !o.progress.quiet {
-			fmt.Fprintf(s.err, "run record: %s\n", done.Dir)
+		if done.Dir != "" && !o.progress.Quiet {
+			fmt.Fprintf(s.Err, "run record: %s\n", done.Dir)
 		}
 		if ctx.Err() != nil {
 			break
@@ -373,32 +380,32 @@ func runGroup(
 }
 
 // listEffects lists what runs of the plans would do to a cluster that exists already.
-func (o *runOptions) listEffects(ctx context.Context, s streams, console *console, all []*loaded) error {
+func (o *runOptions) listEffects(ctx context.Context, s output.Streams, console *output.Console, all []*loaded) error {
 	for _, l := range all {
 		lines, err := run.Foresee(ctx, l.suite, l.plan, o.session(s, console, l, false))
 		if err != nil {
-			return &exitError{codeOf(err), err}
+			return exit.With(codeOf(err), err)
 		}
-		fmt.Fprintf(s.out, "%s:\n", l.title())
+		fmt.Fprintf(s.Out, "%s:\n", l.title())
 		for _, line := range lines {
-			fmt.Fprintf(s.out, "  %s\n", line)
+			fmt.Fprintf(s.Out, "  %s\n", line)
 		}
 	}
 	return nil
 }
 
 // session returns how to open a session for a plan, and others if there are several.
-func (o *runOptions) session(s streams, console *console, l *loaded, several bool) run.Options {
+func (o *runOptions) session(s output.Streams, console *output.Console, l *loaded, several bool) run.Options {
 	level := slog.LevelError
-	if o.progress.verbose {
+	if o.progress.Verbose {
 		level = slog.LevelDebug
 	}
 	return run.Options{
 		Variant: l.variant, Cluster: o.cluster, Context: o.context, Fresh: !several && o.baseline == "",
 		Trace:   o.trace,
-		Version: version(), Injector: injectorCommand(),
-		DisruptionControllers: disruptionControllersCommand(), Progress: console,
-		Logger: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level})),
+		Version: run.Version(), Injector: disruptions.Injector(),
+		DisruptionControllers: disruptions.Controllers(), Progress: console,
+		Logger: slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: level})),
 	}
 }
 
@@ -412,7 +419,7 @@ func (l *loaded) title() string {
 
 // howToRun takes or learns the baseline of a plan's workload, if runs are to be compared with it.
 func (o *runOptions) howToRun(
-	ctx context.Context, console *console, session *run.Session, l *loaded,
+	ctx context.Context, console *output.Console, session *run.Session, l *loaded,
 ) (run.RunOptions, error) {
 	if o.baseline == "" {
 		return run.RunOptions{Trace: o.trace}, nil
@@ -427,8 +434,8 @@ func (o *runOptions) howToRun(
 		Plans:    []*plan.Plan{l.plan},
 		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
 		Builds:  session.Builds(),
-		Dir:     filepath.Join(runsDir, "learn-"+time.Now().Format("20060102-150405.000")),
-		Version: version(), Progress: console,
+		Dir:     filepath.Join(runsdir.Name, "learn-"+time.Now().Format("20060102-150405.000")),
+		Version: run.Version(), Progress: console,
 	})
 	if err == nil {
 		err = learned[0].Err
@@ -445,9 +452,9 @@ func (o *runOptions) howToRun(
 func codeOf(err error) int {
 	var user *run.UserError
 	if errors.As(err, &user) {
-		return exitUsage
+		return exit.Usage
 	}
-	return exitCannotRun
+	return exit.CannotRun
 }
 
 // recordFolder returns the directory for the record of a plan's run.
@@ -459,17 +466,17 @@ func (o *runOptions) recordFolder(l *loaded) string {
 	if l.variant != "" {
 		name += "-" + l.variant
 	}
-	return filepath.Join(runsDir, name+"-"+time.Now().Format("20060102-150405.000"))
+	return filepath.Join(runsdir.Name, name+"-"+time.Now().Format("20060102-150405.000"))
 }
 
 // runPlan runs one plan and returns its record, or what stands for it if there is none, and the exit code.
 func runPlan(
-	ctx context.Context, s streams, console *console, session *run.Session, l *loaded, dir string,
+	ctx context.Context, s output.Streams, console *output.Console, session *run.Session, l *loaded, dir string,
 	how run.RunOptions,
 ) (*record.Run, int) {
 	meta, err := session.RunConfirmed(ctx, l.plan, dir, how)
 	if meta == nil { // there is no record of this run; the directory may hold another one
-		fmt.Fprintf(s.err, "trommel: %v\n", err)
+		fmt.Fprintf(s.Err, "trommel: %v\n", err)
 		return l.unrun(record.Error, err.Error()), codeOf(err)
 	}
 	if err != nil {
@@ -477,19 +484,19 @@ func runPlan(
 	}
 	r, readErr := record.Open(dir)
 	if readErr != nil {
-		fmt.Fprintf(s.err, "trommel: read run record: %v\n", readErr)
-		return l.unrun(record.Error, readErr.Error()), exitCannotRun
+		fmt.Fprintf(s.Err, "trommel: read run record: %v\n", readErr)
+		return l.unrun(record.Error, readErr.Error()), exit.CannotRun
 	}
 	if err != nil {
 		return r, codeOf(err)
 	}
 	switch meta.Verdict {
 	case record.Pass:
-		return r, exitPass
+		return r, exit.Pass
 	case record.Bug:
-		return r, exitBug
+		return r, exit.Bug
 	case record.Inconclusive:
-		return r, exitInconclusive
+		return r, exit.Inconclusive
 	}
-	return r, exitCannotRun
+	return r, exit.CannotRun
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/clusters"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
@@ -17,7 +19,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(isolated{m}, map[string]func(){"trommel": func() {
 		useIndex()
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		code := withoutRepetitions(func(s streams) int { return execute(ctx, os.Args[1:], s) })
+		code := withoutRepetitions(func(s output.Streams) int { return execute(ctx, os.Args[1:], s) })
 		stop()
 		os.Exit(code)
 	}})
@@ -55,7 +57,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // shareCaches makes the script use the user's caches and clusters, by copying the variables that locate them.
 func shareCaches(e *testscript.Env) {
 	for _, name := range []string{
-		"HOME", "XDG_CACHE_HOME", "TROMMEL_CACHE", envControlPlaneBinary,
+		"HOME", "XDG_CACHE_HOME", "TROMMEL_CACHE", clusters.EnvControlPlaneBinary,
 		"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV", "GOFLAGS", "GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB",
 		"GONOSUMDB", "GOTOOLCHAIN",
 	} {

@@ -14,6 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/disruptions"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/flags"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
 	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/shrink"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -35,12 +40,12 @@ type shrinkOptions struct {
 	// baseline is the directory of the baselines; empty: the plan's workload is learned.
 	baseline string
 
-	progress progressOptions
+	progress output.Flags
 	written  *plan.Plan    // the plan as its author has written it; nil: unknown
 	took     time.Duration // by the recorded run; 0: there is none
 }
 
-func newShrinkCommand(s streams) *cobra.Command {
+func newShrinkCommand(s output.Streams) *cobra.Command {
 	var o shrinkOptions
 	c := &cobra.Command{
 		Use:   "shrink RECORD",
@@ -60,7 +65,7 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 	}
 	f := c.Flags()
 	f.StringVarP(&o.plan, "plan", "p", "", "plan `file`, instead of a run record")
-	eitherSuiteFlag(f, &o.controller, &o.suite, "that of the run or the plan, or the nearest trommel.yaml above it")
+	flags.EitherSuite(f, &o.controller, &o.suite, "that of the run or the plan, or the nearest trommel.yaml above it")
 	f.StringVar(&o.variant, "variant", "", "`name` of a variant of the suite, instead of the plan's")
 	f.StringVar(&o.finding, "finding", "",
 		"a part of the `title` of the finding to keep "+
@@ -74,17 +79,17 @@ Exit codes: 0 a plan was written, 2 usage, 3 the finding does not come every tim
 	f.StringVar(&o.baseline, "baseline", "",
 		"`directory` with what the workload does without faults (default: where trommel test has it, if it is there "+
 			"and the run has a finding that needs it; otherwise it is learned each time)")
-	o.progress.register(f)
-	fromSourceFlag(f)
+	o.progress.Register(f)
+	flags.FromSource(f)
 	return c
 }
 
-// referencesOf sets the directory of the baselines that the finding was judged with, if that has one of the workload.
+// baselinesOf sets the directory of the baselines that the finding was judged with, if that has one of the workload.
 func (o *shrinkOptions) baselinesOf(l *loaded, f record.Finding) error {
 	if o.baseline != "" || f.Judge == "" || slices.Contains(needNoBaseline, f.Judge) {
 		return nil
 	}
-	dir, err := baselines(l.suite, l.variant)
+	dir, err := runsdir.Baselines(l.suite, l.variant)
 	if err != nil {
 		return err
 	}
@@ -95,8 +100,8 @@ func (o *shrinkOptions) baselinesOf(l *loaded, f record.Finding) error {
 }
 
 // load reads the plan, with its suite, and the findings of its recorded run; every error is a mistake of the user.
-func (o *shrinkOptions) load(s streams, args []string) (*loaded, record.Finding, error) {
-	suite, err := namedSuite(o.controller, o.suite)
+func (o *shrinkOptions) load(s output.Streams, args []string) (*loaded, record.Finding, error) {
+	suite, err := flags.NamedSuite(o.controller, o.suite)
 	if err != nil {
 		return nil, record.Finding{}, err
 	}
@@ -113,7 +118,7 @@ func (o *shrinkOptions) load(s streams, args []string) (*loaded, record.Finding,
 	case o.plan != "":
 		l, err := as.load(o.plan)
 		if err == nil && l.note != "" {
-			fmt.Fprintln(s.err, l.note)
+			fmt.Fprintln(s.Err, l.note)
 		}
 		return l, record.Finding{}, err
 	}
@@ -130,7 +135,7 @@ func (o *shrinkOptions) load(s streams, args []string) (*loaded, record.Finding,
 		as.suite = r.Meta.Suite
 	}
 	if text, err := os.ReadFile(as.suite); err == nil && string(text) != string(r.Suite) {
-		fmt.Fprintf(s.err, "the suite %s has changed since the run\n", as.suite)
+		fmt.Fprintf(s.Err, "the suite %s has changed since the run\n", as.suite)
 	}
 	l, err := as.load(filepath.Join(args[0], record.PlanFile))
 	if err != nil {
@@ -193,42 +198,42 @@ func (o *shrinkOptions) choose(r *record.Run) (record.Finding, error) {
 	return chosen, nil
 }
 
-func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string) error {
+func shrinkPlan(ctx context.Context, s output.Streams, o *shrinkOptions, args []string) error {
 	l, finding, err := o.load(s, args)
 	if err != nil {
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	suite, err := run.Choose(l.suite, l.variant)
 	if err != nil {
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	l.plan.Variant = l.variant
 	if err := o.baselinesOf(l, finding); err != nil {
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	if o.out == "" {
 		o.out = strings.TrimSuffix(l.plan.TestName, "-small") + "-small.yaml"
 	}
 	if o.dir == "" {
-		o.dir = filepath.Join(runsDir, "shrink-"+time.Now().Format("20060102-150405"))
+		o.dir = filepath.Join(runsdir.Name, "shrink-"+time.Now().Format("20060102-150405"))
 	}
-	console, s, err := o.progress.open(s)
+	console, s, err := o.progress.Open(s)
 	if err != nil {
 		return err
 	}
 	defer console.Close()
 	console.Title("shrink " + l.plan.TestName)
 	session, err := run.Open(ctx, suite, run.Options{
-		Version: version(), Injector: injectorCommand(),
-		DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console),
+		Version: run.Version(), Injector: disruptions.Injector(),
+		DisruptionControllers: disruptions.Controllers(), Progress: progress.AsideOf(console),
 	})
 	if err != nil {
-		return &exitError{codeOf(err), err}
+		return exit.With(codeOf(err), err)
 	}
 	as := runOptions{baseline: o.baseline}
 	how, err := as.howToRun(ctx, console, session, l)
 	if err != nil {
-		return &exitError{codeOf(err), errors.Join(err, session.Close(context.WithoutCancel(ctx)))}
+		return exit.With(codeOf(err), errors.Join(err, session.Close(context.WithoutCancel(ctx))))
 	}
 	result, err := shrink.Shrink(ctx, shrink.Config{
 		Runner: session, Suite: suite, Plan: l.plan, Written: o.written, Finding: finding,
@@ -241,16 +246,16 @@ func shrinkPlan(ctx context.Context, s streams, o *shrinkOptions, args []string)
 	}
 	if result != nil {
 		if writeErr := writePlan(result.Plan, cmp.Or(o.written, l.plan), suite, o.out); writeErr != nil {
-			return &exitError{exitCannotRun, errors.Join(err, writeErr)}
+			return exit.With(exit.CannotRun, errors.Join(err, writeErr))
 		}
 		describeShrunk(s, result, o.out)
 	}
 	var notShown *shrink.NotShownError
 	switch {
 	case errors.As(err, &notShown):
-		return &exitError{exitInconclusive, err}
+		return exit.With(exit.Inconclusive, err)
 	case err != nil:
-		return &exitError{codeOf(err), err}
+		return exit.With(codeOf(err), err)
 	}
 	return nil
 }
@@ -288,7 +293,7 @@ func writePlan(p, from *plan.Plan, suite *plan.Suite, file string) error {
 		return err
 	}
 	if own, err := plan.Marshal(&q); err == nil && bytes.Equal(own, data) { // it has no style of its author's
-		data = append([]byte(plan.EditorLine("TestPlan", version())), data...)
+		data = append([]byte(plan.EditorLine("TestPlan", run.Version())), data...)
 	}
 	return os.WriteFile(file, data, record.FileMode)
 }
@@ -299,18 +304,18 @@ func sameFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
-func describeShrunk(s streams, r *shrink.Result, file string) {
-	fmt.Fprintf(s.out, "%s shows: %s\n", file, r.Finding.Title)
-	fmt.Fprintf(s.out, "  before: %s\n  after:  %s\n", r.Before, r.After)
-	fmt.Fprintf(s.out, "  %d plans tried, %d runs, %s\n", r.Tried, r.Runs, r.Took.Round(time.Second))
+func describeShrunk(s output.Streams, r *shrink.Result, file string) {
+	fmt.Fprintf(s.Out, "%s shows: %s\n", file, r.Finding.Title)
+	fmt.Fprintf(s.Out, "  before: %s\n  after:  %s\n", r.Before, r.After)
+	fmt.Fprintf(s.Out, "  %d plans tried, %d runs, %s\n", r.Tried, r.Runs, r.Took.Round(time.Second))
 	if !r.Minimal {
-		fmt.Fprintln(s.out, "  not everything was tried; it may get smaller")
+		fmt.Fprintln(s.Out, "  not everything was tried; it may get smaller")
 	}
 	if r.Invariant != "" {
-		fmt.Fprintf(s.out, "  its invariant %s was derived from the finding\n", r.Invariant)
+		fmt.Fprintf(s.Out, "  its invariant %s was derived from the finding\n", r.Invariant)
 	}
 	if r.Note != "" {
-		fmt.Fprintf(s.out, "  %s\n", r.Note)
+		fmt.Fprintf(s.Out, "  %s\n", r.Note)
 	}
-	fmt.Fprintf(s.out, "  trommel -p %s\n", file)
+	fmt.Fprintf(s.Out, "  trommel -p %s\n", file)
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 )
 
 // kustomizeWarning begins the lines about deprecated fields that kustomize writes to os.Stderr, each time it reads a
@@ -16,9 +18,9 @@ const kustomizeWarning = "# Warning: "
 
 // withoutRepetitions runs the program with an os.Stderr from which kustomize's warnings are taken; each comes once, at
 // the end. What else libraries write there passes at once, and so does what f writes to its streams.
-func withoutRepetitions(f func(s streams) int) int {
+func withoutRepetitions(f func(s output.Streams) int) int {
 	stderr := os.Stderr
-	s := streams{in: os.Stdin, out: os.Stdout, err: stderr}
+	s := output.Streams{In: os.Stdin, Out: os.Stdout, Err: stderr}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return f(s)

@@ -3,41 +3,46 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/binaries"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/clusters"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/cycle"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/disruptions"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/list"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/plans"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/records"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/workers"
 )
 
 // subcommands lists the subcommands.
-func subcommands(s streams) []*cobra.Command {
+func subcommands(s output.Streams) []*cobra.Command {
 	return []*cobra.Command{
-		newInitCommand(s),
-		newInjectorCommand(),
-		newDisruptionControllersCommand(),
+		plans.NewInitCommand(s),
+		disruptions.NewInjectorCommand(),
+		disruptions.NewControllersCommand(),
 		newRunCommand(s),
 		newTestCommand(s),
-		newWorkerCommand(s),
+		workers.NewCommand(s),
 		newLearnCommand(s),
 		newGenerateCommand(s),
-		newListCommand(s),
+		list.NewCommand(s),
 		newProposeCommand(s),
 		newShrinkCommand(s),
-		newBuildCommand(s),
-		newClusterCommand(s),
-		newCacheCommand(s),
-		newCycleCommand(s),
-		newValidateCommand(s),
-		newExplainCommand(s),
-		newGraphCommand(s),
-		newConvertCommand(s),
-		newSchemaCommand(s),
+		binaries.NewBuildCommand(s),
+		clusters.NewCommand(s),
+		binaries.NewCacheCommand(s),
+		cycle.NewCommand(s),
+		plans.NewValidateCommand(s),
+		plans.NewExplainCommand(s),
+		plans.NewGraphCommand(s),
+		plans.NewConvertCommand(s),
+		plans.NewSchemaCommand(s),
 		newReproCommand(s),
-		newDiffCommand(s),
-		newReplayCommand(s),
-		newReportCommand(s),
+		records.NewDiffCommand(s),
+		records.NewReplayCommand(s),
+		records.NewReportCommand(s),
 		newVersionCommand(s),
-		newReleaseCommand(s),
+		binaries.NewReleaseCommand(s),
 		newManCommand(s),
 	}
 }
-
-// version returns the module version that `go install` recorded in the binary.
-func version() string { return run.Version() }

@@ -16,6 +16,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/disruptions"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/flags"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/planfiles"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/records"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/workers"
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
@@ -37,19 +45,19 @@ type testOptions struct {
 	dir      string
 	anew     bool
 	explain  bool
-	format   listFormat // of the plans that are generated
+	format   output.Format // of the plans that are generated
 	resume   string
 	parallel int // 0: as many as fit
 	// learnOnly: no plans are run, so that more clusters than workloads are not worth their start.
 	learnOnly bool
 	shard     string
 	shrink    time.Duration
-	fleet     fleetOptions
-	outputs   outputs
-	progress  progressOptions
+	fleet     workers.Flags
+	outputs   records.Outputs
+	progress  output.Flags
 }
 
-func newTestCommand(s streams) *cobra.Command {
+func newTestCommand(s output.Streams) *cobra.Command {
 	var o testOptions
 	c := &cobra.Command{
 		Use:   "test [-c trommel.yaml]",
@@ -75,17 +83,17 @@ not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("parallel") && o.parallel < 1 {
-				return &exitError{exitUsage, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel)}
+				return exit.With(exit.Usage, fmt.Errorf("--parallel must be at least 1, not %d", o.parallel))
 			}
-			if err := o.fleet.check(c.Flags()); err != nil {
-				return &exitError{exitUsage, err}
+			if err := o.fleet.Check(c.Flags()); err != nil {
+				return exit.With(exit.Usage, err)
 			}
-			if o.fleet.attach != "" {
-				return o.fleet.follow(c.Context(), s, &o.progress)
+			if o.fleet.Attach != "" {
+				return o.fleet.Follow(c.Context(), s, &o.progress)
 			}
 			if o.resume != "" {
 				if err := o.goOn(c); err != nil {
-					return &exitError{exitUsage, err}
+					return exit.With(exit.Usage, err)
 				}
 			}
 			return testSuite(c.Context(), s, &o)
@@ -106,12 +114,12 @@ not run.`,
 	f.DurationVar(&o.shrink, "shrink", 0,
 		"at the end, look for this `time` for a smaller plan for each group of bugs (default: not; see trommel shrink)")
 	f.StringVar(&o.resume, "resume", "", "go on with the campaign in this `directory`, with its flags")
-	o.fleet.register(c)
-	o.outputs.register(f)
+	o.fleet.Register(c)
+	o.outputs.Register(f)
 	return c
 }
 
-func newGenerateCommand(s streams) *cobra.Command {
+func newGenerateCommand(s output.Streams) *cobra.Command {
 	o := testOptions{learnOnly: true}
 	o.Repeat = 1
 	c := &cobra.Command{
@@ -129,7 +137,7 @@ Patterns:
 	}
 	o.register(c)
 	o.registerPatterns(c)
-	o.format.register(c)
+	o.format.Register(c)
 	c.Flags().BoolVar(&o.explain, "explain", false,
 		"also list the candidates without a plan with the reason of each, and how many each rule dropped")
 	return c
@@ -138,16 +146,17 @@ Patterns:
 // register adds the flags of all commands that learn.
 func (o *testOptions) register(c *cobra.Command) {
 	f := c.Flags()
-	suiteFlags(f, &o.SuiteFile, &o.Variant)
-	(*timeFlag)(&o.Time).register(f)
+	flags.Suite(f, &o.SuiteFile, &o.Variant)
+	(*flags.Time)(&o.Time).Register(f)
 	f.StringSliceVar(&o.Workloads, "workload", nil,
 		"`name` of a workload; may be repeated, or a list with commas (default: all)")
 	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
 	f.StringVar(&o.Baselines, "baseline", "",
-		"`directory` of the baselines (default: "+filepath.Join(baselinesDir, "<suite's directory>[-<variant>]")+")")
+		"`directory` of the baselines (default: "+
+			filepath.Join(runsdir.BaselinesDir, "<suite's directory>[-<variant>]")+")")
 	f.StringVar(&o.dir, "dir", "", "`directory` for plans and run records (default: trommel-runs/<command>-<time>)")
-	o.progress.register(f)
-	fromSourceFlag(f)
+	o.progress.Register(f)
+	flags.FromSource(f)
 }
 
 // registerPatterns adds the flags of commands that generate plans.
@@ -156,22 +165,6 @@ func (o *testOptions) registerPatterns(c *cobra.Command) {
 		"`name` of a pattern; may be repeated, or a list with commas (default: all that need not be asked for)")
 	c.Flags().StringVar((*string)(&o.Pace), "pace", "", "none: the steps of the workloads do not wait for rest; "+
 		"finds races, and compares only what holds data (default: as they were learned)")
-}
-
-// referencesDir holds the baselines of suites that have no other directory.
-var baselinesDir = filepath.Join(runsDir, "baselines")
-
-// baselines returns the directory of the suite's baselines.
-func baselines(suite *plan.Suite, variant string) (string, error) {
-	file, err := filepath.Abs(suite.File)
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Base(filepath.Dir(file))
-	if variant != "" {
-		name += "-" + variant
-	}
-	return filepath.Join(baselinesDir, name), nil
 }
 
 func patternHelp() string {
@@ -187,8 +180,8 @@ func patternHelp() string {
 }
 
 // mayChange are the flags that --resume can be combined with.
-var mayChange = slices.Concat([]string{"resume", "budget", "parallel", "fail-fast", "shrink"}, outputFlags,
-	progressFlags, fleetFlags)
+var mayChange = slices.Concat([]string{"resume", "budget", "parallel", "fail-fast", "shrink"}, records.OutputFlagNames,
+	output.FlagNames, workers.FlagNames)
 
 // goOn takes the settings of the campaign that is resumed. A budget that is given counts from now on.
 func (o *testOptions) goOn(c *cobra.Command) error {
@@ -237,20 +230,20 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 			return nil, nil, fmt.Errorf("--shard: %w", err)
 		}
 	}
-	if o.fleet.used() {
-		o.parallel = cmp.Or(o.parallel, fleetParallel)
+	if o.fleet.Used() {
+		o.parallel = cmp.Or(o.parallel, workers.Parallel)
 	} else if o.parallel, err = o.parallelHere(); err != nil {
 		return nil, nil, err
 	}
 	var files []string
 	if o.Plans != "" {
-		if files, err = onlyPlans(o.Plans); err != nil {
+		if files, err = planfiles.InDir(o.Plans); err != nil {
 			return nil, nil, fmt.Errorf("--plans: %w", err)
 		}
 	}
 	switch {
 	case o.SuiteFile != "" || o.Plans == "":
-		if o.SuiteFile, err = suiteFileIn(o.SuiteFile); err != nil {
+		if o.SuiteFile, err = flags.SuiteFile(o.SuiteFile); err != nil {
 			return nil, nil, err
 		}
 	default:
@@ -261,10 +254,10 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 	if suite, err = plan.LoadSuite(o.SuiteFile); err != nil {
 		return nil, nil, err
 	}
-	if err := checkSkips(suite); err != nil {
+	if err := campaign.CheckSkips(suite); err != nil {
 		return nil, nil, err
 	}
-	timeFlag(o.Time).apply(suite)
+	flags.Time(o.Time).Apply(suite)
 	if plans, err = o.ownPlans(suite, files); err != nil {
 		return nil, nil, err
 	}
@@ -290,7 +283,7 @@ func (o *testOptions) suite() (suite *plan.Suite, plans []*plan.Plan, err error)
 		}
 	}
 	if o.Baselines == "" {
-		o.Baselines, err = baselines(suite, o.Variant)
+		o.Baselines, err = runsdir.Baselines(suite, o.Variant)
 	}
 	return suite, plans, err
 }
@@ -315,25 +308,6 @@ func once(names []string) []string {
 	return all
 }
 
-// onlyPlans lists the plans in a directory; there is at least one.
-func onlyPlans(dir string) ([]string, error) {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a directory", dir)
-	}
-	files, err := planFiles([]string{dir})
-	if err != nil {
-		return nil, err
-	}
-	files = slices.DeleteFunc(files, func(file string) bool {
-		kind, err := kindOf(file)
-		return err == nil && kind == "Suite"
-	})
-	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: no plan in this directory", dir)
-	}
-	return files, nil
-}
-
 // ownPlans reads the plans that --plans names. All mistakes in them are reported together. All plans are for one
 // variant of one suite, because they run on the same cluster.
 func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan, error) {
@@ -347,7 +321,7 @@ func (o *testOptions) ownPlans(suite *plan.Suite, files []string) ([]*plan.Plan,
 			continue
 		}
 		own, err := plan.FindSuite(file)
-		if p.Suite != "" && err == nil && moved(p, own) == "" && !sameFile(own, suite.File) {
+		if p.Suite != "" && err == nil && planfiles.Moved(p, own) == "" && !sameFile(own, suite.File) {
 			errs = append(errs, fmt.Errorf("%s: it is for the suite %s, and not for %s", file, own, suite.File))
 		}
 		if other, ok := byName[p.TestName]; ok {
@@ -385,21 +359,21 @@ func (o *testOptions) check(
 	return errors.Join(errs...)
 }
 
-func testSuite(ctx context.Context, s streams, o *testOptions) error {
-	if o.fleet.dryRun != "" {
+func testSuite(ctx context.Context, s output.Streams, o *testOptions) error {
+	if o.fleet.DryRun != "" {
 		if o.dir == "" {
-			return &exitError{exitUsage, errors.New("--dry-run needs --dir, the directory of the campaign to come")}
+			return exit.With(exit.Usage, errors.New("--dry-run needs --dir, the directory of the campaign to come"))
 		}
-		return o.fleet.print(s, o.dir, cmp.Or(o.parallel, fleetParallel))
+		return o.fleet.Print(s, o.dir, cmp.Or(o.parallel, workers.Parallel))
 	}
 	if _, err := campaign.ReadState(o.dir); o.dir != "" && o.resume == "" && err == nil {
-		return &exitError{exitUsage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
-			"or choose another --dir", o.dir, o.dir)}
+		return exit.With(exit.Usage, fmt.Errorf("%s holds a campaign already: go on with `trommel test --resume %s`, "+
+			"or choose another --dir", o.dir, o.dir))
 	}
-	if err := o.outputs.prepare(); err != nil {
-		return &exitError{exitUsage, err}
+	if err := o.outputs.Prepare(); err != nil {
+		return exit.With(exit.Usage, err)
 	}
-	console, s, err := o.progress.open(s)
+	console, s, err := o.progress.Open(s)
 	if err != nil {
 		return err
 	}
@@ -411,18 +385,18 @@ func testSuite(ctx context.Context, s streams, o *testOptions) error {
 			found.Stopped = "the campaign was interrupted"
 		}
 		var summary strings.Builder
-		err = errors.Join(err, found.Text(io.MultiWriter(s.out, &summary)))
-		if !o.progress.quiet {
-			fmt.Fprintf(s.err, "campaign: %s\n", o.dir)
+		err = errors.Join(err, found.Text(io.MultiWriter(s.Out, &summary)))
+		if !o.progress.Quiet {
+			fmt.Fprintf(s.Err, "campaign: %s\n", o.dir)
 		}
 		err = errors.Join(err, o.writeOutputs(s, found))
 		if err != nil {
 			return err
 		}
 		code := exitCodeOf(found)
-		o.fleet.ended(summary.String(), code)
-		if code != exitPass {
-			return &exitError{code: code}
+		o.fleet.Ended(summary.String(), code)
+		if code != exit.Pass {
+			return exit.With(code, nil)
 		}
 		return nil
 	})
@@ -433,21 +407,21 @@ func exitCodeOf(r *result.Result) int {
 	n := func(s result.Status) int { return len(r.With(s)) }
 	switch {
 	case n(result.Bug) > 0:
-		return exitBug
+		return exit.Bug
 	case n(result.Failed) > 0, r.Plans == "" && len(r.Unlearned) > 0:
-		return exitCannotRun
+		return exit.CannotRun
 	case r.Plans != "" && n(result.Inconclusive)+n(result.Unconfirmed)+n(result.OfWorkload) > 0,
 		n(result.Passed) == 0 && n(result.Inconclusive) > 0, r.Undecided(), r.Plans != "" && len(r.NotRun) > 0:
-		return exitInconclusive
+		return exit.Inconclusive
 	}
-	return exitPass
+	return exit.Pass
 }
 
 // writeOutputs writes the files that were asked for.
-func (o *testOptions) writeOutputs(s streams, found *result.Result) error {
+func (o *testOptions) writeOutputs(s output.Streams, found *result.Result) error {
 	runs, err := runsOf(found)
-	return errors.Join(err, o.outputs.write(s, contents{
-		json: found.JSON, markdown: found.Markdown, runs: runs, annotations: annotationsOf(found, runs),
+	return errors.Join(err, o.outputs.Write(s, records.Contents{
+		JSON: found.JSON, Markdown: found.Markdown, Runs: runs, Annotations: annotationsOf(found, runs),
 	}))
 }
 
@@ -521,23 +495,23 @@ func annotationsOf(found *result.Result, runs []*record.Run) []report.Annotation
 	return all
 }
 
-func generatePlans(ctx context.Context, s streams, o *testOptions) error {
-	console, s, err := o.progress.open(s)
+func generatePlans(ctx context.Context, s output.Streams, o *testOptions) error {
+	console, s, err := o.progress.Open(s)
 	if err != nil {
 		return err
 	}
 	defer console.Close()
 	return o.inSession(ctx, console, "generate", func(config campaign.Config) error {
 		candidates, found, err := campaign.Generate(ctx, config)
-		notes := s.out
+		notes := s.Out
 		if o.format == "" {
-			showCandidates(s.out, o, candidates)
+			showCandidates(s.Out, o, candidates)
 		} else {
-			notes = s.err
-			err = errors.Join(err, generated.print(s.out, o.format, o.listed(candidates)))
+			notes = s.Err
+			err = errors.Join(err, generated.Print(s.Out, o.format, o.listed(candidates)))
 		}
 		if o.explain && o.format == "" {
-			tally(s.out, candidates)
+			tally(s.Out, candidates)
 		}
 		for _, u := range found.Unlearned {
 			fmt.Fprintf(notes, "not tested: %s\n", u.Reason)
@@ -546,47 +520,47 @@ func generatePlans(ctx context.Context, s streams, o *testOptions) error {
 			fmt.Fprintf(notes, "not tested: %s\n", suggestion)
 		}
 		if err == nil && len(found.Unlearned) > 0 {
-			return &exitError{code: exitCannotRun}
+			return exit.With(exit.CannotRun, nil)
 		}
 		return err
 	})
 }
 
-// inSession calls what with sessions for the suite. An error of its own is an exitError already.
+// inSession calls what with sessions for the suite. An error of its own is an exit.Error already.
 func (o *testOptions) inSession(
-	ctx context.Context, console *console, title string, what func(campaign.Config) error,
+	ctx context.Context, console *output.Console, title string, what func(campaign.Config) error,
 ) (err error) {
 	suite, plans, err := o.suite()
 	if err == nil {
 		err = o.check(ctx, console.Writer(), suite, plans)
 	}
 	if err != nil {
-		return &exitError{exitUsage, err}
+		return exit.With(exit.Usage, err)
 	}
 	if o.dir == "" {
-		o.dir = filepath.Join(runsDir, title+"-"+time.Now().Format("20060102-150405"))
+		o.dir = filepath.Join(runsdir.Name, title+"-"+time.Now().Format("20060102-150405"))
 	}
 	heading := progress.Event{Time: time.Now(), Type: progress.Title, Text: title + " " + suite.File}
 	console.Show(heading)
-	options := run.Options{Version: version(), Injector: injectorCommand(),
-		DisruptionControllers: disruptionControllersCommand(), Progress: progress.AsideOf(console),
-		Portable: o.fleet.used()}
+	options := run.Options{Version: run.Version(), Injector: disruptions.Injector(),
+		DisruptionControllers: disruptions.Controllers(), Progress: progress.AsideOf(console),
+		Portable: o.fleet.Used()}
 	var runners []run.Runner
 	var sessions []*run.Session
 	defer func() {
 		for _, session := range sessions {
 			err = errors.Join(err, session.Close(context.WithoutCancel(ctx)))
 		}
-		var exit *exitError
-		if err != nil && !errors.As(err, &exit) {
-			err = &exitError{codeOf(err), err}
+		var ended *exit.Error
+		if err != nil && !errors.As(err, &ended) {
+			err = exit.With(codeOf(err), err)
 		}
 	}()
-	if err = o.fleet.begin(ctx, console.Info); err != nil {
+	if err = o.fleet.Begin(ctx, console.Info); err != nil {
 		return err
 	}
 	here := o.parallel
-	if o.fleet.used() {
+	if o.fleet.Used() {
 		here = 1 // it only builds
 	}
 	for range here {
@@ -600,7 +574,7 @@ func (o *testOptions) inSession(
 		sessions = append(sessions, session)
 		runners = append(runners, session)
 	}
-	if o.fleet.used() {
+	if o.fleet.Used() {
 		source := fleet.Source{
 			Suite: suite, Variant: o.Variant, Time: o.Time, Plans: plans, Binaries: options.Binaries,
 			ControlPlane: options.ControlPlane, Builds: map[string]*builds.Build{},
@@ -611,7 +585,7 @@ func (o *testOptions) inSession(
 			}
 		}
 		var end func()
-		if runners, end, err = o.fleet.serve(ctx, console, heading, source, o.dir, o.parallel); err != nil {
+		if runners, end, err = o.fleet.Serve(ctx, console, heading, source, o.dir, o.parallel); err != nil {
 			return err
 		}
 		defer end()
@@ -619,7 +593,7 @@ func (o *testOptions) inSession(
 	config := campaign.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
 		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Builds: options.Builds,
-		Version: version(), Progress: o.fleet.listener(console),
+		Version: run.Version(), Progress: o.fleet.Listener(console),
 	}
 	if o.shrink > 0 {
 		config.Shrink = o.smaller(suite)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 )
 
@@ -60,13 +61,13 @@ func TestExitCodesOfCampaignsThatEndEarly(t *testing.T) {
 		plans    string
 		want     int
 	}{
-		{"all passed", []result.Outcome{passed}, nil, "", exitPass},
-		{"some were not run", []result.Outcome{passed}, []string{"a"}, "", exitPass},
-		{"none was run", nil, []string{"a"}, "", exitInconclusive},
-		{"a finding that did not come again", []result.Outcome{passed, unconfirmed}, nil, "", exitPass},
-		{"a finding that is still to be confirmed", []result.Outcome{passed, pending}, nil, "", exitInconclusive},
-		{"and a bug", []result.Outcome{bug, pending}, []string{"a"}, "", exitBug},
-		{"own plans, some were not run", []result.Outcome{passed}, []string{"a"}, "plans", exitInconclusive},
+		{"all passed", []result.Outcome{passed}, nil, "", exit.Pass},
+		{"some were not run", []result.Outcome{passed}, []string{"a"}, "", exit.Pass},
+		{"none was run", nil, []string{"a"}, "", exit.Inconclusive},
+		{"a finding that did not come again", []result.Outcome{passed, unconfirmed}, nil, "", exit.Pass},
+		{"a finding that is still to be confirmed", []result.Outcome{passed, pending}, nil, "", exit.Inconclusive},
+		{"and a bug", []result.Outcome{bug, pending}, []string{"a"}, "", exit.Bug},
+		{"own plans, some were not run", []result.Outcome{passed}, []string{"a"}, "plans", exit.Inconclusive},
 	} {
 		r := &result.Result{Outcomes: tt.outcomes, NotRun: tt.notRun}
 		r.Plans = tt.plans

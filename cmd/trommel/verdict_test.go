@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/record"
 	"github.com/trommel-dev/trommel/trommeltest"
 )
@@ -48,7 +50,7 @@ func TestAllCallersFindTheSameVerdict(t *testing.T) {
 	}
 	command := func(args ...string) (code int, out string) {
 		var both bytes.Buffer
-		code = execute(t.Context(), args, streams{in: &bytes.Buffer{}, out: &both, err: &both})
+		code = execute(t.Context(), args, output.Streams{In: &bytes.Buffer{}, Out: &both, Err: &both})
 		return code, both.String()
 	}
 	verdictOf := func(t *testing.T, dir string) record.Verdict {
@@ -62,7 +64,7 @@ func TestAllCallersFindTheSameVerdict(t *testing.T) {
 	const want = record.Inconclusive
 	t.Run("trommel run", func(t *testing.T) {
 		code, out := command("run", file, "-c", suite, "--record", "run")
-		if got := verdictOf(t, "run"); code != exitInconclusive || got != want {
+		if got := verdictOf(t, "run"); code != exit.Inconclusive || got != want {
 			t.Errorf("exit code %d, verdict %s, want %s\n%s", code, got, want, out)
 		}
 		if got := verdictOf(t, "run-without-actions"); got != record.Bug {
@@ -72,7 +74,7 @@ func TestAllCallersFindTheSameVerdict(t *testing.T) {
 	t.Run("trommel test", func(t *testing.T) {
 		code, out := command("test", "--plans", plans, "-c", suite, "--runs", "2", "--repeat", "1", "--parallel", "1",
 			"--dir", "test", "--baseline", "baselines", "--junit", "junit.xml")
-		if code != exitInconclusive {
+		if code != exit.Inconclusive {
 			t.Errorf("exit code %d\n%s", code, out)
 		}
 		junit, err := os.ReadFile("junit.xml")

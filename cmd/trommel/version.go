@@ -7,10 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/instrumentation"
+	"github.com/trommel-dev/trommel/internal/run"
 )
 
-func newVersionCommand(s streams) *cobra.Command {
+func newVersionCommand(s output.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of everything",
@@ -23,10 +26,10 @@ libraries whose controllers it can observe.`,
 		RunE: func(*cobra.Command, []string) error {
 			planes, err := instrumentation.ControlPlanes()
 			if err != nil {
-				return &exitError{exitCannotRun, err}
+				return exit.With(exit.CannotRun, err)
 			}
-			w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintf(w, "trommel\t%s\n", version())
+			w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+			fmt.Fprintf(w, "trommel\t%s\n", run.Version())
 			fmt.Fprintf(w, "go\t%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			fmt.Fprintf(w, "protocol\t%d\n", instrumentation.ProtocolVersion)
 			for _, c := range planes {
