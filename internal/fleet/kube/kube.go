@@ -1,5 +1,5 @@
-// Package kube describes the workers of a campaign as objects of Kubernetes: an Indexed Job, and what it needs. They
-// are plain objects of one namespace, for any tool that applies manifests.
+// Package kube describes the workers of a campaign as objects of Kubernetes, and creates them: an Indexed Job, and what
+// it needs. They are plain objects of one namespace, for any tool that applies manifests.
 package kube
 
 import (

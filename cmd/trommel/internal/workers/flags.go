@@ -14,8 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
@@ -27,7 +25,6 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run"
-	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -65,6 +62,7 @@ var FlagNames = []string{
 	"namespace", "suspend", "queue", "cpu", "memory",
 }
 
+// Register adds the flags to a command.
 func (o *Flags) Register(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.listen, "listen", "", "have the runs made by workers (trommel worker), which find the campaign at "+
@@ -350,18 +348,6 @@ func (o *Flags) start(
 	if err != nil {
 		return nil, err
 	}
-	list, err := kube.Objects(c)
-	if err != nil {
-		return nil, err
-	}
-	clean, err := kube.Unstructured(list)
-	if err != nil {
-		return nil, err
-	}
-	// Who starts the campaign has rights of his own: the others are for a campaign that runs in a pod.
-	clean = slices.DeleteFunc(clean, func(u *unstructured.Unstructured) bool {
-		return !slices.Contains([]string{"Secret", "NetworkPolicy", "Job"}, u.GetKind())
-	})
 	config, err := o.clientConfig().ClientConfig()
 	if err != nil {
 		return nil, err
@@ -370,26 +356,8 @@ func (o *Flags) start(
 	if err != nil {
 		return nil, err
 	}
-	remove = func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		defer cancel()
-		for _, u := range slices.Backward(clean) {
-			t, err := client.ResolveKind(ctx, u.GroupVersionKind())
-			if err == nil {
-				err = client.Delete(ctx, plan.ResourceKey{
-					Type: t.Singular, Group: t.Kind.Group, Namespace: u.GetNamespace(), Name: u.GetName(),
-				}, objects.DeleteOptions{})
-			}
-			if err != nil && !apierrors.IsNotFound(err) {
-				say(fmt.Sprintf("delete %s %s: %v", u.GetKind(), u.GetName(), err))
-			}
-		}
-	}
-	for _, u := range clean {
-		if _, err := client.WithFieldManager("trommel").Apply(ctx, u); err != nil {
-			remove()
-			return nil, fmt.Errorf("create %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
-		}
+	if remove, err = kube.Create(ctx, client, c, say); err != nil {
+		return nil, err
 	}
 	say(fmt.Sprintf("the workers are the pods of the Job %s/%s", c.Namespace, c.Name))
 	return remove, nil
