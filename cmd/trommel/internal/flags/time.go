@@ -11,6 +11,7 @@ import (
 // Time is the value of --time; empty: as the suite says.
 type Time plan.Time
 
+// Register adds the flag to a command.
 func (t *Time) Register(f *pflag.FlagSet) {
 	f.Var(t, "time",
 		"`how` time passes: virtual (it moves ahead while nothing happens) or real (default: as the suite says)")

@@ -18,6 +18,7 @@ var formats = []string{"name", "json", "yaml", "wide"}
 // Format is the flag that says how a list is printed. It is checked when the command line is read.
 type Format string
 
+// Register adds the flag to a command.
 func (o *Format) Register(c *cobra.Command) {
 	c.Flags().VarP(o, "output", "o", "`format`: "+strings.Join(formats, "|")+" (default: a table)")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))

@@ -24,6 +24,7 @@ type Flags struct {
 // FlagNames are the names of the flags.
 var FlagNames = []string{"quiet", "verbose", "events"}
 
+// Register adds the flags to a command.
 func (o *Flags) Register(f *pflag.FlagSet) {
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "show results and errors only")
 	f.BoolVarP(&o.Verbose, "verbose", "v", false, "show everything that happens, and what the coordinator does")

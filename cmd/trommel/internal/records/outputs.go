@@ -24,6 +24,7 @@ type Outputs struct {
 	github   bool
 }
 
+// Register adds the flags to a command.
 func (o *Outputs) Register(f *pflag.FlagSet) {
 	f.StringVar(&o.junit, "junit", "", "write the verdicts of all plans to this `file` as JUnit XML")
 	f.StringVar(&o.json, "json", "", "write the result to this `file` as JSON")
