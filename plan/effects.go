@@ -94,6 +94,7 @@ type (
 	// Write writes or deletes objects as another client would.
 	Write struct {
 		Deletes ResourceKey    // the object that is deleted; zero: none
+		Patches ResourceKey    // the object that is patched; zero: none
 		Applies map[string]any // the object that is created, if it is not there; nil: none, or it is in a file
 	}
 )

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -227,12 +228,12 @@ func (c *checker) capabilities(a *Action, at *yamlfile.Place) {
 			at.Errorf("%s needs a cluster with a clock of its own, and the suite says time: real", what)
 		}
 	}
-	if c.suite != nil && Has[*Write](a) {
-		if a.ResourceKey != (ResourceKey{}) {
-			c.suite.mayWrite(at, a.ResourceKey)
+	if w := EffectOf[*Write](a); w != nil && c.suite != nil {
+		if key := cmp.Or(w.Deletes, w.Patches); !key.IsZero() {
+			c.suite.mayWrite(at, key)
 		}
-		if a.Manifest != nil {
-			c.suite.mayWrite(at, keyOf(a.Manifest))
+		if w.Applies != nil {
+			c.suite.mayWrite(at, keyOf(w.Applies))
 		}
 	}
 }

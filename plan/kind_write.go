@@ -90,7 +90,7 @@ var patchObject = ActionKind{
 		}
 		return fmt.Sprintf("as another client, patch %s%s with %s", what, a.ResourceKey, jsonvalue.Compact(a.Patch))
 	},
-	Effects: func(*Action) []Effect { return []Effect{&Write{}} },
+	Effects: func(a *Action) []Effect { return []Effect{&Write{Patches: a.ResourceKey}} },
 	Object:  (*Action).Written,
 }
 
