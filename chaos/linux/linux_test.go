@@ -161,14 +161,20 @@ func enlarge(c any) error {
 
 const packets = 500
 
-// loss sends UDP packets and returns the shares in percent that do not arrive, and that are not answered.
-func (s *servers) loss(p *runningPod, to string) (lost, unanswered int) {
+// loss sends UDP packets and returns the shares in percent that do not arrive, and that are not answered. It waits until
+// no answer has come for a moment. If all packets should be answered, it waits longer: the machine may be busy.
+func (s *servers) loss(p *runningPod, to string, all bool) (lost, unanswered int) {
 	t := p.n.t
 	t.Helper()
+	quiet := 200 * time.Millisecond
+	if all && !s.patient {
+		quiet = 10 * time.Second
+	}
 	c := must(p.dial(t.Context(), "udp", to))(t)
 	defer c.Close()
 	must(0, enlarge(c))(t)
 	answers := make(chan int)
+	var sent atomic.Bool
 	go func() {
 		count := 0
 		buffer := make([]byte, 64)
@@ -177,6 +183,9 @@ func (s *servers) loss(p *runningPod, to string) (lost, unanswered int) {
 				break
 			}
 			count++
+			if sent.Load() {
+				_ = c.SetReadDeadline(time.Now().Add(quiet))
+			}
 		}
 		answers <- count
 	}()
@@ -185,7 +194,8 @@ func (s *servers) loss(p *runningPod, to string) (lost, unanswered int) {
 			t.Fatalf("a lost packet must not be an error of the program: %v", err)
 		}
 	}
-	n := must(0, c.SetReadDeadline(time.Now().Add(200*time.Millisecond)))(t)
+	sent.Store(true)
+	n := must(0, c.SetReadDeadline(time.Now().Add(quiet)))(t)
 	n += <-answers
 	arrived := s.count(c.LocalAddr(), c.RemoteAddr()).Load()
 	return int(packets-arrived) * 100 / packets, (packets - n) * 100 / packets
@@ -283,12 +293,12 @@ func TestNetworkLoss(t *testing.T) {
 					back = want
 				}
 				both.Go(func() {
-					if lost, unanswered := s.loss(target, to); !near(lost, want) || !near(unanswered, back) {
+					if lost, unanswered := s.loss(target, to, back == 0); !near(lost, want) || !near(unanswered, back) {
 						t.Errorf("%s: %d %% lost, %d %% unanswered; want %d, %d", to, lost, unanswered, want, back)
 					}
 				})
 				both.Go(func() {
-					if lost, unanswered := s.loss(control, to); lost != 0 || unanswered != 0 {
+					if lost, unanswered := s.loss(control, to, true); lost != 0 || unanswered != 0 {
 						t.Errorf("control target, %s: %d %% lost, %d %% unanswered", to, lost, unanswered)
 					}
 				})
@@ -308,7 +318,7 @@ func TestNetworkLoss(t *testing.T) {
 			}
 		})
 	}
-	if lost, unanswered := s.loss(target, one); lost != 0 || unanswered != 0 {
+	if lost, unanswered := s.loss(target, one, true); lost != 0 || unanswered != 0 {
 		t.Errorf("afterwards %d %% are lost, %d %% unanswered", lost, unanswered)
 	}
 }
@@ -513,13 +523,13 @@ func TestNetworkDelay(t *testing.T) {
 		`{"hosts": [{"host": "10.77.9.1"}], "drop": 100, "delay": "20ms"}`: 0,
 	} {
 		remove := injecting(t, request(target, "network", spec))
-		if lost, _ := s.loss(target, one); !near(100-lost, arrive) {
+		if lost, _ := s.loss(target, one, false); !near(100-lost, arrive) {
 			t.Errorf("%s: %d %% arrive, want %d", spec, 100-lost, arrive)
 		}
-		if lost, _ := s.loss(control, one); lost != 0 {
+		if lost, _ := s.loss(control, one, true); lost != 0 {
 			t.Errorf("%s: control target: %d %% are lost", spec, lost)
 		}
-		if lost, _ := s.loss(target, two); lost != 0 {
+		if lost, _ := s.loss(target, two, true); lost != 0 {
 			t.Errorf("%s: another host: %d %% are lost", spec, lost)
 		}
 		remove()

@@ -17,10 +17,10 @@ func TestNetworkByNameWithDNS(t *testing.T) {
 	noDNS := injecting(t, request(target, "dns", `{"records": [{"name": "*", "fault": "drop"}]}`))
 	one, two := host1+":7000", host2+":7000"
 	remove := injecting(t, request(target, "network", `{"hosts": [{"host": "example.org"}], "drop": 100}`))
-	if lost, _ := s.loss(target, one); lost != 100 {
+	if lost, _ := s.loss(target, one, false); lost != 100 {
 		t.Errorf("%d %% are lost to the host with the name", lost)
 	}
-	if lost, _ := s.loss(target, two); lost != 0 {
+	if lost, _ := s.loss(target, two, true); lost != 0 {
 		t.Errorf("%d %% are lost to another host", lost)
 	}
 	remove()
