@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trommel-dev/trommel/internal/confirm"
+	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -21,8 +22,8 @@ func (s *Session) RunConfirmed(
 	}
 	revised, err := s.withoutActions(ctx, p, recordDir, o)
 	if err != nil {
-		newConsole(s.options.Progress, "").Info(fmt.Sprintf("whether the workload fails without the plan's actions is "+
-			"unknown: %v", err))
+		journal.NewConsole(s.options.Progress, "").Info(fmt.Sprintf("whether the workload fails without the plan's "+
+			"actions is unknown: %v", err))
 		return meta, nil
 	}
 	if revised != nil {
@@ -39,7 +40,7 @@ func (s *Session) withoutActions(
 	if err != nil || !confirm.NeedsWithoutActions(p, r.Findings) {
 		return nil, err
 	}
-	newConsole(s.options.Progress, "").Info("only its workload failed: running that without the plan's actions")
+	journal.NewConsole(s.options.Progress, "").Info("only its workload failed: running that without the plan's actions")
 	dir := recordDir + confirm.WithoutActionsSuffix
 	if _, err := s.RunWith(ctx, confirm.WithoutActions(p, s.suite), dir, o); err != nil {
 		return nil, err

@@ -33,8 +33,8 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	if err != nil {
 		return err
 	}
-	r.journal.enter("workload")
-	meta := &r.journal.meta
+	r.journal.Enter("workload")
+	meta := &r.journal.Meta
 	limit := r.suite.Timeouts.Settle + r.suite.Timeouts.Plan + r.asksToWait()
 	if clock.Of(ctx) != nil {
 		limit += r.suite.Timeouts.Rest // a step may go on for so long, see workload.Config.Coming
@@ -42,7 +42,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	planCtx, cancel := clock.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("workload and plan took longer than the suite's timeouts.plan (%s)", r.suite.Timeouts.Plan))
 	defer cancel()
-	planCtx, cool := r.untilTooHot(planCtx)
+	planCtx, cool := r.events.UntilTooHot(planCtx)
 	defer cool()
 	begins, err := p.coordinator.BeginEarly(planCtx)
 	if err != nil {
@@ -85,14 +85,14 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		}
 		failed.Detail = strings.Trim(strings.Join(append(r.causes(ctx, p), failed.Detail), "\n"), "\n")
 		findings := []record.Finding{judge.Step(failed)}
-		r.journal.add(judge.Untested(findings, r.plan, courseOf(status, ""))...)
+		r.journal.Add(judge.Untested(findings, r.plan, courseOf(status, ""))...)
 	}
 	if err != nil && timedOut {
 		title := "the workload did not finish: " + err.Error()
-		if hot := r.events.tooHot(); hot != nil {
+		if hot := r.events.TooHot(); hot != nil {
 			title = "the run ended early: " + judge.HotTitle(*hot)
 		}
-		r.journal.add(record.Finding{
+		r.journal.Add(record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeTimeout,
 			Title: title, Detail: p.webhooks.LastOutage(), Time: clock.Now(ctx),
 		})
@@ -110,7 +110,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		}
 	}
 
-	r.journal.enter("judges")
+	r.journal.Enter("judges")
 	// What is different when the workload has not come to its end follows from that, too.
 	return r.judge(ctx, p, recorder, invariants, stuck, failed != nil || err != nil && timedOut)
 }
@@ -124,7 +124,7 @@ func (r *runner) shift(ctx context.Context) error {
 	if clock.Of(ctx) == nil {
 		by /= 12
 	}
-	r.journal.meta.Shift = by
+	r.journal.Meta.Shift = by
 	return clock.Sleep(ctx, by)
 }
 
@@ -134,7 +134,7 @@ func (r *runner) catchUp(ctx context.Context, recorder *history.Recorder) error 
 	if err := recorder.Seen(ctx); err != nil {
 		return fmt.Errorf("the history of what the workload did: %w", err)
 	}
-	r.journal.meta.CaughtUp = clock.Now(ctx)
+	r.journal.Meta.CaughtUp = clock.Now(ctx)
 	return nil
 }
 
@@ -164,12 +164,12 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	keys := slices.Concat(observed.WatchedKeys(r.plan, r.suite), observed.KeysOf(r.plan))
 	types, err := p.states.Choose(ctx, keys, r.options.History)
 	for _, key := range p.states.Named {
-		r.journal.meta.Recorded = append(r.journal.meta.Recorded, key.String())
+		r.journal.Meta.Recorded = append(r.journal.Meta.Recorded, key.String())
 	}
 	for _, key := range p.states.Unlisted {
-		r.journal.meta.Unlisted = append(r.journal.meta.Unlisted, key.String())
+		r.journal.Meta.Unlisted = append(r.journal.Meta.Unlisted, key.String())
 	}
-	slices.Sort(r.journal.meta.Unlisted)
+	slices.Sort(r.journal.Meta.Unlisted)
 	if err != nil {
 		return nil, fmt.Errorf("record history: %w", err)
 	}
@@ -220,10 +220,10 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 	c := workload.Config{
 		Suite: r.suite, Workload: r.workload, Objects: p.objects, Kubeconfig: kubeconfig, Clusters: clusters,
 		REST: config, Functions: r.options.Functions,
-		Progress: r.journal.console.Info, Step: r.journal.step,
+		Progress: r.journal.Console.Info, Step: r.journal.Step,
 		Log:    workloadLog(r.recordDir, r.teardown.later, r.session.Logger),
 		Outage: p.webhooks.Outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
-		Renewing: p.course.renewing, Coming: p.work.coming, Note: r.journal.note,
+		Renewing: p.course.renewing, Coming: p.work.coming, Note: r.journal.Note,
 	}
 	c.Upgrade = func(ctx context.Context, to string) error {
 		return p.upgrades.Upgrade(ctx, to, plan.UpgradeRolling)

@@ -10,6 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/await"
+	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -19,12 +20,12 @@ import (
 func (r *runner) judge(
 	ctx context.Context, p *parts, recorder *history.Recorder, invariants *invariant.Set, stuck string, failed bool,
 ) error {
-	meta := &r.journal.meta
-	waiting, cool := r.untilTooHot(ctx) // for the controllers to come to rest
+	meta := &r.journal.Meta
+	waiting, cool := r.events.UntilTooHot(ctx) // for the controllers to come to rest
 	defer cool()
 	troubled := func(err error) {
-		if err != nil && ctx.Err() == nil && !cooled(waiting, err) {
-			r.journal.trouble(err)
+		if err != nil && ctx.Err() == nil && !journal.Cooled(waiting, err) {
+			r.journal.Trouble(err)
 		}
 	}
 	// From now on nothing disturbs the controllers.
@@ -73,7 +74,7 @@ func (r *runner) judge(
 		late, err := await.Baseline(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.look, r.suite.Timeouts)
 		troubled(err)
 		if text := late.String(); text != "" {
-			r.journal.note(text)
+			r.journal.Note(text)
 		}
 	}
 	if settles && r.options.Baseline == nil && len(r.plan.Actions) > 0 {
@@ -91,7 +92,7 @@ func (r *runner) judge(
 	}
 	last, err := p.coordinator.Status(ctx)
 	troubled(err)
-	r.journal.add(last.Findings...)
+	r.journal.Add(last.Findings...)
 	status.StaleReads, status.NoneStale, status.NoneFailed = last.StaleReads, last.NoneStale, last.NoneFailed
 	// Nothing waits for the controllers any more; what follows takes the machine's time.
 	release := clock.Hold(ctx)
@@ -103,30 +104,30 @@ func (r *runner) judge(
 	found := judge.Hear(ctx, evidence, judge.Judges())
 	doubt := func(because record.Finding) {
 		judge.Doubt(found, because.Title)
-		judge.Doubt(r.journal.findings, because.Title)
-		r.journal.add(because)
+		judge.Doubt(r.journal.Findings, because.Title)
+		r.journal.Add(because)
 	}
 	if step := r.wall.step(); step != 0 {
-		doubt(judge.ClockSet(step, r.journal.now()))
+		doubt(judge.ClockSet(step, r.journal.Now()))
 	}
 	if p.can.Ailing != nil {
 		if why := p.can.Ailing.Ails(ctx); why != "" {
-			doubt(judge.Trouble(why, r.journal.now()))
+			doubt(judge.Trouble(why, r.journal.Now()))
 		}
 	}
-	r.journal.add(found...)
+	r.journal.Add(found...)
 	if slices.ContainsFunc(found, func(f record.Finding) bool {
 		return f.Judge == record.JudgeBaseline && f.IsBug()
 	}) {
 		if text := p.work.notAwaited(meta.Polls); text != "" {
-			r.journal.note(text)
+			r.journal.Note(text)
 		}
 	}
 	if status.Stuck == "" {
 		status.Stuck = p.course.why
 	}
 	meta.StaleReads, meta.Awaited = status.StaleReads, status.Awaited
-	r.journal.conclude(judge.Decide(r.journal.findings, courseOf(status, stuck)))
+	r.journal.Conclude(judge.Decide(r.journal.Findings, courseOf(status, stuck)))
 	return nil
 }
 
@@ -134,23 +135,23 @@ func (r *runner) judge(
 func (r *runner) gather(
 	ctx context.Context, p *parts, recorder *history.Recorder, invariants *invariant.Set,
 ) judge.Evidence {
-	meta := &r.journal.meta
-	states := p.evidence.history(ctx, recorder)
+	meta := &r.journal.Meta
+	states := p.evidence.History(ctx, recorder)
 	r.reportServed(ctx, p, recorder.NeverServed())
 	if r.options.Baseline != nil {
-		for _, key := range p.states.Unrecorded(ctx, r.events.typesSeen()) {
+		for _, key := range p.states.Unrecorded(ctx, r.events.TypesSeen()) {
 			meta.Unrecorded = append(meta.Unrecorded, key.String())
-			r.journal.note(fmt.Sprintf("%s was not recorded: a controller wrote it, which it does not do without "+
+			r.journal.Note(fmt.Sprintf("%s was not recorded: a controller wrote it, which it does not do without "+
 				"faults; name it in history: of the suite or the plan", key))
 		}
 	}
-	processes := p.evidence.ofProcesses(ctx)
-	p.evidence.fillInLocks(ctx, meta.Controllers)
+	processes := p.evidence.Processes(ctx)
+	p.evidence.FillInLocks(ctx, meta.Controllers)
 	meta.Observed = clock.Now(ctx)
 	return judge.Evidence{
 		Plan: r.plan, Invariants: invariants, Timeouts: r.suite.Timeouts, Dir: r.recordDir, Meta: *meta,
-		Actions: r.events.carriedOut(), Events: r.events.ofControllers(),
+		Actions: r.events.CarriedOut(), Events: r.events.OfControllers(),
 		History: states, Gaps: recorder.Gaps(), Processes: processes, Baseline: r.options.Baseline,
-		Found: r.journal.findings, Stood: r.stood.first(),
+		Found: r.journal.Findings, Stood: r.stood.first(),
 	}
 }

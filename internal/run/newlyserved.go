@@ -70,7 +70,7 @@ func (r *runner) mayCome(set *preparation) func(plan.ResourceKey) bool {
 			}
 			all = append(all, list...)
 		}
-		k := manifests.NewKnown(r.suite, all, r.journal.meta.Kubernetes)
+		k := manifests.NewKnown(r.suite, all, r.journal.Meta.Kubernetes)
 		k.Plan(r.suite, r.plan)
 		if len(r.suite.Builds) > 0 {
 			k.Doubt("another build of the suite may define types")
@@ -100,7 +100,7 @@ func (r *runner) reportServed(ctx context.Context, p *parts, never []plan.Resour
 	troubles := p.served.troubles
 	p.served.mu.Unlock()
 	for _, err := range troubles {
-		r.journal.trouble(err)
+		r.journal.Trouble(err)
 	}
 	named := observed.AllOf(observed.WatchedKeys(r.plan, r.suite), observed.KeysOf(r.plan))
 	for _, key := range never {
@@ -116,6 +116,6 @@ func (r *runner) reportServed(ctx context.Context, p *parts, never []plan.Resour
 		if err == nil {
 			err = errors.New("it was not served when the workload began, and no CustomResourceDefinition defines it")
 		}
-		r.journal.trouble(fmt.Errorf("no state of %s was recorded: %w", key, err))
+		r.journal.Trouble(fmt.Errorf("no state of %s was recorded: %w", key, err))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/apply"
 	"github.com/trommel-dev/trommel/internal/run/addons"
+	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/internal/run/observed"
 	"github.com/trommel-dev/trommel/internal/run/webhooks"
 	"github.com/trommel-dev/trommel/plan"
@@ -35,7 +36,7 @@ type parts struct {
 	work        *work
 	states      *observed.States
 	served      *newlyServed
-	evidence    *evidence
+	evidence    *journal.Evidence
 }
 
 // preparation are the parts that prepare a cluster for the workload.
@@ -73,8 +74,8 @@ func (r *runner) newPreparation(at *site) (*preparation, error) {
 	}
 	manifests := suiteManifests{
 		suite: r.suite, plan: r.plan, binaries: r.binaries, build: r.plan.Build, access: access,
-		kubernetes: r.journal.meta.Kubernetes, kept: at.lease.Manifests,
-		address: at.monitor.Addr(), token: at.token, info: r.journal.console.Info,
+		kubernetes: r.journal.Meta.Kubernetes, kept: at.lease.Manifests,
+		address: at.monitor.Addr(), token: at.token, info: r.journal.Console.Info,
 		clock: at.clock,
 	}
 	if at.can.Guarded != nil {
@@ -139,7 +140,7 @@ func (r *runner) newParts(
 	at *site, set *preparation, logs *logs, declared []webhooks.Declaration, kept map[string]string,
 ) *parts {
 	p := &parts{site: at, coordinator: new(late), logs: logs, access: set.access}
-	timeouts, under := r.suite.Timeouts, r.journal.meta.Controllers
+	timeouts, under := r.suite.Timeouts, r.journal.Meta.Controllers
 	p.fleet = &fleet{
 		members: membersOf(under, r.binaries), ready: timeouts.Ready, alive: timeouts.Alive, node: at.node,
 		sessions: p.coordinator, tail: logs.tail,
@@ -162,21 +163,21 @@ func (r *runner) newParts(
 				Objects: at.in(name), Inside: cluster.CapabilitiesOf(at.clusterOf(name)).Dialer,
 			}
 		},
-		Clock: at.clock, Plan: p.coordinator, Tails: logs.tails, Info: r.journal.console.Info,
+		Clock: at.clock, Plan: p.coordinator, Tails: logs.tails, Info: r.journal.Console.Info,
 	}
 	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
 		plan: p.coordinator, addons: set.addons, actions: r.plan.Actions,
-		lastAction: r.events.lastAction, stuckAfter: timeouts.Stuck,
-		add: r.journal.add,
+		lastAction: r.events.LastAction, stuckAfter: timeouts.Stuck,
+		add: r.journal.Add,
 	}
 	p.settling = &settling{
 		plan: p.coordinator, node: at.node, controllers: r.controllers(), timeouts: timeouts,
 		away: func(controller string, at time.Time) string {
-			return judge.ServerAway(r.plan, under, r.events.carriedOut(), timeouts.Away, controller, at)
+			return judge.ServerAway(r.plan, under, r.events.CarriedOut(), timeouts.Away, controller, at)
 		},
 		pods: newSimulatedPods(r.suite, at, r.session.Logger),
-		note: r.journal.note, logger: r.session.Logger,
+		note: r.journal.Note, logger: r.session.Logger,
 	}
 	p.work = &work{
 		controllers: r.controllers(), rest: timeouts.Rest, polls: r.options.Polls, pods: p.settling.pods,
@@ -191,17 +192,17 @@ func (r *runner) newParts(
 	p.states = &observed.States{
 		Types: served, List: served.list, Find: r.options.FindTypes, Logger: r.session.Logger,
 	}
-	p.evidence = &evidence{
-		needed: func(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
-			return p.states.Needed(ctx, all, r.events.typesSeen())
+	p.evidence = &journal.Evidence{
+		Needed: func(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
+			return p.states.Needed(ctx, all, r.events.TypesSeen())
 		},
-		processes: logs.processes,
-		locks: func(ctx context.Context, controller string) ([]plan.ResourceKey, time.Duration, error) {
+		ListProcesses: logs.processes,
+		Locks: func(ctx context.Context, controller string) ([]plan.ResourceKey, time.Duration, error) {
 			all, err := p.coordinator.Locks(ctx, controller)
 			lasts, lastsErr := p.coordinator.LeaseLasts(ctx, controller)
 			return all, lasts, errors.Join(err, lastsErr)
 		},
-		record: r.writer, trouble: r.journal.trouble,
+		Record: r.writer, Trouble: r.journal.Trouble,
 	}
 	return p
 }
@@ -241,7 +242,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 			p.webhooks.Declare(found.webhooks)
 			return give(ctx, p.node, found)
 		},
-		info: r.journal.console.Info,
+		info: r.journal.Console.Info,
 	}
 	return actions.Tools{
 		Controllers: processes,

@@ -2,17 +2,21 @@ package run
 
 import (
 	"reflect"
+	"strings"
 	"testing"
+
+	"github.com/trommel-dev/trommel/internal/run/journal"
 )
 
 // theParts are the parts of a run.
 var theParts = []reflect.Type{
-	reflect.TypeFor[journal](), reflect.TypeFor[teardown](), reflect.TypeFor[events](), reflect.TypeFor[planFiles](),
+	reflect.TypeFor[journal.Journal](), reflect.TypeFor[journal.Events](), reflect.TypeFor[journal.PlanFiles](),
+	reflect.TypeFor[teardown](),
 	reflect.TypeFor[served](), reflect.TypeFor[logs](), reflect.TypeFor[suiteManifests](),
 	reflect.TypeFor[fleet](),
 	reflect.TypeFor[controllers](), reflect.TypeFor[apiServers](),
 	reflect.TypeFor[planWrites](),
-	reflect.TypeFor[course](), reflect.TypeFor[settling](), reflect.TypeFor[evidence](),
+	reflect.TypeFor[course](), reflect.TypeFor[settling](), reflect.TypeFor[journal.Evidence](),
 }
 
 // A part that needs something of another one is given an interface or a function. Only the runner knows them all.
@@ -32,9 +36,10 @@ func TestPartsDoNotKnowEachOther(t *testing.T) {
 	}
 }
 
-// find returns the first of the wanted types of which a type consists. It looks into types of this package only.
+// find returns the first of the wanted types of which a type consists. It looks into types of this package and those
+// below it only.
 func find(typ reflect.Type, wanted, seen map[reflect.Type]bool) reflect.Type {
-	if seen[typ] || typ.PkgPath() != "" && typ.PkgPath() != reflect.TypeFor[runner]().PkgPath() {
+	if seen[typ] || typ.PkgPath() != "" && !strings.HasPrefix(typ.PkgPath(), reflect.TypeFor[runner]().PkgPath()) {
 		return nil
 	}
 	if wanted[typ] {

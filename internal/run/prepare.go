@@ -29,7 +29,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 		return nil, err
 	}
 	r.teardown.later(logs.keep)
-	r.journal.enter("manifests")
+	r.journal.Enter("manifests")
 	set, err := r.newPreparation(at)
 	if err != nil {
 		return nil, err
@@ -49,15 +49,15 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if err != nil {
 		return nil, err
 	}
-	r.journal.meta.Controllers = describeControllers(r.suite, r.binaries, found)
+	r.journal.Meta.Controllers = describeControllers(r.suite, r.binaries, found)
 	p := r.newParts(at, set, logs, found.webhooks, kept)
 	p.served = &newlyServed{types: types, cluster: at.cluster, mayCome: mayCome}
 	r.teardown.later(set.addons.Close)
 	for _, line := range withoutStreamingLists(r.plan) {
-		r.journal.note(line)
+		r.journal.Note(line)
 	}
-	for _, line := range stalenessWarnings(r.plan, r.suite, r.journal.meta.Controllers) {
-		r.journal.console.Info(line)
+	for _, line := range stalenessWarnings(r.plan, r.suite, r.journal.Meta.Controllers) {
+		r.journal.Console.Info(line)
 	}
 	if err := r.startCoordinator(ctx, p, types.Resolve); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if keep := at.lease.KeepPrepared; keep != nil {
 		keep(ctx)
 	}
-	r.journal.enter("controllers")
+	r.journal.Enter("controllers")
 	return p, r.startControllers(ctx, p, set, found)
 }
 
@@ -97,7 +97,7 @@ func (r *runner) check(at *site) error {
 	if err := s.askVersion(client); err != nil {
 		return err
 	}
-	r.journal.meta.Kubernetes = s.kubernetes
+	r.journal.Meta.Kubernetes = s.kubernetes
 	if err := s.checkVersion(r.suite); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (r *runner) check(at *site) error {
 	}
 	note, err := s.checkRemovedAPIs(r.suite, r.binaries)
 	if note != "" {
-		r.journal.note(note)
+		r.journal.Note(note)
 	}
 	return err
 }
@@ -115,7 +115,7 @@ func (r *runner) check(at *site) error {
 func (r *runner) startCoordinator(
 	ctx context.Context, p *parts, resolve func(plan.ResourceKey) wire.Rule,
 ) error {
-	under := r.journal.meta.Controllers
+	under := r.journal.Meta.Controllers
 	origins, err := newOrigins(p.site, r.suite, p.access.addresses())
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (r *runner) startCoordinator(
 		Trace:   traceRules(r.options.Trace, p.cluster.APIServers(), under),
 		Resolve: resolve, Lookup: r.newLookup(p, origins), Hold: r.suite.Timeouts.Hold,
 		Busy:     func(ctx context.Context) bool { return p.work.look(ctx).Busy },
-		Recorder: r.events, Watcher: r.journal.console, Logger: r.session.Logger,
+		Recorder: r.events, Watcher: r.journal.Console, Logger: r.session.Logger,
 	})
 	if err != nil {
 		return &UserError{Err: err}

@@ -26,6 +26,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/run/addons"
 	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
+	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -51,9 +52,9 @@ type task struct {
 type runner struct {
 	task
 	writer   *record.Writer
-	journal  *journal
+	journal  *journal.Journal
 	teardown *teardown
-	events   *events
+	events   *journal.Events
 	course   *course // nil: nothing can have happened yet that must be undone
 	wall     wallClock
 	stood    *standstills
@@ -69,7 +70,7 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 	}
 	_, t.workload = t.plan.Within(t.suite)
 	began := time.Now()
-	j := &journal{console: newConsole(t.session.Progress, t.recordDir), began: began, meta: record.Meta{
+	j := &journal.Journal{Console: journal.NewConsole(t.session.Progress, t.recordDir), Began: began, Meta: record.Meta{
 		Plan: t.plan.TestName, PlanFile: t.plan.File, Suite: t.suite.File, Variant: t.session.Variant,
 		Build:   t.plan.Build,
 		Trommel: t.session.Version, Started: began, Phases: []record.Phase{},
@@ -77,12 +78,12 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 	}}
 	r := &runner{
 		task: t, writer: writer, journal: j, teardown: new(teardown),
-		events: &events{record: writer, findTypes: t.options.FindTypes, brief: !t.options.Trace},
+		events: &journal.Events{Record: writer, FindTypes: t.options.FindTypes, Brief: !t.options.Trace},
 	}
 	if len(t.plan.Actions) == 0 && t.options.Baseline == nil {
-		r.events.overheated = make(chan struct{})
+		r.events.Overheated = make(chan struct{})
 	}
-	j.console.started(t.plan, t.session.Variant)
+	j.Console.Started(t.plan, t.session.Variant)
 	err = r.run(ctx)
 	if err != nil {
 		reason := err.Error()
@@ -90,32 +91,32 @@ func execute(ctx context.Context, t task) (*record.Meta, error) {
 			err = fmt.Errorf("interrupted: %w", context.Cause(ctx))
 			reason = "interrupted"
 		}
-		j.conclude(judge.Failed(reason))
+		j.Conclude(judge.Failed(reason))
 	}
-	j.end()
-	if closeErr := j.close(writer); err == nil && closeErr != nil {
+	j.End()
+	if closeErr := j.Close(writer); err == nil && closeErr != nil {
 		err = closeErr
-		j.conclude(judge.Failed(j.meta.Reason))
+		j.Conclude(judge.Failed(j.Meta.Reason))
 	}
-	j.console.ended(&j.meta, t.recordDir)
-	return &j.meta, err
+	j.Console.Ended(&j.Meta, t.recordDir)
+	return &j.Meta, err
 }
 
 // run executes the plan and tears down what it set up.
 func (r *runner) run(ctx context.Context) (err error) {
 	r.wall = wallClock{time.Now()}
-	r.stood = &standstills{now: r.journal.now}
+	r.stood = &standstills{now: r.journal.Now}
 	end := r.stood.watch()
 	defer func() {
 		end()
 		for _, text := range r.stood.notes {
-			r.journal.note(text)
+			r.journal.Note(text)
 		}
 	}()
 	// From startCluster on, ctx has the clock of the cluster.
 	defer func() { err = r.end(ctx, err) }()
-	files := &planFiles{dir: r.recordDir, plan: r.plan, suite: r.suite, variant: r.session.Variant}
-	kept, err := files.write()
+	files := &journal.PlanFiles{Dir: r.recordDir, Plan: r.plan, Suite: r.suite, Variant: r.session.Variant}
+	kept, err := files.Write()
 	if err != nil {
 		return err
 	}
@@ -143,10 +144,10 @@ func (r *runner) end(ctx context.Context, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	if r.course != nil {
 		if fired, ok := r.course.fired(ctx); ok {
-			r.journal.meta.ActionsFired = fired
+			r.journal.Meta.ActionsFired = fired
 		}
 	}
-	r.journal.enter("teardown")
+	r.journal.Enter("teardown")
 	if r.course != nil {
 		// The plan's effects are always undone, while the coordinator still serves the processes.
 		r.teardown.later(r.course.end)
@@ -154,38 +155,38 @@ func (r *runner) end(ctx context.Context, err error) error {
 	r.teardown.run(ctx, func(e error) {
 		r.session.Logger.Debug("teardown", "error", e)
 		e = fmt.Errorf("teardown: %w", e)
-		if r.journal.judged() {
-			r.journal.trouble(e)
+		if r.journal.Judged() {
+			r.journal.Trouble(e)
 		} else {
 			err = errors.Join(err, e)
 		}
 	})
-	if r.journal.meta.Verdict == record.Pass { // the teardown may have added findings
-		r.journal.conclude(judge.Decide(r.journal.findings, judge.Course{}))
+	if r.journal.Meta.Verdict == record.Pass { // the teardown may have added findings
+		r.journal.Conclude(judge.Decide(r.journal.Findings, judge.Course{}))
 	}
-	r.journal.enter("")
+	r.journal.Enter("")
 	return err
 }
 
 // startCluster gets a cluster for the run, whose clock is the run's from then on.
 func (r *runner) startCluster(ctx context.Context) (*site, error) {
-	r.journal.enter("cluster")
+	r.journal.Enter("cluster")
 	if r.realTime != "" && r.suite.Time != plan.RealTime {
-		r.journal.console.Info("time is real: " + r.realTime)
+		r.journal.Console.Info("time is real: " + r.realTime)
 	}
 	if err := addons.FindImages(ctx, r.plan, r.suite); err != nil {
 		return nil, err
 	}
-	l, err := r.clusters.Acquire(ctx, r.journal.console.Info, r.realTime != "", r.plan.Build)
+	l, err := r.clusters.Acquire(ctx, r.journal.Console.Info, r.realTime != "", r.plan.Build)
 	if err != nil {
 		return nil, err
 	}
 	r.teardown.later(l.Release)
 	can := cluster.CapabilitiesOf(l.Cluster)
 	at := &site{lease: l, cluster: l.Cluster, can: can, node: can.ProcessNode(), clock: can.Clock()}
-	r.journal.goBy(at.clock)
-	r.journal.meta.RealTime = r.whyRealTime(at.clock)
-	r.journal.meta.Cluster, r.journal.meta.NotReset = l.State, l.NotReset
+	r.journal.GoBy(at.clock)
+	r.journal.Meta.RealTime = r.whyRealTime(at.clock)
+	r.journal.Meta.Cluster, r.journal.Meta.NotReset = l.State, l.NotReset
 	return at, nil
 }
 
@@ -206,7 +207,7 @@ func (r *runner) whyRealTime(c *clock.Clock) string {
 // listen listens for the cluster's instrumented processes. It returns the cluster's logs, as far as they are the run's.
 func (r *runner) listen(ctx context.Context, at *site) (*logs, error) {
 	logs := r.newLogs(at)
-	if r.journal.meta.Cluster != record.ClusterFresh {
+	if r.journal.Meta.Cluster != record.ClusterFresh {
 		if err := logs.skip(ctx); err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
+	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -131,7 +132,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	}
 	if kind.Join != nil {
 		s.clusters = &clusters.Shared{Attach: func(ctx context.Context) (cluster.Cluster, error) {
-			return kind.Join(ctx, s.settings().Join(newConsole(options.Progress, "").Info))
+			return kind.Join(ctx, s.settings().Join(journal.NewConsole(options.Progress, "").Info))
 		}}
 		return s, nil
 	}
@@ -208,7 +209,7 @@ func (s *Session) Start(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	return own.Prepare(ctx, newConsole(s.options.Progress, "").Info, s.realTime(nil) != "")
+	return own.Prepare(ctx, journal.NewConsole(s.options.Progress, "").Info, s.realTime(nil) != "")
 }
 
 var errClosed = errors.New("run: the session is closed")

@@ -7,6 +7,7 @@ import (
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/progress"
+	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -106,17 +107,17 @@ func TestConclude(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var told []string
-			j := &journal{
-				console: &console{listener: progress.Func(func(e progress.Event) {
+			j := &journal.Journal{
+				Console: journal.NewConsole(progress.Func(func(e progress.Event) {
 					if e.Type == progress.Info {
 						told = append(told, e.Text)
 					}
-				})},
-				findings: test.findings,
-				meta:     record.Meta{ActionsFired: test.status.Fired, ActionsTotal: test.status.Total},
+				}), ""),
+				Findings: test.findings,
+				Meta:     record.Meta{ActionsFired: test.status.Fired, ActionsTotal: test.status.Total},
 			}
-			j.conclude(judge.Decide(j.findings, courseOf(test.status, test.stuck)))
-			if m := &j.meta; m.Verdict != test.verdict || m.Reason != test.reason || m.Unfinished != test.unfinished {
+			j.Conclude(judge.Decide(j.Findings, courseOf(test.status, test.stuck)))
+			if m := &j.Meta; m.Verdict != test.verdict || m.Reason != test.reason || m.Unfinished != test.unfinished {
 				t.Errorf("verdict %s, reason %q, unfinished %q", m.Verdict, m.Reason, m.Unfinished)
 			}
 			if got := strings.Join(told, "|"); got != test.told {

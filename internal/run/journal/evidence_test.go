@@ -1,4 +1,4 @@
-package run
+package journal
 
 import (
 	"context"
@@ -50,22 +50,22 @@ func TestEvidence(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var told []string
 			to := &filed{full: test.err}
-			e := &evidence{
-				needed: func(_ context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
+			e := &Evidence{
+				Needed: func(_ context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
 					return all[1:], test.err
 				},
-				processes: func(context.Context) ([]record.Process, error) {
+				ListProcesses: func(context.Context) ([]record.Process, error) {
 					return []record.Process{{Pod: "db-0"}}, test.err
 				},
-				locks: func(context.Context, string) ([]plan.ResourceKey, time.Duration, error) {
+				Locks: func(context.Context, string) ([]plan.ResourceKey, time.Duration, error) {
 					return []plan.ResourceKey{{Type: "lease", Namespace: "a", Name: "db"}}, 15 * time.Second, test.err
 				},
-				record: to, trouble: func(err error) { told = append(told, err.Error()) },
+				Record: to, Trouble: func(err error) { told = append(told, err.Error()) },
 			}
-			states := e.history(t.Context(), stopped{test.err})
-			processes := e.ofProcesses(t.Context())
+			states := e.History(t.Context(), stopped{test.err})
+			processes := e.Processes(t.Context())
 			controllers := []record.Controller{{Name: "db", Locks: []string{"old"}}}
-			e.fillInLocks(t.Context(), controllers)
+			e.FillInLocks(t.Context(), controllers)
 			if len(states) != 1 || len(to.history) != 1 || len(processes) != 1 || len(to.processes) != 1 ||
 				!slices.Equal(controllers[0].Locks, []string{"lease/a/db"}) ||
 				controllers[0].LeaseLasts != 15*time.Second {

@@ -1,4 +1,4 @@
-package run
+package journal
 
 import (
 	"encoding/json"
@@ -14,37 +14,38 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// events passes what happens in a run on to the record, and keeps what the rest of the run needs to know of it. It is
+// Events passes what happens in a run on to the record, and keeps what the rest of the run needs to know of it. It is
 // the coordinator's Recorder.
-type events struct {
-	record interface {
+type Events struct {
+	Record interface {
 		Event(e record.Event) error
 		Action(a record.Action) error
 	}
-	findTypes bool // keep of which types the controllers know objects, and not only of which they write some
-	brief     bool // of what is going to be written, record the metadata only, unless the plan asks for it
+	FindTypes bool // keep of which types the controllers know objects, and not only of which they write some
+	// Brief records only the metadata of what a controller is about to write, unless the plan asks for more.
+	Brief bool
 
 	mu        sync.Mutex
 	completed []record.Action // in order of completion
 	kept      []record.Event  // writes and reconciles of the controllers
 	updates   map[call]string // updates under way: the resource versions from which they begin
 	hot       facts.HotObjects
-	// overheated is closed when an object is so hot that nothing else can be expected of its controller; nil: it is not
-	// needed.
-	overheated chan struct{}
-	types      map[plan.ResourceKey]bool // so far: with findTypes those of baseline.Types, otherwise what is written
+	// Overheated is closed when an object is so hot that nothing else can be expected of its controller. If it is nil,
+	// hot objects are not looked for.
+	Overheated chan struct{}
+	types      map[plan.ResourceKey]bool // so far: with FindTypes those of baseline.Types, otherwise what is written
 }
 
 // call is one that a process has observed.
 type call struct{ session, call uint64 }
 
 // Event implements coordinator.Recorder.
-func (e *events) Event(event record.Event) error {
-	if e.brief {
+func (e *Events) Event(event record.Event) error {
+	if e.Brief {
 		event.Observation = metadataOnly(event.Observation)
 	}
 	e.keep(event)
-	return e.record.Event(event)
+	return e.Record.Event(event)
 }
 
 // metadataOnly is an observation of a write that begins, without the parts that are needed only if the plan asks for
@@ -76,19 +77,19 @@ func metadataOnly(o *record.Observation) *record.Observation {
 }
 
 // Action implements coordinator.Recorder.
-func (e *events) Action(a record.Action) error {
+func (e *Events) Action(a record.Action) error {
 	e.mu.Lock()
 	e.completed = append(e.completed, a)
 	e.mu.Unlock()
-	return e.record.Action(a)
+	return e.Record.Action(a)
 }
 
 // keep keeps what judges need to know of what the controllers did.
-func (e *events) keep(event record.Event) {
+func (e *Events) keep(event record.Event) {
 	o := event.Observation
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.findTypes || e.wrote(o) {
+	if e.FindTypes || e.wrote(o) {
 		if key, ok := baseline.TypeOf(o); ok {
 			if e.types == nil {
 				e.types = map[plan.ResourceKey]bool{}
@@ -99,15 +100,15 @@ func (e *events) keep(event record.Event) {
 	if o != nil && (o.Point == wire.ControllerWrite || o.Point == wire.Reconcile) {
 		e.kept = append(e.kept, event)
 	}
-	if before := e.hot.Over(); e.overheated != nil && before == nil {
+	if before := e.hot.Over(); e.Overheated != nil && before == nil {
 		if e.hot.Take(event); e.hot.Over() != nil {
-			close(e.overheated)
+			close(e.Overheated)
 		}
 	}
 }
 
-// tooHot returns the object that is so hot that nothing else can be expected of its controller; nil: there is none.
-func (e *events) tooHot() *facts.Hot {
+// TooHot returns the object that is so hot that nothing else can be expected of its controller; nil: there is none.
+func (e *Events) TooHot() *facts.Hot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.hot.Over()
@@ -115,7 +116,7 @@ func (e *events) tooHot() *facts.Hot {
 
 // wrote reports whether an observation, which may be nil, is that a controller has written an object: an update that
 // leaves it as it was writes nothing. It expects all observations in order.
-func (e *events) wrote(o *record.Observation) bool {
+func (e *Events) wrote(o *record.Observation) bool {
 	if o == nil || o.Point != wire.ControllerWrite {
 		return false
 	}
@@ -147,30 +148,30 @@ func resourceVersion(object json.RawMessage) string {
 	return o.Metadata.ResourceVersion
 }
 
-// ofControllers lists the writes and reconciles of the controllers so far.
-func (e *events) ofControllers() []record.Event {
+// OfControllers lists the writes and reconciles of the controllers so far.
+func (e *Events) OfControllers() []record.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.kept)
 }
 
-// typesSeen lists the types that the controllers had to do with so far: with findTypes in any way, otherwise those of
+// TypesSeen lists the types that the controllers had to do with so far: with FindTypes in any way, otherwise those of
 // which they have written objects.
-func (e *events) typesSeen() []plan.ResourceKey {
+func (e *Events) TypesSeen() []plan.ResourceKey {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Collect(maps.Keys(e.types))
 }
 
-// carriedOut lists the plan's actions that are complete so far.
-func (e *events) carriedOut() []record.Action {
+// CarriedOut lists the plan's actions that are complete so far.
+func (e *Events) CarriedOut() []record.Action {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.completed)
 }
 
-// lastAction returns when the plan's last action completed; zero if none has.
-func (e *events) lastAction() (last time.Time) {
+// LastAction returns when the plan's last action completed; zero if none has.
+func (e *Events) LastAction() (last time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, a := range e.completed {

@@ -1,4 +1,4 @@
-package run
+package journal
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -31,14 +30,14 @@ func TestUntilTooHot(t *testing.T) {
 		{"of a plan", false, 1001, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := &runner{task: task{plan: &plan.Plan{}}, events: &events{record: unrecorded{}}}
+			e := &Events{Record: unrecorded{}}
 			if tt.from {
-				r.events.overheated = make(chan struct{})
+				e.Overheated = make(chan struct{})
 			}
-			ctx, end := r.untilTooHot(t.Context())
+			ctx, end := e.UntilTooHot(t.Context())
 			defer end()
 			for i := range tt.times {
-				if err := r.events.Event(record.Event{Time: time.Unix(0, int64(i)), Observation: &record.Observation{
+				if err := e.Event(record.Event{Time: time.Unix(0, int64(i)), Observation: &record.Observation{
 					By: "c", Point: wire.ControllerWrite, Phase: wire.After, Kind: "ConfigMap", Name: "a",
 					Object: fmt.Appendf(nil, `{"metadata": {"resourceVersion": "%d"}}`, i+1),
 				}}); err != nil {
@@ -53,11 +52,11 @@ func TestUntilTooHot(t *testing.T) {
 			case <-ctx.Done():
 			case <-time.After(wait):
 			}
-			if ended := ctx.Err() != nil; ended != tt.ends || (r.events.tooHot() != nil) != tt.ends {
-				t.Errorf("ended %t, want %t: %+v", ended, tt.ends, r.events.tooHot())
+			if ended := ctx.Err() != nil; ended != tt.ends || (e.TooHot() != nil) != tt.ends {
+				t.Errorf("ended %t, want %t: %+v", ended, tt.ends, e.TooHot())
 			}
-			if got := cooled(ctx, fmt.Errorf("wait: %w", context.Canceled)); got != tt.ends ||
-				cooled(ctx, errors.New("another")) {
+			if got := Cooled(ctx, fmt.Errorf("wait: %w", context.Canceled)); got != tt.ends ||
+				Cooled(ctx, errors.New("another")) {
 				t.Errorf("the error of the context counts: %t", !got)
 			}
 		})

@@ -1,4 +1,4 @@
-package run
+package journal
 
 import (
 	"os"
@@ -39,11 +39,11 @@ func TestRecordHoldsTheManifestsOfThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &planFiles{dir: filepath.Join(dir, "record"), plan: p, suite: &plan.Suite{File: suite}}
-	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+	w := &PlanFiles{Dir: filepath.Join(dir, "record"), Plan: p, Suite: &plan.Suite{File: suite}}
+	if err := os.MkdirAll(w.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.write(); err != nil {
+	if _, err := w.Write(); err != nil {
 		t.Fatal(err)
 	}
 	if p.Suite != ".." || p.Actions[0].ManifestFile != "../manifests/one.yaml" {
@@ -55,7 +55,7 @@ func TestRecordHoldsTheManifestsOfThePlan(t *testing.T) {
 		}
 	}
 	moved := filepath.Join(t.TempDir(), "moved")
-	if err := os.Rename(w.dir, moved); err != nil {
+	if err := os.Rename(w.Dir, moved); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := plan.Load(filepath.Join(moved, record.PlanFile))

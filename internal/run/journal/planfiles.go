@@ -1,4 +1,4 @@
-package run
+package journal
 
 import (
 	"fmt"
@@ -6,23 +6,24 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// planFiles writes the plan and the suite of a run into its record, with all that the plan refers to.
-type planFiles struct {
-	dir     string // of the record
-	plan    *plan.Plan
-	suite   *plan.Suite
-	variant string
+// PlanFiles writes the plan and the suite of a run into its record, with all that the plan refers to.
+type PlanFiles struct {
+	Dir     string // of the record
+	Plan    *plan.Plan
+	Suite   *plan.Suite
+	Variant string
 }
 
-// write returns where the manifests of the plan's apply actions are in the record, by their paths in the plan. The run
+// Write returns where the manifests of the plan's apply actions are in the record, by their paths in the plan. The run
 // applies them from there.
-func (w *planFiles) write() (manifests map[string]string, err error) {
+func (w *PlanFiles) Write() (manifests map[string]string, err error) {
 	recorded, manifests, err := w.keepManifests()
 	if err != nil {
 		return nil, err
@@ -31,16 +32,16 @@ func (w *planFiles) write() (manifests map[string]string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("write plan: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(w.dir, record.PlanFile), data, record.FileMode); err != nil {
+	if err := os.WriteFile(filepath.Join(w.Dir, record.PlanFile), data, record.FileMode); err != nil {
 		return nil, fmt.Errorf("write run record: %w", err)
 	}
-	suite := w.suite.Text()
+	suite := w.Suite.Text()
 	if suite == nil {
-		if suite, err = os.ReadFile(w.suite.File); err != nil {
+		if suite, err = os.ReadFile(w.Suite.File); err != nil {
 			return nil, err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(w.dir, record.SuiteFile), suite, record.FileMode); err != nil {
+	if err := os.WriteFile(filepath.Join(w.Dir, record.SuiteFile), suite, record.FileMode); err != nil {
 		return nil, fmt.Errorf("write run record: %w", err)
 	}
 	return manifests, nil
@@ -48,10 +49,10 @@ func (w *planFiles) write() (manifests map[string]string, err error) {
 
 // keepManifests copies the manifests of the plan's apply actions into the record. It returns the plan for the record,
 // which refers to these copies and to the record's copy of the suite.
-func (w *planFiles) keepManifests() (*plan.Plan, map[string]string, error) {
-	recorded := *w.plan
-	recorded.Suite, recorded.Variant = "", w.variant
-	recorded.Actions = slices.Clone(w.plan.Actions)
+func (w *PlanFiles) keepManifests() (*plan.Plan, map[string]string, error) {
+	recorded := *w.Plan
+	recorded.Suite, recorded.Variant = "", w.Variant
+	recorded.Actions = slices.Clone(w.Plan.Actions)
 	manifests := map[string]string{}
 	for i := range recorded.Actions {
 		a := &recorded.Actions[i]
@@ -61,7 +62,8 @@ func (w *planFiles) keepManifests() (*plan.Plan, map[string]string, error) {
 		if _, ok := manifests[a.ManifestFile]; !ok {
 			kept, err := w.keepManifest(a.ManifestFile, len(manifests)+1)
 			if err != nil {
-				return nil, nil, &UserError{Err: fmt.Errorf("%s: manifestFile of action %d: %w", w.plan.File, i+1, err)}
+				err = fmt.Errorf("%s: manifestFile of action %d: %w", w.Plan.File, i+1, err)
+				return nil, nil, &mistake.Error{Err: err}
 			}
 			manifests[a.ManifestFile] = kept
 		}
@@ -71,8 +73,8 @@ func (w *planFiles) keepManifests() (*plan.Plan, map[string]string, error) {
 }
 
 // keepManifest writes a manifest, or all objects of a directory, into the record and returns its path there.
-func (w *planFiles) keepManifest(file string, number int) (string, error) {
-	path := plan.Beside(w.plan.File, file)
+func (w *PlanFiles) keepManifest(file string, number int) (string, error) {
+	path := plan.Beside(w.Plan.File, file)
 	list, err := manifests.Read(path)
 	if err != nil {
 		return "", err
@@ -93,7 +95,7 @@ func (w *planFiles) keepManifest(file string, number int) (string, error) {
 		return "", err
 	}
 	kept := record.ManifestsDir + "/" + fmt.Sprintf("%d-%s", number, name)
-	to := filepath.Join(w.dir, filepath.FromSlash(kept))
+	to := filepath.Join(w.Dir, filepath.FromSlash(kept))
 	if err := os.MkdirAll(filepath.Dir(to), record.DirMode); err != nil {
 		return "", fmt.Errorf("write run record: %w", err)
 	}

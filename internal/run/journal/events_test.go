@@ -1,4 +1,4 @@
-package run
+package journal
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ func (r *recorded) Action(record.Action) error { r.actions++; return nil }
 
 func TestEvents(t *testing.T) {
 	to := new(recorded)
-	e := &events{record: to, findTypes: true}
-	if !e.lastAction().IsZero() {
+	e := &Events{Record: to, FindTypes: true}
+	if !e.LastAction().IsZero() {
 		t.Error("an action has completed before there was one")
 	}
 	start := time.Unix(1000, 0)
@@ -44,21 +44,21 @@ func TestEvents(t *testing.T) {
 	if to.events != 5 || to.actions != 3 {
 		t.Errorf("the record has %+v", to)
 	}
-	if got := e.ofControllers(); len(got) != 2 || got[0].Observation.Kind != "secret" {
+	if got := e.OfControllers(); len(got) != 2 || got[0].Observation.Kind != "secret" {
 		t.Errorf("kept %+v", got)
 	}
-	if got := e.lastAction(); !got.Equal(start.Add(9*time.Second)) || len(e.carriedOut()) != 3 {
-		t.Errorf("last action at %s of %d", got, len(e.carriedOut()))
+	if got := e.LastAction(); !got.Equal(start.Add(9*time.Second)) || len(e.CarriedOut()) != 3 {
+		t.Errorf("last action at %s of %d", got, len(e.CarriedOut()))
 	}
-	types := e.typesSeen()
+	types := e.TypesSeen()
 	if !slices.ContainsFunc(types, func(k plan.ResourceKey) bool { return k.Type == "secret" }) {
 		t.Errorf("types %v", types)
 	}
 }
 
-// Without findTypes, it counts what the controllers have really written.
+// Without FindTypes, it counts what the controllers have really written.
 func TestTypesOfWrites(t *testing.T) {
-	e := &events{record: new(recorded)}
+	e := &Events{Record: new(recorded)}
 	for _, o := range []record.Observation{
 		{Point: wire.ControllerWrite, Phase: wire.After, Resource: "persistentvolumeclaims"},
 		{Point: wire.ControllerWrite, Phase: wire.Before, Resource: "secrets"},
@@ -72,14 +72,14 @@ func TestTypesOfWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := e.typesSeen(); len(got) != 1 || got[0].Type != "persistentvolumeclaims" {
+	if got := e.TypesSeen(); len(got) != 1 || got[0].Type != "persistentvolumeclaims" {
 		t.Errorf("types %v", got)
 	}
 	changed := updateFrom(2, wire.After, "9")
 	if err := e.Event(record.Event{Observation: &changed}); err != nil {
 		t.Fatal(err)
 	}
-	if got := e.typesSeen(); len(got) != 2 || len(e.updates) != 0 {
+	if got := e.TypesSeen(); len(got) != 2 || len(e.updates) != 0 {
 		t.Errorf("types %v, updates under way %v", got, e.updates)
 	}
 }
@@ -96,7 +96,7 @@ func updateFrom(call uint64, phase wire.Phase, version string) record.Observatio
 func TestMetadataOnly(t *testing.T) {
 	o := record.Observation{Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update, Aside: true,
 		Object: []byte(`{"kind":"Secret","metadata":{"name":"a","resourceVersion":"7","labels":{}},"data":{}}`)}
-	e := &events{record: new(recorded), brief: true}
+	e := &Events{Record: new(recorded), Brief: true}
 	for asked, want := range map[bool]string{
 		false: `{"kind":"Secret","metadata":{"name":"a","resourceVersion":"7"}}`, true: string(o.Object),
 	} {

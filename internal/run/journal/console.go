@@ -1,4 +1,4 @@
-package run
+package journal
 
 import (
 	"fmt"
@@ -9,41 +9,41 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// console turns what a run does into events. It is the coordinator's Watcher.
-type console struct {
+// Console turns what a run does into events. It is the coordinator's Watcher.
+type Console struct {
 	listener progress.Listener
 	run      string // empty: the session is meant
 }
 
-// newConsole returns a console for the run with this record directory, which identifies it; empty: for none.
-func newConsole(l progress.Listener, recordDir string) *console {
-	return &console{listener: l, run: recordDir}
+// NewConsole returns a console for the run with this record directory, which identifies it; empty: for none.
+func NewConsole(l progress.Listener, recordDir string) *Console {
+	return &Console{listener: l, run: recordDir}
 }
 
 // show shows an event to those that watch the run, at the machine's time.
-func (c *console) show(e progress.Event) {
+func (c *Console) show(e progress.Event) {
 	e.Time, e.Run = time.Now(), c.run
 	c.listener.Show(e)
 }
 
-func (c *console) started(p *plan.Plan, variant string) {
+func (c *Console) Started(p *plan.Plan, variant string) {
 	c.show(progress.Event{Type: progress.Started, Plan: p.TestName, Variant: variant, Actions: len(p.Actions)})
 }
 
-func (c *console) ended(m *record.Meta, dir string) {
+func (c *Console) Ended(m *record.Meta, dir string) {
 	c.show(progress.Event{Type: progress.Ended, Plan: m.Plan, Variant: m.Variant, Verdict: string(m.Verdict),
 		Text: m.Reason, Record: dir})
 }
 
-func (c *console) Phase(name string) { c.show(progress.Event{Type: progress.Phase, Text: name}) }
+func (c *Console) Phase(name string) { c.show(progress.Event{Type: progress.Phase, Text: name}) }
 
-func (c *console) Info(text string) { c.show(progress.Event{Type: progress.Info, Text: text}) }
+func (c *Console) Info(text string) { c.show(progress.Event{Type: progress.Info, Text: text}) }
 
-func (c *console) step(number, of int, text string) {
+func (c *Console) step(number, of int, text string) {
 	c.show(progress.Event{Type: progress.Step, Text: text, Step: &progress.StepEvent{Number: number, Of: of}})
 }
 
-func (c *console) Finding(f record.Finding) {
+func (c *Console) Finding(f record.Finding) {
 	c.show(progress.Event{Type: progress.Finding, Text: f.Title, Finding: &progress.FindingEvent{
 		Severity: string(f.Severity), Judge: f.Judge, Title: f.Title}})
 }
@@ -52,11 +52,11 @@ func action(i int, what string) *progress.ActionEvent {
 	return &progress.ActionEvent{Number: i + 1, Name: record.ActionName(i, what)}
 }
 
-func (c *console) Fired(i int, a *plan.Action, by string) {
+func (c *Console) Fired(i int, a *plan.Action, by string) {
 	c.show(progress.Event{Type: progress.Fired, Action: action(i, a.String()), Text: by})
 }
 
-func (c *console) Completed(i int, a *plan.Action, err error) {
+func (c *Console) Completed(i int, a *plan.Action, err error) {
 	e := progress.Event{Type: progress.Done, Action: action(i, a.String())}
 	if err != nil {
 		e.Type, e.Text = progress.Failed, err.Error()
@@ -64,18 +64,18 @@ func (c *console) Completed(i int, a *plan.Action, err error) {
 	c.show(e)
 }
 
-func (c *console) Held(seq int, o *record.Observation, why string) {
+func (c *Console) Held(seq int, o *record.Observation, why string) {
 	c.show(progress.Event{Type: progress.Held,
 		Text: fmt.Sprintf("%s held %s %s: %s", o.By, o.Place(), o.Subject(), why),
 		Hold: &progress.HoldEvent{ID: seq, By: o.By, At: o.Place(), What: o.Subject(), Why: why},
 	})
 }
 
-func (c *console) Released(seq int) {
+func (c *Console) Released(seq int) {
 	c.show(progress.Event{Type: progress.Released, Hold: &progress.HoldEvent{ID: seq}})
 }
 
-func (c *console) Next(i int, text string) {
+func (c *Console) Next(i int, text string) {
 	e := progress.Event{Type: progress.Next, Text: text}
 	if i >= 0 {
 		e.Action = &progress.ActionEvent{Number: i + 1}
@@ -83,4 +83,4 @@ func (c *console) Next(i int, text string) {
 	c.show(e)
 }
 
-func (c *console) Waiting(text string) { c.show(progress.Event{Type: progress.Waiting, Text: text}) }
+func (c *Console) Waiting(text string) { c.show(progress.Event{Type: progress.Waiting, Text: text}) }
