@@ -46,7 +46,7 @@ var floors = [][]string{
 		"internal/metadata", "internal/mistake", "internal/notify", "internal/pki", "internal/privatedir",
 		"internal/progress", "internal/wording", "chaos/api", "chaos/config", "chaos/kinds", "nodes/config",
 		"install", "docs"},
-	{"internal/filelock"},
+	{"internal/buildinfo", "internal/filelock"},
 }
 
 // rooms is how many folders there may be at the top. A new subject moves into a room that is there.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/report/display"
@@ -122,7 +123,7 @@ func (p *pool) open(
 	s.relay.to(tb)
 	console := display.NewConsole(s.relay, display.Options{})
 	s.relay.console = console
-	options.Variant, options.Fresh, options.Version = variant, fresh, run.Version()
+	options.Variant, options.Fresh, options.Version = variant, fresh, buildinfo.Version()
 	options.Injector = injectorCommand()
 	options.Progress = s.relay
 	options.Logger = slog.New(slog.NewTextHandler(always{s.relay}, &slog.HandlerOptions{Level: slog.LevelError}))

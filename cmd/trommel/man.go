@@ -9,7 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
-	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 )
 
 func newManCommand(s output.Streams) *cobra.Command {
@@ -27,7 +27,7 @@ func newManCommand(s output.Streams) *cobra.Command {
 			}
 			root := c.Root()
 			root.DisableAutoGenTag = true
-			header := &doc.GenManHeader{Section: "1", Source: "Trommel " + run.Version(), Manual: "Trommel"}
+			header := &doc.GenManHeader{Section: "1", Source: "Trommel " + buildinfo.Version(), Manual: "Trommel"}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return exit.With(exit.CannotRun, err)
 			}

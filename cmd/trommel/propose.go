@@ -13,9 +13,9 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/flags"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
-	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -168,7 +168,7 @@ func (o *proposeOptions) put(s output.Streams, suite *plan.Suite, result *propos
 		return err
 	}
 	if o.out != "" && !bytes.HasPrefix(text, []byte("# yaml-language-server")) {
-		text = append([]byte(plan.EditorLine("Suite", run.Version())), text...)
+		text = append([]byte(plan.EditorLine("Suite", buildinfo.Version())), text...)
 	}
 	if now, err := os.ReadFile(suite.File); err != nil {
 		return err

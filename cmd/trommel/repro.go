@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -90,8 +91,8 @@ func recorded(s output.Streams, r *record.Run) (*loaded, error) {
 	if r.Meta.Kubernetes != "" && (err != nil || asked != r.Meta.Kubernetes) {
 		suite.Cluster.KubernetesVersion = r.Meta.Kubernetes
 	}
-	if r.Meta.Trommel != run.Version() {
-		fmt.Fprintf(s.Err, "the run was made by Trommel %s; this is %s\n", r.Meta.Trommel, run.Version())
+	if r.Meta.Trommel != buildinfo.Version() {
+		fmt.Fprintf(s.Err, "the run was made by Trommel %s; this is %s\n", r.Meta.Trommel, buildinfo.Version())
 	}
 	p, err := plan.LoadWith(filepath.Join(r.Dir, record.PlanFile), suite)
 	if err != nil {

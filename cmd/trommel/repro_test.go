@@ -9,7 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/instrumentation"
-	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -23,7 +23,7 @@ func TestWhatReproRuns(t *testing.T) {
 			Dir:   t.TempDir(),
 			Plan:  []byte("testName: a\nworkload: create\nvariant: fixed\nactions: []\n"),
 			Suite: []byte(suite),
-			Meta: record.Meta{Plan: "a", Suite: now, Variant: "fixed", Trommel: run.Version(),
+			Meta: record.Meta{Plan: "a", Suite: now, Variant: "fixed", Trommel: buildinfo.Version(),
 				Kubernetes: instrumentation.KubernetesVersion},
 		}
 		change(r)
@@ -81,7 +81,7 @@ func TestReproOfASuiteBuiltInGo(t *testing.T) {
 	r := &record.Run{
 		Dir: t.TempDir(), Plan: []byte("testName: a\nworkload: w\nactions: []\n"),
 		Suite: []byte("controllers: [{name: db, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"),
-		Meta:  record.Meta{Suite: filepath.Join(t.TempDir(), "suite-of-TestX"), Trommel: run.Version()},
+		Meta:  record.Meta{Suite: filepath.Join(t.TempDir(), "suite-of-TestX"), Trommel: buildinfo.Version()},
 	}
 	if err := os.WriteFile(filepath.Join(r.Dir, record.PlanFile), r.Plan, 0o600); err != nil {
 		t.Fatal(err)

@@ -19,10 +19,12 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/planfiles"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/records"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/dryrun"
 	"github.com/trommel-dev/trommel/internal/run/preflight"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -324,7 +326,7 @@ func (o *runOptions) loadAll(ctx context.Context, files []string, r *results) ([
 func (l *loaded) unrun(verdict record.Verdict, reason string) *record.Run {
 	return &record.Run{Meta: record.Meta{
 		Plan: l.plan.TestName, PlanFile: l.plan.File, Suite: l.suite.File, Variant: l.variant, Verdict: verdict,
-		Reason: reason, Trommel: run.Version(), ActionsTotal: len(l.plan.Actions),
+		Reason: reason, Trommel: buildinfo.Version(), ActionsTotal: len(l.plan.Actions),
 	}}
 }
 
@@ -382,7 +384,7 @@ func runGroup(
 // listEffects lists what runs of the plans would do to a cluster that exists already.
 func (o *runOptions) listEffects(ctx context.Context, s output.Streams, console *output.Console, all []*loaded) error {
 	for _, l := range all {
-		lines, err := run.Foresee(ctx, l.suite, l.plan, o.session(s, console, l, false))
+		lines, err := dryrun.List(ctx, l.suite, l.plan, o.session(s, console, l, false))
 		if err != nil {
 			return exit.With(codeOf(err), err)
 		}
@@ -403,7 +405,7 @@ func (o *runOptions) session(s output.Streams, console *output.Console, l *loade
 	return run.Options{
 		Variant: l.variant, Cluster: o.cluster, Context: o.context, Fresh: !several && o.baseline == "",
 		Trace:   o.trace,
-		Version: run.Version(), Injector: disruptions.Injector(),
+		Version: buildinfo.Version(), Injector: disruptions.Injector(),
 		DisruptionControllers: disruptions.Controllers(), Progress: console,
 		Logger: slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: level})),
 	}
@@ -435,7 +437,7 @@ func (o *runOptions) howToRun(
 		Runners:  []run.Runner{session}, Suite: suite, Binaries: binaries, ControlPlane: controlPlane,
 		Builds:  session.Builds(),
 		Dir:     filepath.Join(runsdir.Name, "learn-"+time.Now().Format("20060102-150405.000")),
-		Version: run.Version(), Progress: console,
+		Version: buildinfo.Version(), Progress: console,
 	})
 	if err == nil {
 		err = learned[0].Err

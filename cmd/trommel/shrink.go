@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/flags"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/campaign/learn"
 	"github.com/trommel-dev/trommel/internal/campaign/shrink"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -224,7 +225,7 @@ func shrinkPlan(ctx context.Context, s output.Streams, o *shrinkOptions, args []
 	defer console.Close()
 	console.Title("shrink " + l.plan.TestName)
 	session, err := run.Open(ctx, suite, run.Options{
-		Version: run.Version(), Injector: disruptions.Injector(),
+		Version: buildinfo.Version(), Injector: disruptions.Injector(),
 		DisruptionControllers: disruptions.Controllers(), Progress: progress.AsideOf(console),
 	})
 	if err != nil {
@@ -293,7 +294,7 @@ func writePlan(p, from *plan.Plan, suite *plan.Suite, file string) error {
 		return err
 	}
 	if own, err := plan.Marshal(&q); err == nil && bytes.Equal(own, data) { // it has no style of its author's
-		data = append([]byte(plan.EditorLine("TestPlan", run.Version())), data...)
+		data = append([]byte(plan.EditorLine("TestPlan", buildinfo.Version())), data...)
 	}
 	return os.WriteFile(file, data, record.FileMode)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/records"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/workers"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
@@ -542,7 +543,7 @@ func (o *testOptions) inSession(
 	}
 	heading := progress.Event{Time: time.Now(), Type: progress.Title, Text: title + " " + suite.File}
 	console.Show(heading)
-	options := run.Options{Version: run.Version(), Injector: disruptions.Injector(),
+	options := run.Options{Version: buildinfo.Version(), Injector: disruptions.Injector(),
 		DisruptionControllers: disruptions.Controllers(), Progress: progress.AsideOf(console),
 		Portable: o.fleet.Used()}
 	var runners []run.Runner
@@ -593,7 +594,7 @@ func (o *testOptions) inSession(
 	config := campaign.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
 		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Builds: options.Builds,
-		Version: run.Version(), Progress: o.fleet.Listener(console),
+		Version: buildinfo.Version(), Progress: o.fleet.Listener(console),
 	}
 	if o.shrink > 0 {
 		config.Shrink = o.smaller(suite)

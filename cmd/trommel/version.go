@@ -10,7 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/instrumentation"
-	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 )
 
 func newVersionCommand(s output.Streams) *cobra.Command {
@@ -29,7 +29,7 @@ libraries whose controllers it can observe.`,
 				return exit.With(exit.CannotRun, err)
 			}
 			w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
-			fmt.Fprintf(w, "trommel\t%s\n", run.Version())
+			fmt.Fprintf(w, "trommel\t%s\n", buildinfo.Version())
 			fmt.Fprintf(w, "go\t%s %s/%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			fmt.Fprintf(w, "protocol\t%d\n", instrumentation.ProtocolVersion)
 			for _, c := range planes {

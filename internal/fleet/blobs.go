@@ -13,7 +13,7 @@ import (
 	"regexp"
 	"sync"
 
-	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 )
 
 // digestOf names content.
@@ -173,7 +173,7 @@ type store struct {
 func (s *store) get(ctx context.Context, digest string) (path string, lasting bool, err error) {
 	if s.files != "" && validDigest.MatchString(digest) {
 		path = filepath.Join(s.files, digest)
-		switch is, err := run.FileDigest(path); {
+		switch is, err := buildinfo.FileDigest(path); {
 		case err == nil && is == digest:
 			return path, true, nil
 		case err == nil:

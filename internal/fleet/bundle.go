@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/builds"
@@ -343,7 +344,7 @@ func (g *gathering) kustomization(dir string, data []byte) error {
 
 // executable lets workers fetch an executable, and returns its digest.
 func (g *gathering) executable(path string) (string, error) {
-	digest, err := run.FileDigest(path)
+	digest, err := buildinfo.FileDigest(path)
 	if err == nil {
 		g.blobs.addFile(digest, path)
 	}

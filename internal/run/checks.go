@@ -12,6 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/run/builds"
+	"github.com/trommel-dev/trommel/internal/run/clientgo"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -106,7 +107,7 @@ func (s *served) checkVersion(suite *plan.Suite) error {
 // checkRemovedAPIs refuses a cluster that serves other API versions than the suite says. The note, if there is one,
 // says that removed ones are served, or that they may be missed.
 func (s *served) checkRemovedAPIs(suite *plan.Suite, binaries []builds.Binary) (note string, err error) {
-	want, reason := RemovedAPIs(suite, binaries)
+	want, reason := clientgo.RemovedAPIs(suite, binaries)
 	said := suite.Cluster.RemovedAPIs != nil
 	switch {
 	case said && want != s.removed && want:

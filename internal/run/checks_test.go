@@ -36,7 +36,7 @@ func (a answering) ServerGroups() (*metav1.APIGroupList, error) {
 func TestChecks(t *testing.T) {
 	yes, no := true, false
 	old := []builds.Binary{{Manifest: &wire.Manifest{Points: []wire.CompiledPoint{
-		{Module: clientGo, Version: "v0.20.0"},
+		{Module: "k8s.io/client-go", Version: "v0.20.0"},
 	}}}}
 	const removed = "rbac.authorization.k8s.io/v1beta1"
 	const also = "the cluster also serves API versions that Kubernetes has removed"

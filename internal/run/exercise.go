@@ -245,5 +245,5 @@ func (r *runner) causes(ctx context.Context, p *parts) (lines []string) {
 	if status, err := p.coordinator.Status(ctx); err == nil {
 		lines = status.Electing
 	}
-	return append(lines, p.logs.lastErrors(ctx)...)
+	return append(lines, p.logs.LastErrors(ctx)...)
 }

@@ -23,11 +23,13 @@ import (
 
 // fleet is the controllers under test. It waits for them to start.
 type fleet struct {
-	mu       sync.Mutex
-	members  []member
-	ready    time.Duration // in which each has to start
-	alive    time.Duration // for which each has to run
-	node     statuses
+	mu      sync.Mutex
+	members []member
+	ready   time.Duration // in which each has to start
+	alive   time.Duration // for which each has to run
+	node    interface {
+		Status(ctx context.Context, controller string) ([]cluster.Process, error)
+	}
 	sessions interface {
 		WaitConnected(ctx context.Context, identity string, after, n int) error
 		Connections(ctx context.Context, identity string) (total, live int, err error)

@@ -31,7 +31,7 @@ func (r *runner) judge(
 	// From now on nothing disturbs the controllers.
 	becalm := func() {
 		meta.Calm = clock.Now(ctx)
-		troubled(p.logs.becalm(ctx))
+		troubled(p.logs.Becalm(ctx))
 	}
 	status, err := p.coordinator.Status(ctx)
 	troubled(err)

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -35,14 +34,6 @@ type suiteManifests struct {
 	clock          *clock.Clock
 	// allow refuses manifests that must not be applied to the cluster; nil: all may be.
 	allow func(ctx context.Context, all, own []*unstructured.Unstructured) error
-}
-
-// refused makes an error that the user has to solve one of the suite's.
-func refused(file string, err error) error {
-	if refusal := (*cluster.Refusal)(nil); errors.As(err, &refusal) {
-		return &UserError{Err: fmt.Errorf("%s: %w", file, err)}
-	}
-	return err
 }
 
 // installed says what the manifests contain that the run has to know.
@@ -114,7 +105,7 @@ func (m *suiteManifests) install(
 	done.runsPods = slices.ContainsFunc(all, runsPods)
 	if m.allow != nil {
 		if err := m.allow(ctx, all, own); err != nil {
-			return nil, refused(m.suite.File, err)
+			return nil, clusters.Refused(m.suite.File, err)
 		}
 	}
 	return done, apply(ctx, all)

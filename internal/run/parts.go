@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects/apply"
 	"github.com/trommel-dev/trommel/internal/run/addons"
 	"github.com/trommel-dev/trommel/internal/run/journal"
+	"github.com/trommel-dev/trommel/internal/run/logs"
 	"github.com/trommel-dev/trommel/internal/run/observed"
 	"github.com/trommel-dev/trommel/internal/run/webhooks"
 	"github.com/trommel-dev/trommel/plan"
@@ -25,7 +26,7 @@ import (
 type parts struct {
 	*site
 	coordinator *late
-	logs        *logs
+	logs        *logs.Set
 	fleet       *fleet
 	webhooks    *webhooks.Set
 	upgrades    *upgrades
@@ -48,10 +49,10 @@ type preparation struct {
 }
 
 // newLogs returns the part that keeps the logs.
-func (r *runner) newLogs(at *site) *logs {
-	return &logs{
-		dir: r.recordDir, controlPlane: at.can.Logger, node: at.node, controllers: r.controllers(),
-		logger: r.session.Logger,
+func (r *runner) newLogs(at *site) *logs.Set {
+	return &logs.Set{
+		Dir: r.recordDir, ControlPlane: at.can.Logger, Node: at.node, Controllers: r.controllers(),
+		Logger: r.session.Logger,
 	}
 }
 
@@ -137,13 +138,13 @@ func (r *runner) manifestsOf(set *preparation, build string) (all []*suiteManife
 // newParts puts together what runs and judges a plan on a prepared cluster. Kept are the manifests of the plan's apply
 // actions: path in the plan to path in the record.
 func (r *runner) newParts(
-	at *site, set *preparation, logs *logs, declared []webhooks.Declaration, kept map[string]string,
+	at *site, set *preparation, logs *logs.Set, declared []webhooks.Declaration, kept map[string]string,
 ) *parts {
 	p := &parts{site: at, coordinator: new(late), logs: logs, access: set.access}
 	timeouts, under := r.suite.Timeouts, r.journal.Meta.Controllers
 	p.fleet = &fleet{
 		members: membersOf(under, r.binaries), ready: timeouts.Ready, alive: timeouts.Alive, node: at.node,
-		sessions: p.coordinator, tail: logs.tail,
+		sessions: p.coordinator, tail: logs.Tail,
 		list: func(ctx context.Context, kind string) ([]*unstructured.Unstructured, error) {
 			var all []*unstructured.Unstructured
 			for _, m := range at.all() {
@@ -163,7 +164,7 @@ func (r *runner) newParts(
 				Objects: at.in(name), Inside: cluster.CapabilitiesOf(at.clusterOf(name)).Dialer,
 			}
 		},
-		Clock: at.clock, Plan: p.coordinator, Tails: logs.tails, Info: r.journal.Console.Info,
+		Clock: at.clock, Plan: p.coordinator, Tails: logs.Tails, Info: r.journal.Console.Info,
 	}
 	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
@@ -196,7 +197,7 @@ func (r *runner) newParts(
 		Needed: func(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
 			return p.states.Needed(ctx, all, r.events.TypesSeen())
 		},
-		ListProcesses: logs.processes,
+		ListProcesses: logs.Processes,
 		Locks: func(ctx context.Context, controller string) ([]plan.ResourceKey, time.Duration, error) {
 			all, err := p.coordinator.Locks(ctx, controller)
 			lasts, lastsErr := p.coordinator.LeaseLasts(ctx, controller)

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/trommel-dev/trommel/internal/run/journal"
+	"github.com/trommel-dev/trommel/internal/run/logs"
 )
 
 // theParts are the parts of a run.
 var theParts = []reflect.Type{
 	reflect.TypeFor[journal.Journal](), reflect.TypeFor[journal.Events](), reflect.TypeFor[journal.PlanFiles](),
 	reflect.TypeFor[teardown](),
-	reflect.TypeFor[served](), reflect.TypeFor[logs](), reflect.TypeFor[suiteManifests](),
+	reflect.TypeFor[served](), reflect.TypeFor[logs.Set](), reflect.TypeFor[suiteManifests](),
 	reflect.TypeFor[fleet](),
 	reflect.TypeFor[controllers](), reflect.TypeFor[apiServers](),
 	reflect.TypeFor[planWrites](),

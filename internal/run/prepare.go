@@ -11,13 +11,16 @@ import (
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/run/clientgo"
+	"github.com/trommel-dev/trommel/internal/run/clusters"
+	"github.com/trommel-dev/trommel/internal/run/logs"
 	"github.com/trommel-dev/trommel/internal/run/observed"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 // prepare sets up everything that the workload needs. Kept are the manifests of the plan's apply actions: path in the
 // plan to path in the record.
-func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[string]string) (*parts, error) {
+func (r *runner) prepare(ctx context.Context, at *site, logs *logs.Set, kept map[string]string) (*parts, error) {
 	first := plan.ServersOf(at.cluster.APIServers(), r.suite.FirstCluster())
 	if err := at.connect(steadyAPIServer(r.plan, first)); err != nil {
 		return nil, err
@@ -28,7 +31,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	if err := r.check(at); err != nil {
 		return nil, err
 	}
-	r.teardown.later(logs.keep)
+	r.teardown.later(logs.Keep)
 	r.journal.Enter("manifests")
 	set, err := r.newPreparation(at)
 	if err != nil {
@@ -53,10 +56,10 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs, kept map[str
 	p := r.newParts(at, set, logs, found.webhooks, kept)
 	p.served = &newlyServed{types: types, cluster: at.cluster, mayCome: mayCome}
 	r.teardown.later(set.addons.Close)
-	for _, line := range withoutStreamingLists(r.plan) {
+	for _, line := range clientgo.WithoutStreamingLists(r.plan) {
 		r.journal.Note(line)
 	}
-	for _, line := range stalenessWarnings(r.plan, r.suite, r.journal.Meta.Controllers) {
+	for _, line := range clientgo.StalenessWarnings(r.plan, r.suite, r.journal.Meta.Controllers) {
 		r.journal.Console.Info(line)
 	}
 	if err := r.startCoordinator(ctx, p, types.Resolve); err != nil {
@@ -155,7 +158,7 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	for _, c := range r.suite.Controllers {
 		if deployer != nil {
 			if err := deployer.Deploy(ctx, c.Name, found.own[c.Name]); err != nil {
-				return refused(r.suite.File, err)
+				return clusters.Refused(r.suite.File, err)
 			}
 			continue
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/internal/run/journal"
+	"github.com/trommel-dev/trommel/internal/run/logs"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -205,10 +206,10 @@ func (r *runner) whyRealTime(c *clock.Clock) string {
 }
 
 // listen listens for the cluster's instrumented processes. It returns the cluster's logs, as far as they are the run's.
-func (r *runner) listen(ctx context.Context, at *site) (*logs, error) {
+func (r *runner) listen(ctx context.Context, at *site) (*logs.Set, error) {
 	logs := r.newLogs(at)
 	if r.journal.Meta.Cluster != record.ClusterFresh {
-		if err := logs.skip(ctx); err != nil {
+		if err := logs.Skip(ctx); err != nil {
 			return nil, err
 		}
 	}

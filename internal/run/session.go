@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	_ "github.com/trommel-dev/trommel/internal/cluster/kind"     // a kind of cluster
 	"github.com/trommel-dev/trommel/internal/progress"
 	"github.com/trommel-dev/trommel/internal/run/builds"
+	"github.com/trommel-dev/trommel/internal/run/clientgo"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/internal/workload"
@@ -144,7 +144,7 @@ func Open(ctx context.Context, suite *plan.Suite, options Options) (*Session, er
 	}
 	settings := s.settings()
 	settings.Kind, settings.ControlPlane = kind, controlPlane
-	settings.RemovedAPIs, _ = RemovedAPIs(suite, s.binaries)
+	settings.RemovedAPIs, _ = clientgo.RemovedAPIs(suite, s.binaries)
 	s.clusters = &clusters.Own{Fresh: options.Fresh, Logger: options.Logger, Start: settings.Start}
 	return s, nil
 }
@@ -272,20 +272,6 @@ func checkFunctions(p *plan.Plan, suite *plan.Suite, have map[string]workload.Fu
 		}
 	}
 	return nil
-}
-
-// Version returns the version of Trommel that this program contains, "(devel)" if it is not known.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(devel)"
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if m.Path == "github.com/trommel-dev/trommel" && m.Version != "" {
-			return m.Version
-		}
-	}
-	return "(devel)"
 }
 
 // Built returns what the session runs: the suite's controllers, in order, and the control plane's executable, which is

@@ -17,7 +17,9 @@ type settling struct {
 		Settle(ctx context.Context, quiet time.Duration) (restless string, err error)
 		Stir(ctx context.Context) error
 	}
-	node        statuses
+	node interface {
+		Status(ctx context.Context, controller string) ([]cluster.Process, error)
+	}
 	controllers []string
 	timeouts    plan.Timeouts
 	since       time.Time // the workload began

@@ -15,9 +15,9 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/baseline"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
-	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -25,7 +25,7 @@ import (
 func (lr *Learner) source(w workload) (baseline.Source, error) {
 	s := baseline.Source{Format: baseline.Format, Controllers: map[string]string{}, Runs: lr.Learn}
 	var err error
-	if s.Trommel, err = run.BuildName(lr.Version); err != nil {
+	if s.Trommel, err = buildinfo.Name(lr.Version); err != nil {
 		return s, err
 	}
 	if s.Kubernetes, err = instrumentation.ResolveKubernetesVersion(lr.Suite.Cluster.KubernetesVersion); err != nil {

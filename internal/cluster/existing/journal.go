@@ -3,6 +3,7 @@ package existing
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -315,4 +316,30 @@ func LeftBehind() (all []*Left, err error) {
 		}})
 	}
 	return all, nil
+}
+
+// Restore puts back what a run on a cluster that exists already has left behind. It does nothing if that run is in
+// progress: the error is an *InUseError.
+func Restore(ctx context.Context, config cluster.JoinConfig) (err error) {
+	c, err := Join(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
+	unlock, err := c.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	snapshot, err := c.KeptSnapshot()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.Reset(ctx, snapshot); err != nil {
+		return err
+	}
+	return c.DropSnapshot()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
+	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -146,4 +147,12 @@ func answers(list []plan.Answer) []kubelet.Answer {
 		all = append(all, answer)
 	}
 	return all
+}
+
+// Refused makes an error that the user has to solve one of the suite's.
+func Refused(file string, err error) error {
+	if refusal := (*cluster.Refusal)(nil); errors.As(err, &refusal) {
+		return &mistake.Error{Err: fmt.Errorf("%s: %w", file, err)}
+	}
+	return err
 }

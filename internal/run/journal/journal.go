@@ -1,6 +1,6 @@
-// Package journal writes what a run leaves in its record: the plan and the suite ([PlanFiles]), what happens while it
-// goes on ([Events]), what the judges look at ([Evidence]), and the run's metadata and findings ([Journal]). A [Console]
-// shows the same to those who watch.
+// Package journal writes what a run leaves in its record: the plan and the suite ([PlanFiles]), what happens in the run
+// ([Events]), what the judges look at ([Evidence]), and the run's metadata and findings ([Journal]). A [Console] shows
+// a run to those who watch.
 package journal
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Journal is the metadata of a run, with phases and notes, and its findings. It shows them at once, and writes them into
-// the record when the run has ended.
+// Journal is the metadata of a run, with phases and notes, and its findings. It shows them at once, and writes them
+// into the record when the run has ended.
 type Journal struct {
 	Console  *Console
 	Began    time.Time // by the machine's clock

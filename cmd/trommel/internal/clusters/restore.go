@@ -11,7 +11,6 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/internal/cluster/existing"
-	"github.com/trommel-dev/trommel/internal/run"
 )
 
 func newClusterRestoreCommand(s output.Streams) *cobra.Command {
@@ -46,7 +45,7 @@ func restoreClusters(ctx context.Context, s output.Streams, name string) error {
 		what := fmt.Sprintf("context %s, namespaces %s", left.Context(), strings.Join(left.Namespaces(), ", "))
 		config := left.Config()
 		config.Progress = func(text string) { fmt.Fprintln(s.Err, text) }
-		switch err := run.Restore(ctx, config); {
+		switch err := existing.Restore(ctx, config); {
 		case errors.As(err, new(*existing.InUseError)):
 			fmt.Fprintf(s.Err, "%s: %v\n", what, err)
 		case err != nil:

@@ -11,8 +11,8 @@ import (
 
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
-	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -126,7 +126,7 @@ func convertFile(file, to string) ([]byte, error) {
 		}
 	}
 	text, err := plan.Marshal(p)
-	return append([]byte(plan.EditorLine("TestPlan", run.Version())), text...), err
+	return append([]byte(plan.EditorLine("TestPlan", buildinfo.Version())), text...), err
 }
 
 // seenFrom converts a path that is relative to the file from to one that is relative to the file to.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/doctor"
-	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/run/preflight"
 	"github.com/trommel-dev/trommel/internal/scaffold"
 	"github.com/trommel-dev/trommel/plan"
@@ -97,7 +97,7 @@ func initialize(s output.Streams, dir string, force bool) error {
 		if name == plan.SuiteFile {
 			kind = "Suite"
 		}
-		files[name] = plan.EditorLine(kind, run.Version()) + text
+		files[name] = plan.EditorLine(kind, buildinfo.Version()) + text
 	}
 	if err := writeFiles(s, dir, files, force); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (w *slowWork) Write(text []byte) (int, error) {
 
 // writeGoTest writes a module with a Go test that runs the plans, and says how to run it.
 func writeGoTest(s output.Streams, dir string, force bool) error {
-	files, err := scaffold.GoTest(dir, run.Version(), goVersion())
+	files, err := scaffold.GoTest(dir, buildinfo.Version(), goVersion())
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func writeGoTest(s output.Streams, dir string, force bool) error {
 	if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
 		words = append(words, "export GOWORK=off") // the module is none of the workspace's
 	}
-	if !scaffold.Released(run.Version()) {
+	if !scaffold.Released(buildinfo.Version()) {
 		words = append(words, "go get github.com/trommel-dev/trommel@latest")
 	}
 	words = append(words, "go mod tidy", "go test -timeout 30m")

@@ -19,7 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/campaign"
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
-	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/clientgo"
 	"github.com/trommel-dev/trommel/internal/run/preflight"
 	"github.com/trommel-dev/trommel/internal/scaffold"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -267,7 +267,7 @@ func staleness(p *plan.Plan, suite *plan.Suite) []string {
 	}
 	q := *p
 	q.Complete(suite)
-	return run.Staleness(&q, suite)
+	return clientgo.Staleness(&q, suite)
 }
 
 // loadPlan reads a plan for a command that only shows it. The suite completes the plan if there is one.

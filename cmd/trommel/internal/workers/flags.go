@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/internal/atomicfile"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/fleet"
 	"github.com/trommel-dev/trommel/internal/fleet/image"
 	"github.com/trommel-dev/trommel/internal/fleet/kube"
@@ -151,7 +152,7 @@ const Dir = "workers"
 func (o *Flags) Serve(
 	ctx context.Context, console *output.Console, title progress.Event, source fleet.Source, dir string, parallel int,
 ) (runners []run.Runner, end func(), err error) {
-	build, err := run.BuildName(run.Version())
+	build, err := buildinfo.Name(buildinfo.Version())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/internal/buildcache"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/fleet"
 	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -118,7 +119,7 @@ func work(ctx context.Context, s output.Streams, o *workerOptions) (err error) {
 		o.dir = dir.Path()
 		defer func() { err = errors.Join(err, dir.Remove()) }()
 	}
-	build, err := run.BuildName(run.Version())
+	build, err := buildinfo.Name(buildinfo.Version())
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func work(ctx context.Context, s output.Streams, o *workerOptions) (err error) {
 		Open: func(ctx context.Context, e fleet.Equipment) (fleet.Runner, error) {
 			console.Title("worker " + o.name)
 			return run.Open(ctx, e.Suite, run.Options{
-				Version: run.Version(), Binaries: e.Binaries, ControlPlane: e.ControlPlane,
+				Version: buildinfo.Version(), Binaries: e.Binaries, ControlPlane: e.ControlPlane,
 				Injector:              disruptions.Injector(),
 				Builds:                builds.Known(e.Suite, e.Binaries, e.Builds),
 				DisruptionControllers: disruptions.Controllers(), Progress: progress.AsideOf(console),

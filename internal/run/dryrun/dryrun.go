@@ -1,10 +1,10 @@
-package run
+// Package dryrun lists what a run would do to a cluster that exists already.
+package dryrun
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -14,33 +14,34 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
-	"github.com/trommel-dev/trommel/internal/cluster/existing"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/run"
+	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Foresee lists what a run of the plan would do to a cluster that exists already. It only reads from the cluster.
-func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Options) (lines []string, err error) {
-	if suite, err = Choose(suite, options.Variant); err != nil {
-		return nil, &UserError{Err: err}
+// List lists what a run of the plan would do to a cluster that exists already. It only reads from the cluster.
+func List(ctx context.Context, suite *plan.Suite, p *plan.Plan, options run.Options) (lines []string, err error) {
+	if suite, err = run.Choose(suite, options.Variant); err != nil {
+		return nil, &run.UserError{Err: err}
 	}
 	kind, err := cluster.Lookup(string(suite.Cluster.Type))
 	if err != nil {
-		return nil, &UserError{Err: fmt.Errorf("%s: %w", suite.File, err)}
+		return nil, &run.UserError{Err: fmt.Errorf("%s: %w", suite.File, err)}
 	}
 	if kind.Join == nil {
 		return nil,
-			&UserError{Err: fmt.Errorf("%s: a cluster of type %s is the run's own, which ends with it: there is "+
+			&run.UserError{Err: fmt.Errorf("%s: a cluster of type %s is the run's own, which ends with it: there is "+
 				"nothing to list", suite.File, suite.Cluster.Type)}
 	}
-	s := &Session{suite: suite, options: options}
-	config := s.settings().Join(nil)
+	settings := clusters.Settings{Suite: suite, Context: options.Context, Logger: options.Logger}
+	config := settings.Join(nil)
 	config.DryRun = true
 	c, err := kind.Join(ctx, config)
 	if err != nil {
-		return nil, refused(suite.File, err)
+		return nil, clusters.Refused(suite.File, err)
 	}
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
 	to, err := c.RESTConfig("")
@@ -62,20 +63,20 @@ func Foresee(ctx context.Context, suite *plan.Suite, p *plan.Plan, options Optio
 	f := &foresight{ctx: ctx, client: client}
 	all, _, err := manifests.OfSuite(suite, version.GitVersion)
 	if err != nil {
-		return nil, &UserError{Err: fmt.Errorf("manifests: %w", err)}
+		return nil, &run.UserError{Err: fmt.Errorf("manifests: %w", err)}
 	}
 	var own []*unstructured.Unstructured
 	for i := range suite.Controllers {
 		var objects []*unstructured.Unstructured
 		if objects, all, err = deploy.Controller(&suite.Controllers[i], all, deploy.Programs{}); err != nil {
-			return nil, &UserError{Err: err}
+			return nil, &run.UserError{Err: err}
 		}
 		own = append(own, objects...)
 	}
 	all = append(all, manifests.MissingNamespaces(slices.Concat(all, own))...)
 	if guarded := cluster.CapabilitiesOf(c).Guarded; guarded != nil {
 		if err := guarded.Allow(ctx, all, own); err != nil {
-			return nil, refused(suite.File, err)
+			return nil, clusters.Refused(suite.File, err)
 		}
 	}
 	for _, u := range all {
@@ -183,30 +184,4 @@ func (f *foresight) controller(u *unstructured.Unstructured) error {
 	}
 	f.add("run", what+": as processes of this machine")
 	return nil
-}
-
-// Restore puts back what a run on a cluster that exists already has left behind. It does nothing if that run is in
-// progress: the error is an *existing.InUseError.
-func Restore(ctx context.Context, config cluster.JoinConfig) (err error) {
-	c, err := existing.Join(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
-	unlock, err := c.Lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	snapshot, err := c.KeptSnapshot()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := c.Reset(ctx, snapshot); err != nil {
-		return err
-	}
-	return c.DropSnapshot()
 }

@@ -1,17 +1,33 @@
-package run
+// Package buildinfo identifies this build of Trommel.
+package buildinfo
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 )
 
-// BuildName names this build of Trommel: its version or, if that does not say what was built, also a hash of the
+// Version returns the version of Trommel that this program contains, "(devel)" if it is not known.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(devel)"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == "github.com/trommel-dev/trommel" && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "(devel)"
+}
+
+// Name names this build of Trommel: its version or, if that does not say what was built, also a hash of the
 // executable.
-func BuildName(version string) (string, error) {
+func Name(version string) (string, error) {
 	if version != "" && version != "(devel)" && !strings.Contains(version, "+dirty") {
 		return version, nil
 	}

@@ -1,4 +1,6 @@
-package run
+// Package clientgo says what the client-go of a controller means for a run: whether its first sync is a streaming list,
+// so that it cannot be shown stale state, and whether it needs API versions that Kubernetes has removed.
+package clientgo
 
 import (
 	"errors"
@@ -12,49 +14,21 @@ import (
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
-	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects/deploy"
-	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
-// WatchListSince is the first client-go that fills its caches with a streaming list by default.
-const WatchListSince = "v0.35.0-0"
+// watchListSince is the first client-go that fills its caches with a streaming list by default.
+const watchListSince = "v0.35.0-0"
 
 const clientGo = "k8s.io/client-go"
 
-// describeControllers describes how each controller runs, from its binary's manifest, its Deployment as applied and
-// what the process node gives it.
-func describeControllers(suite *plan.Suite, binaries []builds.Binary, found *installed) []record.Controller {
-	var all []record.Controller
-	for i := range suite.Controllers {
-		c := &suite.Controllers[i]
-		d := describe(c, binaries[i].Manifest)
-		if container := found.containers[c.Name]; container != nil {
-			env, args := processOf(container, found.given[c.Name])
-			d.WatchList = watchList(d, env, args)
-		}
-		for _, u := range found.own[c.Name] {
-			if podTemplate(u) == nil {
-				continue
-			}
-			d.Replicas = 1
-			if n, given, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); given {
-				d.Replicas = int(n)
-			}
-		}
-		all = append(all, d)
-	}
-	return all
-}
-
-func describe(c *plan.Controller, m *wire.Manifest) record.Controller {
+// Describe describes how a controller runs, as far as the suite and its binary's manifest say it.
+func Describe(c *plan.Controller, m *wire.Manifest) record.Controller {
 	d := record.Controller{Name: c.Name, Cluster: c.Cluster, APIServer: c.APIServer, Hooks: m != nil}
 	for _, name := range slices.Sorted(maps.Keys(c.Kubeconfigs)) {
 		d.Remotes = append(d.Remotes, plan.ServerIn(name, "apiserver-1"))
@@ -79,31 +53,9 @@ func describe(c *plan.Controller, m *wire.Manifest) record.Controller {
 	return d
 }
 
-// podTemplate returns the pod, or the pod template of a Deployment; nil: the object is neither.
-func podTemplate(u *unstructured.Unstructured) map[string]any {
-	switch u.GetKind() {
-	case "Pod":
-		return u.Object
-	case "Deployment":
-		template, _, _ := unstructured.NestedMap(u.Object, "spec", "template")
-		return template
-	}
-	return nil
-}
-
-// processOf returns the environment and the arguments of the container's processes.
-func processOf(container *corev1.Container, given cluster.Given) (env map[string]string, args []string) {
-	env = map[string]string{}
-	for _, v := range container.Env {
-		env[v.Name] = v.Value
-	}
-	maps.Copy(env, given.Env)
-	return env, slices.Concat(container.Command, container.Args, given.Args)
-}
-
-// watchList reports whether the controller's first sync is a streaming list.
-func watchList(c record.Controller, env map[string]string, args []string) bool {
-	on := c.ClientGo != "" && semver.Compare(c.ClientGo, WatchListSince) >= 0
+// WatchList reports whether the controller's first sync is a streaming list.
+func WatchList(c record.Controller, env map[string]string, args []string) bool {
+	on := c.ClientGo != "" && semver.Compare(c.ClientGo, watchListSince) >= 0
 	if set, err := strconv.ParseBool(env[deploy.WatchListVariable]); err == nil && !c.FeatureGateArgs {
 		on = set
 	}
@@ -134,13 +86,13 @@ func Staleness(p *plan.Plan, suite *plan.Suite) []string {
 	listing := p.Listing()
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]
-		d := describe(c, nil)
+		d := Describe(c, nil)
 		if c.Build == nil {
 			lines = append(lines, unknownStaleness(c.Name))
 			continue
 		}
 		d.ClientGo = clientGoOf(suite, c)
-		d.WatchList = watchList(d, c.Env, c.Args)
+		d.WatchList = WatchList(d, c.Env, c.Args)
 		switch { // see package deploy
 		case c.WatchList != nil:
 			d.WatchList = *c.WatchList
@@ -149,7 +101,7 @@ func Staleness(p *plan.Plan, suite *plan.Suite) []string {
 		}
 		switch {
 		case d.WatchList:
-			lines = append(lines, WatchListWarning(d))
+			lines = append(lines, watchListWarning(d))
 		case d.ClientGo == "":
 			lines = append(lines, c.Name+": its client-go version is unknown, so it is unknown whether it can be "+
 				"shown stale state")
@@ -202,9 +154,9 @@ func requiredClientGo(goMod []byte) string {
 	return ""
 }
 
-// stalenessWarnings warns before a run with stale state about controllers that will probably not be shown any, or of
+// StalenessWarnings warns before a run with stale state about controllers that will probably not be shown any, or of
 // which that cannot be determined. The controllers are the suite's, as they run.
-func stalenessWarnings(p *plan.Plan, suite *plan.Suite, controllers []record.Controller) (lines []string) {
+func StalenessWarnings(p *plan.Plan, suite *plan.Suite, controllers []record.Controller) (lines []string) {
 	if !p.PausesAPIServer() {
 		return nil
 	}
@@ -213,7 +165,7 @@ func stalenessWarnings(p *plan.Plan, suite *plan.Suite, controllers []record.Con
 			lines = append(lines, unknownStaleness(c.Name))
 		}
 		if c.WatchList && suite.Controllers[i].WatchList == nil {
-			lines = append(lines, WatchListWarning(c))
+			lines = append(lines, watchListWarning(c))
 		}
 	}
 	return lines
@@ -223,15 +175,15 @@ func unknownStaleness(controller string) string {
 	return controller + " has no hooks: it is unknown whether it is shown stale state"
 }
 
-// WatchListWarning explains what a streaming list means for a plan that pauses an API server.
-func WatchListWarning(c record.Controller) string {
+// watchListWarning explains what a streaming list means for a plan that pauses an API server.
+func watchListWarning(c record.Controller) string {
 	return fmt.Sprintf("warning: %s (client-go %s) fills its caches with a streaming list, which waits while an API "+
 		"server is paused: started there, it is shown nothing stale without %s", c.Name, c.ClientGo,
 		c.WatchListSwitch())
 }
 
-// withoutStreamingLists says which controllers' streaming lists were off because the plan says so.
-func withoutStreamingLists(p *plan.Plan) (lines []string) {
+// WithoutStreamingLists says which controllers' streaming lists were off because the plan says so.
+func WithoutStreamingLists(p *plan.Plan) (lines []string) {
 	listing := p.Listing()
 	for _, name := range slices.Sorted(maps.Keys(listing)) {
 		lines = append(lines, fmt.Sprintf("streaming lists were off for %s (watchList: false of action %d)", name,

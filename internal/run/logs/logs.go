@@ -1,4 +1,5 @@
-package run
+// Package logs copies the logs of the control plane and of the controllers under test into the record of a run.
+package logs
 
 import (
 	"context"
@@ -16,40 +17,35 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// statuses returns which processes of a controller there were; a process node does.
-type statuses interface {
-	Status(ctx context.Context, controller string) ([]cluster.Process, error)
-}
-
-// logs copies the logs of the control plane and of the controllers under test into the run record.
-type logs struct {
-	dir          string         // of the record
-	controlPlane cluster.Logger // nil: its logs cannot be read
-	node         interface {    // nil: there are no processes
-		statuses
+// Set copies the logs of the control plane and of the controllers under test into the run record.
+type Set struct {
+	Dir          string         // of the record
+	ControlPlane cluster.Logger // nil: its logs cannot be read
+	Node         interface {    // nil: there are no processes
+		Status(ctx context.Context, controller string) ([]cluster.Process, error)
 		OpenLog(p cluster.Process) (io.ReadCloser, error)
 	}
-	controllers []string
-	logger      *slog.Logger
+	Controllers []string
+	Logger      *slog.Logger
 
 	start map[string]int64 // offset of the run's part of each log of the control plane; missing: 0
 	calm  map[string]int64 // length of each recorded log at Meta.Calm
 }
 
 // ofControlPlane lists the logs of the control plane; nil if the cluster has none.
-func (l *logs) ofControlPlane(ctx context.Context) ([]cluster.Log, error) {
-	if l.controlPlane == nil {
+func (l *Set) ofControlPlane(ctx context.Context) ([]cluster.Log, error) {
+	if l.ControlPlane == nil {
 		return nil, nil
 	}
-	all, err := l.controlPlane.Logs(ctx)
+	all, err := l.ControlPlane.Logs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list logs of the control plane: %w", err)
 	}
 	return all, nil
 }
 
-// skip notes the current length of the control plane's logs: what they contain so far belongs to other runs.
-func (l *logs) skip(ctx context.Context) error {
+// Skip notes the current length of the control plane's logs: what they contain so far belongs to other runs.
+func (l *Set) Skip(ctx context.Context) error {
 	all, err := l.ofControlPlane(ctx)
 	l.start = map[string]int64{}
 	for _, one := range all {
@@ -58,20 +54,20 @@ func (l *logs) skip(ctx context.Context) error {
 	return err
 }
 
-// keep copies all logs into the run record, before the cluster's directory is deleted.
-func (l *logs) keep(ctx context.Context) error {
+// Keep copies all logs into the run record, before the cluster's directory is deleted.
+func (l *Set) Keep(ctx context.Context) error {
 	all, err := l.ofControlPlane(ctx)
 	errs := []error{err}
 	for _, one := range all {
 		open := func() (io.ReadCloser, error) { return one.Open(l.start[one.Name]) }
 		errs = append(errs, l.keepOne(one.Name, open))
 	}
-	_, err = l.processes(ctx)
+	_, err = l.Processes(ctx)
 	return errors.Join(append(errs, err)...)
 }
 
 // keepOne copies a log into the record. It skips a log that does not exist.
-func (l *logs) keepOne(name string, open func() (io.ReadCloser, error)) error {
+func (l *Set) keepOne(name string, open func() (io.ReadCloser, error)) error {
 	in, err := open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -80,7 +76,7 @@ func (l *logs) keepOne(name string, open func() (io.ReadCloser, error)) error {
 		return fmt.Errorf("keep log: %w", err)
 	}
 	defer in.Close()
-	out, err := record.CreateFile(filepath.Join(l.dir, record.LogsDir, name))
+	out, err := record.CreateFile(filepath.Join(l.Dir, record.LogsDir, name))
 	if err != nil {
 		return fmt.Errorf("keep log: %w", err)
 	}
@@ -91,16 +87,16 @@ func (l *logs) keepOne(name string, open func() (io.ReadCloser, error)) error {
 	return nil
 }
 
-// processes returns the controllers' processes in the record's form and copies their logs so far into it. With an error
+// Processes returns the controllers' processes in the record's form and copies their logs so far into it. With an error
 // it returns what it could gather.
-func (l *logs) processes(ctx context.Context) ([]record.Process, error) {
-	if l.node == nil {
+func (l *Set) Processes(ctx context.Context) ([]record.Process, error) {
+	if l.Node == nil {
 		return nil, nil
 	}
 	var all []record.Process
 	var errs []error
-	for _, name := range l.controllers {
-		processes, err := l.node.Status(ctx, name)
+	for _, name := range l.Controllers {
+		processes, err := l.Node.Status(ctx, name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("status of controller %q: %w", name, err))
 			continue
@@ -113,7 +109,7 @@ func (l *logs) processes(ctx context.Context) ([]record.Process, error) {
 
 // record converts processes to the record's form, and copies their logs into it. The result is complete even with an
 // error.
-func (l *logs) record(processes []cluster.Process) ([]record.Process, error) {
+func (l *Set) record(processes []cluster.Process) ([]record.Process, error) {
 	var all []record.Process
 	var errs []error
 	kept := map[string]bool{}
@@ -127,7 +123,7 @@ func (l *logs) record(processes []cluster.Process) ([]record.Process, error) {
 		if !kept[name] {
 			kept[name] = true
 			errs = append(errs, l.keepOne(filepath.Base(name),
-				func() (io.ReadCloser, error) { return l.node.OpenLog(p) }))
+				func() (io.ReadCloser, error) { return l.Node.OpenLog(p) }))
 		}
 	}
 	return all, errors.Join(errs...)
@@ -139,11 +135,11 @@ func recordedLog(controller, pod, container string) string {
 }
 
 // path is the full path of a file that the record names.
-func (l *logs) path(file string) string { return filepath.Join(l.dir, filepath.FromSlash(file)) }
+func (l *Set) path(file string) string { return filepath.Join(l.Dir, filepath.FromSlash(file)) }
 
-// becalm records how long the logs are when nothing disturbs the controllers any more.
-func (l *logs) becalm(ctx context.Context) error {
-	processes, err := l.processes(ctx)
+// Becalm records how long the logs are when nothing disturbs the controllers any more.
+func (l *Set) Becalm(ctx context.Context) error {
+	processes, err := l.Processes(ctx)
 	sizes := map[string]int64{}
 	for _, p := range processes {
 		if info, err := os.Stat(l.path(p.LogFile)); err == nil {
@@ -154,8 +150,8 @@ func (l *logs) becalm(ctx context.Context) error {
 	return err
 }
 
-// tail returns the last lines of a process's log.
-func (l *logs) tail(p cluster.Process) string {
+// Tail returns the last lines of a process's log.
+func (l *Set) Tail(p cluster.Process) string {
 	recorded, err := l.record([]cluster.Process{p})
 	if err != nil {
 		return err.Error()
@@ -164,28 +160,28 @@ func (l *logs) tail(p cluster.Process) string {
 	return processlog.Tail(recorded[0], 20)
 }
 
-// tails returns the last lines of every controller's log.
-func (l *logs) tails(ctx context.Context) string {
+// Tails returns the last lines of every controller's log.
+func (l *Set) Tails(ctx context.Context) string {
 	var text strings.Builder
-	for _, name := range l.controllers {
-		processes, err := l.node.Status(ctx, name)
+	for _, name := range l.Controllers {
+		processes, err := l.Node.Status(ctx, name)
 		if err == nil && len(processes) > 0 {
-			fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", name, l.tail(processes[len(processes)-1]))
+			fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", name, l.Tail(processes[len(processes)-1]))
 		}
 	}
 	return text.String()
 }
 
-// lastErrors describes each controller's last logged error, which is often the cause of what a workload finds.
-func (l *logs) lastErrors(ctx context.Context) (lines []string) {
-	for _, name := range l.controllers {
-		processes, err := l.node.Status(ctx, name)
+// LastErrors describes each controller's last logged error, which is often the cause of what a workload finds.
+func (l *Set) LastErrors(ctx context.Context) (lines []string) {
+	for _, name := range l.Controllers {
+		processes, err := l.Node.Status(ctx, name)
 		if err != nil {
 			continue
 		}
 		recorded, err := l.record(processes)
 		if err != nil {
-			l.logger.Warn("read the log of a controller", "controller", name, "error", err)
+			l.Logger.Warn("read the log of a controller", "controller", name, "error", err)
 		}
 		for i := range recorded {
 			recorded[i].LogFile = l.path(recorded[i].LogFile)

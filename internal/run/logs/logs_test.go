@@ -1,4 +1,4 @@
-package run
+package logs
 
 import (
 	"context"
@@ -15,9 +15,16 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// ran is a process node with the processes of controllers.
+type ran map[string][]cluster.Process
+
+func (r ran) Status(_ context.Context, controller string) ([]cluster.Process, error) {
+	return r[controller], nil
+}
+
 // logged is a process node whose processes have logs, by pod, and a control plane with one log.
 type logged struct {
-	processes
+	ran
 	text         map[string]string
 	controlPlane string
 }
@@ -37,13 +44,13 @@ func (l *logged) Logs(context.Context) ([]cluster.Log, error) {
 	return []cluster.Log{{Name: "etcd.log", Size: int64(len(l.controlPlane)), Open: open}}, nil
 }
 
-func (l *logged) in(t *testing.T) *logs {
+func (l *logged) in(t *testing.T) *Set {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, record.LogsDir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &logs{dir: dir, controlPlane: l, node: l, controllers: []string{"db", "web"},
-		logger: slog.New(slog.DiscardHandler)}
+	return &Set{Dir: dir, ControlPlane: l, Node: l, Controllers: []string{"db", "web"},
+		Logger: slog.New(slog.DiscardHandler)}
 }
 
 func TestLogs(t *testing.T) {
@@ -51,7 +58,7 @@ func TestLogs(t *testing.T) {
 		return cluster.Process{Controller: controller, Pod: pod, Container: "manager"}
 	}
 	node := &logged{
-		processes: processes{"db": {of("db", "db-0"), of("db", "db-0")}, "web": {of("web", "web-0")}},
+		ran: ran{"db": {of("db", "db-0"), of("db", "db-0")}, "web": {of("web", "web-0")}},
 		text: map[string]string{
 			"db-0": "starting\nE0101 00:00:00.000000 1 a.go:1] \"no\" n=1\n" +
 				"E0101 00:00:00.000000 1 a.go:1] \"no\" n=2\n",
@@ -59,23 +66,23 @@ func TestLogs(t *testing.T) {
 		controlPlane: "another run\n",
 	}
 	l := node.in(t)
-	if err := l.skip(t.Context()); err != nil {
+	if err := l.Skip(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	node.controlPlane += "this run\n"
-	if err := l.becalm(t.Context()); err != nil {
+	if err := l.Becalm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	size := int64(len(node.text["db-0"]))
 	node.text["db-0"] += "the end\n"
-	all, err := l.processes(t.Context())
+	all, err := l.Processes(t.Context())
 	if err != nil || len(all) != 3 {
 		t.Fatal(all, err)
 	}
 	if got := all[0]; got.LogFile != "logs/db-db-0-manager.log" || got.LogCalm != size {
 		t.Errorf("%+v; the log had %d bytes", got, size)
 	}
-	if err := l.keep(t.Context()); err != nil {
+	if err := l.Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"etcd.log": "this run\n", "db-db-0-manager.log": node.text["db-0"]} {
@@ -83,16 +90,16 @@ func TestLogs(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", name, data, err, want)
 		}
 	}
-	if got := l.tail(node.processes["db"][0]); !strings.HasPrefix(got, "starting\n") ||
+	if got := l.Tail(node.ran["db"][0]); !strings.HasPrefix(got, "starting\n") ||
 		!strings.HasSuffix(got, "the end") {
 		t.Errorf("tail %q", got)
 	}
 	want := "the last error of db (2 similar ones), in logs/db-db-0-manager.log:\n" +
 		"  E0101 00:00:00.000000 1 a.go:1] \"no\" n=2"
-	if got := l.lastErrors(t.Context()); len(got) != 1 || got[0] != want {
+	if got := l.LastErrors(t.Context()); len(got) != 1 || got[0] != want {
 		t.Errorf("last errors %q, want %q", got, want)
 	}
-	if got := l.tails(t.Context()); !strings.HasPrefix(got, "\nthe end of db's log:\nstarting\n") ||
+	if got := l.Tails(t.Context()); !strings.HasPrefix(got, "\nthe end of db's log:\nstarting\n") ||
 		!strings.Contains(got, "\nthe end of web's log:\n") {
 		t.Errorf("tails %q", got)
 	}
@@ -100,9 +107,9 @@ func TestLogs(t *testing.T) {
 
 // A cluster may have neither logs nor processes.
 func TestLogsOfAPlainCluster(t *testing.T) {
-	l := &logs{dir: t.TempDir(), controllers: []string{"db"}}
-	all, err := l.processes(t.Context())
-	err = errors.Join(err, l.skip(t.Context()), l.becalm(t.Context()), l.keep(t.Context()))
+	l := &Set{Dir: t.TempDir(), Controllers: []string{"db"}}
+	all, err := l.Processes(t.Context())
+	err = errors.Join(err, l.Skip(t.Context()), l.Becalm(t.Context()), l.Keep(t.Context()))
 	if err != nil || all != nil {
 		t.Error(all, err)
 	}

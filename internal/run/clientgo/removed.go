@@ -1,4 +1,4 @@
-package run
+package clientgo
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func RemovedAPIs(suite *plan.Suite, binaries []builds.Binary) (serve bool, reaso
 	}
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]
-		if v := describe(c, binaries[i].Manifest).ClientGo; beforeRemoval(v) {
+		if v := Describe(c, binaries[i].Manifest).ClientGo; beforeRemoval(v) {
 			return true, fmt.Sprintf("%s has client-go %s, older than 0.25", c.Name, v)
 		}
 	}
