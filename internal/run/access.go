@@ -45,7 +45,7 @@ type connection struct{ controller, cluster string }
 func (a *access) file(c connection) string { return filepath.Join(a.dir, c.controller+"."+c.cluster) }
 
 // newAccess writes the kubeconfigs of the suite's controllers; the teardown deletes them.
-func newAccess(at *site, suite *plan.Suite, later later) (*access, error) {
+func newAccess(at *site, suite *plan.Suite, later func(undo func(context.Context) error)) (*access, error) {
 	a := &access{at: at, links: map[connection]*link{}}
 	if at.members == nil {
 		return a, nil

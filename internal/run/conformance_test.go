@@ -392,7 +392,7 @@ func newConformance(t *testing.T) *conformance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unthrottle(config)
+	config.QPS, config.Burst = -1, 0
 	r := &conformance{dynamic: dynamic.NewForConfigOrDie(config)}
 	if r.objects, err = objects.New(config); err != nil {
 		t.Fatal(err)
@@ -514,7 +514,7 @@ func (r *conformance) carryOut(
 	q := &follower{}
 	r.follower = q
 	c, err := coordinator.New(coordinator.Config{
-		Plan: p, Monitor: r.monitor, Tools: actions.Tools{Objects: noWrites{}}, Lookup: lookup{r.objects},
+		Plan: p, Monitor: r.monitor, Tools: actions.Tools{Objects: noWrites{}}, Lookup: (&site{objects: r.objects}).lookup(nil),
 		Hold:     time.Minute,
 		Recorder: q, Watcher: q, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Resolve: func(k plan.ResourceKey) wire.Rule {

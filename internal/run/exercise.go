@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -201,7 +204,7 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 
 // workloadConfig gives the workload what it needs of the run.
 func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
-	kubeconfig, err := writeKubeconfig(p.cluster, p.steady, r.teardown.later)
+	kubeconfig, err := p.writeKubeconfig(p.steady, r.teardown.later)
 	if err != nil {
 		return workload.Config{}, err
 	}
@@ -212,7 +215,7 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 	clusters := map[string]workload.Cluster{}
 	for _, m := range p.members {
 		in := workload.Cluster{Objects: m.objects}
-		if in.Kubeconfig, err = writeKubeconfig(p.cluster, m.steady, r.teardown.later); err != nil {
+		if in.Kubeconfig, err = p.writeKubeconfig(m.steady, r.teardown.later); err != nil {
 			return workload.Config{}, err
 		}
 		clusters[m.name] = in
@@ -246,4 +249,15 @@ func (r *runner) causes(ctx context.Context, p *parts) (lines []string) {
 		lines = status.Electing
 	}
 	return append(lines, p.logs.LastErrors(ctx)...)
+}
+
+// workloadLog is the log for the output of the workload's commands.
+func workloadLog(recordDir string, later later, logger *slog.Logger) io.Writer {
+	f, err := record.CreateFile(filepath.Join(recordDir, record.LogsDir, "workload.log"))
+	if err != nil {
+		logger.Warn("create the workload's log", "error", err)
+		return io.Discard
+	}
+	later(func(context.Context) error { return f.Close() })
+	return f
 }

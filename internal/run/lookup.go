@@ -1,7 +1,9 @@
 package run
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -10,10 +12,19 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // lookupTimeout bounds one lookup; the controller's write waits for it.
 const lookupTimeout = 5 * time.Second
+
+// lookup returns what asks the clusters about writes.
+func (s *site) lookup(o *origins) coordinator.Lookup {
+	if s.members == nil {
+		return lookup{s.objects}
+	}
+	return lookups{o, s.in}
+}
 
 // lookup implements coordinator.Lookup.
 type lookup struct{ objects *objects.Client }
@@ -41,4 +52,40 @@ func (l lookup) State(ctx context.Context, _ string, o *wire.Observation) ([]byt
 	ctx, cancel := clock.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	return l.objects.State(ctx, writeOf(o))
+}
+
+// lookups implements coordinator.Lookup for several clusters.
+type lookups struct {
+	origins *origins
+	in      func(cluster string) *objects.Client
+}
+
+// of returns the lookup for a write, and an error if its cluster is unknown.
+func (l lookups) of(controller string, o *wire.Observation) (lookup, error) {
+	name := l.origins.of(controller, o)
+	if name == record.UnknownCluster {
+		return lookup{}, fmt.Errorf("the request to %s does not tell which cluster it is for",
+			cmp.Or(o.Server, "an unknown server"))
+	}
+	return lookup{l.in(name)}, nil
+}
+
+// Foresee implements coordinator.Lookup.
+func (l lookups) Foresee(
+	ctx context.Context, controller string, o *wire.Observation,
+) (coordinator.Foresight, error) {
+	in, err := l.of(controller, o)
+	if err != nil {
+		return coordinator.Foresight{}, err
+	}
+	return in.Foresee(ctx, controller, o)
+}
+
+// State implements coordinator.Lookup.
+func (l lookups) State(ctx context.Context, controller string, o *wire.Observation) ([]byte, error) {
+	in, err := l.of(controller, o)
+	if err != nil {
+		return nil, err
+	}
+	return in.State(ctx, controller, o)
 }

@@ -1,16 +1,13 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/metadata"
@@ -88,6 +85,9 @@ func (s *site) sources() []history.Source {
 	}
 	return all
 }
+
+// served looks up types in all clusters.
+func (s *site) served() anyServed { return s.all() }
 
 // anyServed looks up types in several clusters: the first one that serves a type says what it is.
 type anyServed []memberSite
@@ -187,40 +187,4 @@ func (o *origins) of(identity string, w *wire.Observation) string {
 		}
 	}
 	return record.UnknownCluster
-}
-
-// lookups implements coordinator.Lookup for several clusters.
-type lookups struct {
-	origins *origins
-	in      func(cluster string) *objects.Client
-}
-
-// of returns the lookup for a write, and an error if its cluster is unknown.
-func (l lookups) of(controller string, o *wire.Observation) (lookup, error) {
-	name := l.origins.of(controller, o)
-	if name == record.UnknownCluster {
-		return lookup{}, fmt.Errorf("the request to %s does not tell which cluster it is for",
-			cmp.Or(o.Server, "an unknown server"))
-	}
-	return lookup{l.in(name)}, nil
-}
-
-// Foresee implements coordinator.Lookup.
-func (l lookups) Foresee(
-	ctx context.Context, controller string, o *wire.Observation,
-) (coordinator.Foresight, error) {
-	in, err := l.of(controller, o)
-	if err != nil {
-		return coordinator.Foresight{}, err
-	}
-	return in.Foresee(ctx, controller, o)
-}
-
-// State implements coordinator.Lookup.
-func (l lookups) State(ctx context.Context, controller string, o *wire.Observation) ([]byte, error) {
-	in, err := l.of(controller, o)
-	if err != nil {
-		return nil, err
-	}
-	return in.State(ctx, controller, o)
 }

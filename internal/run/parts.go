@@ -189,7 +189,7 @@ func (r *runner) newParts(
 		p.work.polls = ref.Polls
 	}
 	p.settling.busy = p.work.busy
-	served := anyServed(at.all())
+	served := at.served()
 	p.states = &observed.States{
 		Types: served, List: served.list, Find: r.options.FindTypes, Logger: r.session.Logger,
 	}

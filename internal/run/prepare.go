@@ -21,11 +21,7 @@ import (
 // prepare sets up everything that the workload needs. Kept are the manifests of the plan's apply actions: path in the
 // plan to path in the record.
 func (r *runner) prepare(ctx context.Context, at *site, logs *logs.Set, kept map[string]string) (*parts, error) {
-	first := plan.ServersOf(at.cluster.APIServers(), r.suite.FirstCluster())
-	if err := at.connect(steadyAPIServer(r.plan, first)); err != nil {
-		return nil, err
-	}
-	if err := at.connectMembers(r.plan); err != nil {
+	if err := at.connect(r.plan, r.suite.FirstCluster()); err != nil {
 		return nil, err
 	}
 	if err := r.check(at); err != nil {
@@ -48,7 +44,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs.Set, kept map
 		at.lease.KeepPrepared = nil // the pods would be part of the snapshot, and run on after the run
 	}
 	mayCome := r.mayCome(set)
-	types, err := observed.ResolveTypes(ctx, anyServed(at.all()), r.plan, mayCome)
+	types, err := observed.ResolveTypes(ctx, at.served(), r.plan, mayCome)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +61,7 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs.Set, kept map
 	if err := r.startCoordinator(ctx, p, types.Resolve); err != nil {
 		return nil, err
 	}
-	if err := awaitAPIServers(ctx, at.cluster, r.suite.Timeouts.Ready, p.coordinator); err != nil {
+	if err := at.awaitAPIServers(ctx, r.suite.Timeouts.Ready, p.coordinator); err != nil {
 		return nil, err
 	}
 	for _, m := range at.all() {
@@ -127,7 +123,7 @@ func (r *runner) startCoordinator(
 		ClusterOf: origins.of,
 		Plan:      r.plan, Monitor: p.monitor, Controllers: under, Tools: p.tools,
 		Trace:   traceRules(r.options.Trace, p.cluster.APIServers(), under),
-		Resolve: resolve, Lookup: r.newLookup(p, origins), Hold: r.suite.Timeouts.Hold,
+		Resolve: resolve, Lookup: p.lookup(origins), Hold: r.suite.Timeouts.Hold,
 		Busy:     func(ctx context.Context) bool { return p.work.look(ctx).Busy },
 		Recorder: r.events, Watcher: r.journal.Console, Logger: r.session.Logger,
 	})
@@ -191,12 +187,4 @@ func give(ctx context.Context, node cluster.ProcessNode, found *installed) error
 		}
 	}
 	return nil
-}
-
-// newLookup returns what asks the clusters about writes.
-func (r *runner) newLookup(p *parts, origins *origins) coordinator.Lookup {
-	if p.members == nil {
-		return lookup{p.objects}
-	}
-	return lookups{origins, p.in}
 }

@@ -18,9 +18,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/trommel-dev/trommel/coordinator/monitor"
 	"github.com/trommel-dev/trommel/internal/clock"
-	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/mistake"
 	"github.com/trommel-dev/trommel/internal/run/addons"
@@ -183,8 +181,7 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 		return nil, err
 	}
 	r.teardown.later(l.Release)
-	can := cluster.CapabilitiesOf(l.Cluster)
-	at := &site{lease: l, cluster: l.Cluster, can: can, node: can.ProcessNode(), clock: can.Clock()}
+	at := newSite(l)
 	r.journal.GoBy(at.clock)
 	r.journal.Meta.RealTime = r.whyRealTime(at.clock)
 	r.journal.Meta.Cluster, r.journal.Meta.NotReset = l.State, l.NotReset
@@ -213,18 +210,5 @@ func (r *runner) listen(ctx context.Context, at *site) (*logs.Set, error) {
 			return nil, err
 		}
 	}
-	address, token, err := rendezvous(at.cluster, r.teardown.later)
-	if err != nil {
-		return nil, err
-	}
-	at.token = token
-	at.monitor, err = monitor.Listen(monitor.Config{
-		Address: address, Token: token, Logger: r.session.Logger, Limits: monitor.LimitsFor(r.suite.Timeouts.Hold),
-		AckTimeout: r.suite.Timeouts.Acknowledge,
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.teardown.later(func(context.Context) error { return at.monitor.Close() })
-	return logs, nil
+	return logs, at.listen(r.suite.Timeouts, r.session.Logger, r.teardown.later)
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -18,7 +16,6 @@ import (
 	"github.com/trommel-dev/trommel/internal/privatedir"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/plan"
-	"github.com/trommel-dev/trommel/record"
 )
 
 // site is the cluster of a run, and how the run reaches it.
@@ -36,20 +33,49 @@ type site struct {
 	token   string               // with which they authenticate
 }
 
-// connect sets up the run's own access to the cluster, through an API server.
-func (s *site) connect(apiServer string) (err error) {
-	s.steady = apiServer
-	if s.config, err = s.cluster.RESTConfig(apiServer); err != nil {
+// newSite returns the site of a run that has leased a cluster.
+func newSite(l *clusters.Lease) *site {
+	can := cluster.CapabilitiesOf(l.Cluster)
+	return &site{lease: l, cluster: l.Cluster, can: can, node: can.ProcessNode(), clock: can.Clock()}
+}
+
+// listen listens for the cluster's instrumented processes.
+func (s *site) listen(
+	timeouts plan.Timeouts, logger *slog.Logger, later func(undo func(context.Context) error),
+) error {
+	address, token, err := rendezvous(s.cluster, later)
+	if err != nil {
+		return err
+	}
+	s.token = token
+	s.monitor, err = monitor.Listen(monitor.Config{
+		Address: address, Token: token, Logger: logger, Limits: monitor.LimitsFor(timeouts.Hold),
+		AckTimeout: timeouts.Acknowledge,
+	})
+	if err != nil {
+		return err
+	}
+	later(func(context.Context) error { return s.monitor.Close() })
+	return nil
+}
+
+// connect sets up the run's own access to the cluster, and to each one of several. It uses API servers that the plan
+// does not disturb. First is the name of the first of several clusters.
+func (s *site) connect(p *plan.Plan, first string) (err error) {
+	s.steady = steadyAPIServer(p, plan.ServersOf(s.cluster.APIServers(), first))
+	if s.config, err = s.cluster.RESTConfig(s.steady); err != nil {
 		return err
 	}
 	unthrottle(s.config)
-	s.objects, err = objects.New(s.config)
-	return err
+	if s.objects, err = objects.New(s.config); err != nil {
+		return err
+	}
+	return s.connectMembers(p)
 }
 
 // rendezvous returns the address at which instrumented processes look for the coordinator, and their token. A cluster
 // without such an address gets a new one that no process knows.
-func rendezvous(c cluster.Cluster, later later) (address, token string, err error) {
+func rendezvous(c cluster.Cluster, later func(undo func(context.Context) error)) (address, token string, err error) {
 	if c := cluster.CapabilitiesOf(c).Listener; c != nil {
 		address, token = c.Rendezvous()
 		return address, token, nil
@@ -64,16 +90,15 @@ func rendezvous(c cluster.Cluster, later later) (address, token string, err erro
 
 // awaitAPIServers waits until every instrumented API server has connected; a running one tries to connect several times
 // a second.
-func awaitAPIServers(ctx context.Context, c cluster.Cluster, ready time.Duration, sessions interface {
+func (s *site) awaitAPIServers(ctx context.Context, ready time.Duration, sessions interface {
 	WaitConnected(ctx context.Context, identity string, after, n int) error
 }) error {
 	ctx, cancel := clock.WithTimeout(ctx, ready)
 	defer cancel()
-	with := cluster.CapabilitiesOf(c).Instrumented
-	if with == nil {
+	if s.can.Instrumented == nil {
 		return nil
 	}
-	for _, name := range with.InstrumentedAPIServers() {
+	for _, name := range s.can.Instrumented.InstrumentedAPIServers() {
 		if err := sessions.WaitConnected(ctx, name, 0, 1); err != nil {
 			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?",
 				name, ready)
@@ -83,8 +108,10 @@ func awaitAPIServers(ctx context.Context, c cluster.Cluster, ready time.Duration
 }
 
 // writeKubeconfig writes a kubeconfig file for the workload's commands; the teardown deletes it.
-func writeKubeconfig(c cluster.Cluster, apiServer string, later later) (file string, err error) {
-	config, err := c.RESTConfig(apiServer)
+func (s *site) writeKubeconfig(
+	apiServer string, later func(undo func(context.Context) error),
+) (file string, err error) {
+	config, err := s.cluster.RESTConfig(apiServer)
 	if err != nil {
 		return "", err
 	}
@@ -94,18 +121,7 @@ func writeKubeconfig(c cluster.Cluster, apiServer string, later later) (file str
 	}
 	later(func(context.Context) error { return dir.Remove() })
 	file = dir.File("kubeconfig")
-	return file, cluster.WriteKubeconfig(file, c.Name(), config)
-}
-
-// workloadLog is the log for the output of the workload's commands.
-func workloadLog(recordDir string, later later, logger *slog.Logger) io.Writer {
-	f, err := record.CreateFile(filepath.Join(recordDir, record.LogsDir, "workload.log"))
-	if err != nil {
-		logger.Warn("create the workload's log", "error", err)
-		return io.Discard
-	}
-	later(func(context.Context) error { return f.Close() })
-	return f
+	return file, cluster.WriteKubeconfig(file, s.cluster.Name(), config)
 }
 
 // steadyAPIServer returns an API server that the plan does not disturb, for the run's own requests; the first one if
