@@ -31,6 +31,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster/embedded"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/run/site"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -514,7 +515,8 @@ func (r *conformance) carryOut(
 	q := &follower{}
 	r.follower = q
 	c, err := coordinator.New(coordinator.Config{
-		Plan: p, Monitor: r.monitor, Tools: actions.Tools{Objects: noWrites{}}, Lookup: (&site{objects: r.objects}).lookup(nil),
+		Plan: p, Monitor: r.monitor, Tools: actions.Tools{Objects: noWrites{}},
+		Lookup:   (&site.Site{Objects: r.objects}).Lookup(nil),
 		Hold:     time.Minute,
 		Recorder: q, Watcher: q, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Resolve: func(k plan.ResourceKey) wire.Rule {

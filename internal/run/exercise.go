@@ -183,7 +183,7 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	}
 	p.served.coordinator = p.coordinator.Coordinator
 	recorder, err := history.Start(ctx, history.Config{
-		Objects: p.objects, Keys: types, Clusters: p.sources(), Namespaces: r.suite.Cluster.Namespaces,
+		Objects: p.Objects, Keys: types, Clusters: p.Sources(), Namespaces: r.suite.Cluster.Namespaces,
 		Further: p.states.Further, Served: p.served.add,
 	})
 	if err != nil {
@@ -197,31 +197,31 @@ func (r *runner) startRecorder(ctx context.Context, p *parts) (*history.Recorder
 	p.states.Recorder = recorder
 	// The controllers may have defined some since the plan's types were looked up.
 	for _, t := range recorder.Types() {
-		p.served.add(ctx, p.all()[0].name, t)
+		p.served.add(ctx, p.All()[0].Name, t)
 	}
 	return recorder, nil
 }
 
 // workloadConfig gives the workload what it needs of the run.
 func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
-	kubeconfig, err := p.writeKubeconfig(p.steady, r.teardown.later)
+	kubeconfig, err := p.WriteKubeconfig(p.Steady, r.teardown.later)
 	if err != nil {
 		return workload.Config{}, err
 	}
-	config, err := p.cluster.RESTConfig(p.steady)
+	config, err := p.Cluster.RESTConfig(p.Steady)
 	if err != nil {
 		return workload.Config{}, err
 	}
 	clusters := map[string]workload.Cluster{}
-	for _, m := range p.members {
-		in := workload.Cluster{Objects: m.objects}
-		if in.Kubeconfig, err = p.writeKubeconfig(m.steady, r.teardown.later); err != nil {
+	for _, m := range p.Members {
+		in := workload.Cluster{Objects: m.Objects}
+		if in.Kubeconfig, err = p.WriteKubeconfig(m.Steady, r.teardown.later); err != nil {
 			return workload.Config{}, err
 		}
-		clusters[m.name] = in
+		clusters[m.Name] = in
 	}
 	c := workload.Config{
-		Suite: r.suite, Workload: r.workload, Objects: p.objects, Kubeconfig: kubeconfig, Clusters: clusters,
+		Suite: r.suite, Workload: r.workload, Objects: p.Objects, Kubeconfig: kubeconfig, Clusters: clusters,
 		REST: config, Functions: r.options.Functions,
 		Progress: r.journal.Console.Info, Step: r.journal.Step,
 		Log:    workloadLog(r.recordDir, r.teardown.later, r.session.Logger),
@@ -231,9 +231,9 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 	c.Upgrade = func(ctx context.Context, to string) error {
 		return p.upgrades.Upgrade(ctx, to, plan.UpgradeRolling)
 	}
-	if p.clock != nil {
+	if p.Clock != nil {
 		c.Advance = func(ctx context.Context, by time.Duration) error {
-			return clocks{p.cluster}.advance(by, func(jump func() error) error { return p.coordinator.Jump(ctx, jump) })
+			return clocks{p.Cluster}.advance(by, func(jump func() error) error { return p.coordinator.Jump(ctx, jump) })
 		}
 	}
 	if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {

@@ -110,8 +110,8 @@ func (r *runner) judge(
 	if step := r.wall.step(); step != 0 {
 		doubt(judge.ClockSet(step, r.journal.Now()))
 	}
-	if p.can.Ailing != nil {
-		if why := p.can.Ailing.Ails(ctx); why != "" {
+	if p.Can.Ailing != nil {
+		if why := p.Can.Ailing.Ails(ctx); why != "" {
 			doubt(judge.Trouble(why, r.journal.Now()))
 		}
 	}

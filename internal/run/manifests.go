@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
 	"github.com/trommel-dev/trommel/internal/run/builds"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
+	"github.com/trommel-dev/trommel/internal/run/site"
 	"github.com/trommel-dev/trommel/internal/run/webhooks"
 	"github.com/trommel-dev/trommel/plan"
 )
@@ -26,7 +27,7 @@ type suiteManifests struct {
 	kubernetes string              // the cluster's version
 	build      string              // of the suite
 	cluster    string              // of several, of which these are the manifests; empty: there is only one
-	access     *access             // to other clusters
+	access     *site.Access        // to other clusters
 	kept       *clusters.Manifests // what the cluster's runs have read already
 	// Address and token are those with which instrumented processes connect to the coordinator.
 	address, token string
@@ -63,7 +64,7 @@ func (m *suiteManifests) install(
 		if m.suite.Controllers[i].Cluster != m.cluster {
 			continue
 		}
-		c, secrets, err := m.access.give(m.suite.Controllers[i])
+		c, secrets, err := m.access.Give(m.suite.Controllers[i])
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/internal/run/logs"
 	"github.com/trommel-dev/trommel/internal/run/observed"
+	"github.com/trommel-dev/trommel/internal/run/site"
 	"github.com/trommel-dev/trommel/internal/run/webhooks"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -24,13 +25,13 @@ import (
 // parts are the parts of a run that need the coordinator, or that it needs. They do not know each other: this file says
 // who gets what of whom.
 type parts struct {
-	*site
+	*site.Site
 	coordinator *late
 	logs        *logs.Set
 	fleet       *fleet
 	webhooks    *webhooks.Set
 	upgrades    *upgrades
-	access      *access
+	access      *site.Access
 	tools       actions.Tools
 	course      *course
 	settling    *settling
@@ -43,15 +44,15 @@ type parts struct {
 // preparation are the parts that prepare a cluster for the workload.
 type preparation struct {
 	applyIn   func(cluster string) *apply.Applier
-	access    *access
+	access    *site.Access
 	manifests []*suiteManifests // by cluster, the first one first
 	addons    *addons.Set
 }
 
 // newLogs returns the part that keeps the logs.
-func (r *runner) newLogs(at *site) *logs.Set {
+func (r *runner) newLogs(at *site.Site) *logs.Set {
 	return &logs.Set{
-		Dir: r.recordDir, ControlPlane: at.can.Logger, Node: at.node, Controllers: r.controllers(),
+		Dir: r.recordDir, ControlPlane: at.Can.Logger, Node: at.Node, Controllers: r.controllers(),
 		Logger: r.session.Logger,
 	}
 }
@@ -65,34 +66,34 @@ func (r *runner) controllers() (names []string) {
 }
 
 // newPreparation puts together what prepares a cluster.
-func (r *runner) newPreparation(at *site) (*preparation, error) {
+func (r *runner) newPreparation(at *site.Site) (*preparation, error) {
 	applyIn := func(cluster string) *apply.Applier {
-		return &apply.Applier{Apply: at.in(cluster).Apply, Timeout: r.suite.Timeouts.Step}
+		return &apply.Applier{Apply: at.In(cluster).Apply, Timeout: r.suite.Timeouts.Step}
 	}
-	access, err := newAccess(at, r.suite, r.teardown.later)
+	access, err := site.NewAccess(at, r.suite, r.teardown.later)
 	if err != nil {
 		return nil, err
 	}
 	manifests := suiteManifests{
 		suite: r.suite, plan: r.plan, binaries: r.binaries, build: r.plan.Build, access: access,
-		kubernetes: r.journal.Meta.Kubernetes, kept: at.lease.Manifests,
-		address: at.monitor.Addr(), token: at.token, info: r.journal.Console.Info,
-		clock: at.clock,
+		kubernetes: r.journal.Meta.Kubernetes, kept: at.Lease.Manifests,
+		address: at.Monitor.Addr(), token: at.Token, info: r.journal.Console.Info,
+		clock: at.Clock,
 	}
-	if at.can.Guarded != nil {
-		manifests.allow = at.can.Guarded.Allow
+	if at.Can.Guarded != nil {
+		manifests.allow = at.Can.Guarded.Allow
 	}
 	set := &preparation{applyIn: applyIn, access: access}
 	config := addons.Config{
-		Plan: r.plan, Suite: r.suite, Node: at.node, Clock: at.clock, Later: r.teardown.later,
+		Plan: r.plan, Suite: r.suite, Node: at.Node, Clock: at.Clock, Later: r.teardown.later,
 		Injector: r.session.Injector, Controllers: r.session.DisruptionControllers, Logger: r.session.Logger,
 	}
-	for _, m := range at.all() {
+	for _, m := range at.All() {
 		one := manifests
-		one.cluster = m.name
+		one.cluster = m.Name
 		set.manifests = append(set.manifests, &one)
 		config.Sites = append(config.Sites, addons.Site{
-			Name: m.name, Cluster: at.clusterOf(m.name), REST: m.config, Objects: m.objects, Manifests: one.read,
+			Name: m.Name, Cluster: at.ClusterOf(m.Name), REST: m.Config, Objects: m.Objects, Manifests: one.read,
 		})
 	}
 	set.addons = addons.New(config)
@@ -138,17 +139,17 @@ func (r *runner) manifestsOf(set *preparation, build string) (all []*suiteManife
 // newParts puts together what runs and judges a plan on a prepared cluster. Kept are the manifests of the plan's apply
 // actions: path in the plan to path in the record.
 func (r *runner) newParts(
-	at *site, set *preparation, logs *logs.Set, declared []webhooks.Declaration, kept map[string]string,
+	at *site.Site, set *preparation, logs *logs.Set, declared []webhooks.Declaration, kept map[string]string,
 ) *parts {
-	p := &parts{site: at, coordinator: new(late), logs: logs, access: set.access}
+	p := &parts{Site: at, coordinator: new(late), logs: logs, access: set.access}
 	timeouts, under := r.suite.Timeouts, r.journal.Meta.Controllers
 	p.fleet = &fleet{
-		members: membersOf(under, r.binaries), ready: timeouts.Ready, alive: timeouts.Alive, node: at.node,
+		members: membersOf(under, r.binaries), ready: timeouts.Ready, alive: timeouts.Alive, node: at.Node,
 		sessions: p.coordinator, tail: logs.Tail,
 		list: func(ctx context.Context, kind string) ([]*unstructured.Unstructured, error) {
 			var all []*unstructured.Unstructured
-			for _, m := range at.all() {
-				list, err := m.objects.List(ctx, plan.ResourceKey{Type: kind, Namespace: "*", Name: "*"})
+			for _, m := range at.All() {
+				list, err := m.Objects.List(ctx, plan.ResourceKey{Type: kind, Namespace: "*", Name: "*"})
 				if err != nil {
 					return nil, err
 				}
@@ -161,10 +162,10 @@ func (r *runner) newParts(
 		Declared: declared, Ready: timeouts.Ready, Step: timeouts.Step,
 		In: func(name string) webhooks.Cluster {
 			return webhooks.Cluster{
-				Objects: at.in(name), Inside: cluster.CapabilitiesOf(at.clusterOf(name)).Dialer,
+				Objects: at.In(name), Inside: cluster.CapabilitiesOf(at.ClusterOf(name)).Dialer,
 			}
 		},
-		Clock: at.clock, Plan: p.coordinator, Tails: logs.Tails, Info: r.journal.Console.Info,
+		Clock: at.Clock, Plan: p.coordinator, Tails: logs.Tails, Info: r.journal.Console.Info,
 	}
 	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
@@ -173,7 +174,7 @@ func (r *runner) newParts(
 		add: r.journal.Add,
 	}
 	p.settling = &settling{
-		plan: p.coordinator, node: at.node, controllers: r.controllers(), timeouts: timeouts,
+		plan: p.coordinator, node: at.Node, controllers: r.controllers(), timeouts: timeouts,
 		away: func(controller string, at time.Time) string {
 			return judge.ServerAway(r.plan, under, r.events.CarriedOut(), timeouts.Away, controller, at)
 		},
@@ -184,14 +185,14 @@ func (r *runner) newParts(
 		controllers: r.controllers(), rest: timeouts.Rest, polls: r.options.Polls, pods: p.settling.pods,
 		logger: r.session.Logger,
 	}
-	p.work.queues, _ = at.node.(cluster.QueueReader)
+	p.work.queues, _ = at.Node.(cluster.QueueReader)
 	if ref := r.options.Baseline; ref != nil {
 		p.work.polls = ref.Polls
 	}
 	p.settling.busy = p.work.busy
-	served := at.served()
+	served := at.Served()
 	p.states = &observed.States{
-		Types: served, List: served.list, Find: r.options.FindTypes, Logger: r.session.Logger,
+		Types: served, List: served.List, Find: r.options.FindTypes, Logger: r.session.Logger,
 	}
 	p.evidence = &journal.Evidence{
 		Needed: func(ctx context.Context, all []record.HistoryEntry) ([]record.HistoryEntry, error) {
@@ -215,12 +216,12 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		keepLeases[c.Name], home[c.Name] = c.KeepLeases, c.Cluster
 	}
 	objectsIn := map[string]actions.Objects{}
-	for _, m := range p.members {
-		objectsIn[m.name] = &planWrites{objects: m.objects, dir: r.recordDir, manifests: kept}
+	for _, m := range p.Members {
+		objectsIn[m.Name] = &planWrites{objects: m.Objects, dir: r.recordDir, manifests: kept}
 	}
 	processes := &controllers{
-		node: p.node, sessions: p.coordinator, keepLeases: keepLeases,
-		objects: func(controller string) lockWriter { return p.in(home[controller]) }, home: home, access: p.access,
+		node: p.Node, sessions: p.coordinator, keepLeases: keepLeases,
+		objects: func(controller string) lockWriter { return p.In(home[controller]) }, home: home, access: p.access,
 		await: p.fleet.awaitStart, down: p.webhooks.Killed, up: p.webhooks.Started,
 	}
 	p.upgrades = &upgrades{
@@ -228,12 +229,12 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 			return set.installAll(ctx, r.manifestsOf(set, build), false)
 		},
 		takeAway: func(ctx context.Context, from, to string) (bool, error) {
-			return set.takeAway(ctx, r.manifestsOf(set, from), r.manifestsOf(set, to), p.in)
+			return set.takeAway(ctx, r.manifestsOf(set, from), r.manifestsOf(set, to), p.In)
 		},
 		build: r.plan.Build,
 		in: func(controller string) upgradedCluster {
 			in := home[controller]
-			return upgradedCluster{p.in(in), set.applyIn(in).One}
+			return upgradedCluster{p.In(in), set.applyIn(in).One}
 		},
 		controllers: processes, sessions: p.coordinator,
 		await: p.fleet.awaitStart, pods: p.fleet.podsOf, names: r.controllers(), ready: r.suite.Timeouts.Ready,
@@ -241,7 +242,7 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 			b := r.builds[build]
 			p.fleet.become(membersOf(describeControllers(b.Suite, b.Binaries, found), b.Binaries))
 			p.webhooks.Declare(found.webhooks)
-			return give(ctx, p.node, found)
+			return give(ctx, p.Node, found)
 		},
 		info: r.journal.Console.Info,
 	}
@@ -249,11 +250,11 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 		Controllers: processes,
 		Upgrades:    p.upgrades,
 		APIServers: &apiServers{
-			cluster: p.cluster.Name(), killer: p.can.Killer, ready: r.suite.Timeouts.Ready, sessions: p.coordinator,
+			cluster: p.Cluster.Name(), killer: p.Can.Killer, ready: r.suite.Timeouts.Ready, sessions: p.coordinator,
 		},
-		Objects:     &planWrites{objects: p.objects, dir: r.recordDir, manifests: kept},
+		Objects:     &planWrites{objects: p.Objects, dir: r.recordDir, manifests: kept},
 		ObjectsIn:   objectsIn,
 		Disruptions: set.addons.Disruptions(), Cycles: set.addons.Cycles(),
-		Clocks: clocks{p.cluster}, Connections: p.access,
+		Clocks: clocks{p.Cluster}, Connections: p.access,
 	}
 }

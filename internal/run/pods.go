@@ -11,6 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/run/await"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
+	"github.com/trommel-dev/trommel/internal/run/site"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -24,14 +25,14 @@ type simulatedPods struct {
 	logger   *slog.Logger
 }
 
-func newSimulatedPods(suite *plan.Suite, at *site, logger *slog.Logger) simulatedPods {
+func newSimulatedPods(suite *plan.Suite, at *site.Site, logger *slog.Logger) simulatedPods {
 	all := simulatedPods{logger: logger}
-	for _, m := range at.all() {
+	for _, m := range at.All() {
 		spec := suite.Cluster
-		if m.name != "" {
-			spec = suite.Clusters[m.name]
+		if m.Name != "" {
+			spec = suite.Clusters[m.Name]
 		}
-		if c := cluster.CapabilitiesOf(at.clusterOf(m.name)).Pods; c != nil {
+		if c := cluster.CapabilitiesOf(at.ClusterOf(m.Name)).Pods; c != nil {
 			all.clusters = append(all.clusters, c)
 			all.longest = max(all.longest, clusters.PodTimes(spec.SimulatedPods).Longest())
 		}

@@ -15,13 +15,14 @@ import (
 	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/internal/run/logs"
 	"github.com/trommel-dev/trommel/internal/run/observed"
+	"github.com/trommel-dev/trommel/internal/run/site"
 	"github.com/trommel-dev/trommel/plan"
 )
 
 // prepare sets up everything that the workload needs. Kept are the manifests of the plan's apply actions: path in the
 // plan to path in the record.
-func (r *runner) prepare(ctx context.Context, at *site, logs *logs.Set, kept map[string]string) (*parts, error) {
-	if err := at.connect(r.plan, r.suite.FirstCluster()); err != nil {
+func (r *runner) prepare(ctx context.Context, at *site.Site, logs *logs.Set, kept map[string]string) (*parts, error) {
+	if err := at.Connect(r.plan, r.suite.FirstCluster()); err != nil {
 		return nil, err
 	}
 	if err := r.check(at); err != nil {
@@ -36,21 +37,21 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs.Set, kept map
 	if err := set.addons.Install(ctx); err != nil {
 		return nil, err
 	}
-	found, err := set.installAll(ctx, set.manifests, at.lease.Prepared)
+	found, err := set.installAll(ctx, set.manifests, at.Lease.Prepared)
 	if err != nil {
 		return nil, err
 	}
 	if found.runsPods {
-		at.lease.KeepPrepared = nil // the pods would be part of the snapshot, and run on after the run
+		at.Lease.KeepPrepared = nil // the pods would be part of the snapshot, and run on after the run
 	}
 	mayCome := r.mayCome(set)
-	types, err := observed.ResolveTypes(ctx, at.served(), r.plan, mayCome)
+	types, err := observed.ResolveTypes(ctx, at.Served(), r.plan, mayCome)
 	if err != nil {
 		return nil, err
 	}
 	r.journal.Meta.Controllers = describeControllers(r.suite, r.binaries, found)
 	p := r.newParts(at, set, logs, found.webhooks, kept)
-	p.served = &newlyServed{types: types, cluster: at.cluster, mayCome: mayCome}
+	p.served = &newlyServed{types: types, cluster: at.Cluster, mayCome: mayCome}
 	r.teardown.later(set.addons.Close)
 	for _, line := range clientgo.WithoutStreamingLists(r.plan) {
 		r.journal.Note(line)
@@ -61,19 +62,19 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs.Set, kept map
 	if err := r.startCoordinator(ctx, p, types.Resolve); err != nil {
 		return nil, err
 	}
-	if err := at.awaitAPIServers(ctx, r.suite.Timeouts.Ready, p.coordinator); err != nil {
+	if err := at.AwaitAPIServers(ctx, r.suite.Timeouts.Ready, p.coordinator); err != nil {
 		return nil, err
 	}
-	for _, m := range at.all() {
-		if at.can.Instrumented == nil {
+	for _, m := range at.All() {
+		if at.Can.Instrumented == nil {
 			break // nothing can be stale there, and not everybody may list everything
 		}
-		servers := plan.ServersOf(at.cluster.APIServers(), m.name)
-		if err := observed.WarmWatchCaches(ctx, at.cluster, servers, m.objects, r.plan, r.suite); err != nil {
+		servers := plan.ServersOf(at.Cluster.APIServers(), m.Name)
+		if err := observed.WarmWatchCaches(ctx, at.Cluster, servers, m.Objects, r.plan, r.suite); err != nil {
 			return nil, err
 		}
 	}
-	if keep := at.lease.KeepPrepared; keep != nil {
+	if keep := at.Lease.KeepPrepared; keep != nil {
 		keep(ctx)
 	}
 	r.journal.Enter("controllers")
@@ -81,15 +82,15 @@ func (r *runner) prepare(ctx context.Context, at *site, logs *logs.Set, kept map
 }
 
 // check refuses a cluster that is not what the plan and the suite need.
-func (r *runner) check(at *site) error {
-	s := &served{cluster: at.cluster.Name(), apiServers: at.cluster.APIServers(), clock: at.clock}
+func (r *runner) check(at *site.Site) error {
+	s := &served{cluster: at.Cluster.Name(), apiServers: at.Cluster.APIServers(), clock: at.Clock}
 	if err := s.checkServers(r.plan); err != nil {
 		return err
 	}
 	if err := s.checkClock(r.plan, r.suite.Workloads[r.workload].Steps); err != nil {
 		return err
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(at.config)
+	client, err := discovery.NewDiscoveryClientForConfig(at.Config)
 	if err != nil {
 		return err
 	}
@@ -115,15 +116,15 @@ func (r *runner) startCoordinator(
 	ctx context.Context, p *parts, resolve func(plan.ResourceKey) wire.Rule,
 ) error {
 	under := r.journal.Meta.Controllers
-	origins, err := newOrigins(p.site, r.suite, p.access.addresses())
+	origins, err := site.NewOrigins(p.Site, r.suite, p.access.Addresses())
 	if err != nil {
 		return err
 	}
 	c, err := coordinator.New(coordinator.Config{
-		ClusterOf: origins.of,
-		Plan:      r.plan, Monitor: p.monitor, Controllers: under, Tools: p.tools,
-		Trace:   traceRules(r.options.Trace, p.cluster.APIServers(), under),
-		Resolve: resolve, Lookup: p.lookup(origins), Hold: r.suite.Timeouts.Hold,
+		ClusterOf: origins.Of,
+		Plan:      r.plan, Monitor: p.Monitor, Controllers: under, Tools: p.tools,
+		Trace:   traceRules(r.options.Trace, p.Cluster.APIServers(), under),
+		Resolve: resolve, Lookup: p.Lookup(origins), Hold: r.suite.Timeouts.Hold,
 		Busy:     func(ctx context.Context) bool { return p.work.look(ctx).Busy },
 		Recorder: r.events, Watcher: r.journal.Console, Logger: r.session.Logger,
 	})
@@ -144,13 +145,13 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if err := set.addons.Start(ctx); err != nil {
 		return err
 	}
-	if p.node == nil && len(r.suite.Controllers) > 0 {
+	if p.Node == nil && len(r.suite.Controllers) > 0 {
 		return fmt.Errorf("run controllers: %w", cluster.ErrNotSupported)
 	}
-	if err := give(ctx, p.node, found); err != nil {
+	if err := give(ctx, p.Node, found); err != nil {
 		return err
 	}
-	deployer := p.can.Deployer
+	deployer := p.Can.Deployer
 	for _, c := range r.suite.Controllers {
 		if deployer != nil {
 			if err := deployer.Deploy(ctx, c.Name, found.own[c.Name]); err != nil {
@@ -173,7 +174,7 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if err := set.addons.Populate(ctx); err != nil {
 		return err
 	}
-	if keep := p.lease.KeepCertificates; keep != nil && p.webhooks.Any() {
+	if keep := p.Lease.KeepCertificates; keep != nil && p.webhooks.Any() {
 		keep(ctx)
 	}
 	return nil

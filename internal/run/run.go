@@ -26,6 +26,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/internal/run/logs"
+	"github.com/trommel-dev/trommel/internal/run/site"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -123,9 +124,9 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx = clock.With(ctx, at.clock)
-	at.clock.Pace(true)
-	defer at.clock.Pace(false) // before the teardown
+	ctx = clock.With(ctx, at.Clock)
+	at.Clock.Pace(true)
+	defer at.Clock.Pace(false) // before the teardown
 	logs, err := r.listen(ctx, at)
 	if err != nil {
 		return err
@@ -168,7 +169,7 @@ func (r *runner) end(ctx context.Context, err error) error {
 }
 
 // startCluster gets a cluster for the run, whose clock is the run's from then on.
-func (r *runner) startCluster(ctx context.Context) (*site, error) {
+func (r *runner) startCluster(ctx context.Context) (*site.Site, error) {
 	r.journal.Enter("cluster")
 	if r.realTime != "" && r.suite.Time != plan.RealTime {
 		r.journal.Console.Info("time is real: " + r.realTime)
@@ -181,9 +182,9 @@ func (r *runner) startCluster(ctx context.Context) (*site, error) {
 		return nil, err
 	}
 	r.teardown.later(l.Release)
-	at := newSite(l)
-	r.journal.GoBy(at.clock)
-	r.journal.Meta.RealTime = r.whyRealTime(at.clock)
+	at := site.New(l)
+	r.journal.GoBy(at.Clock)
+	r.journal.Meta.RealTime = r.whyRealTime(at.Clock)
 	r.journal.Meta.Cluster, r.journal.Meta.NotReset = l.State, l.NotReset
 	return at, nil
 }
@@ -203,12 +204,12 @@ func (r *runner) whyRealTime(c *clock.Clock) string {
 }
 
 // listen listens for the cluster's instrumented processes. It returns the cluster's logs, as far as they are the run's.
-func (r *runner) listen(ctx context.Context, at *site) (*logs.Set, error) {
+func (r *runner) listen(ctx context.Context, at *site.Site) (*logs.Set, error) {
 	logs := r.newLogs(at)
 	if r.journal.Meta.Cluster != record.ClusterFresh {
 		if err := logs.Skip(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return logs, at.listen(r.suite.Timeouts, r.session.Logger, r.teardown.later)
+	return logs, at.Listen(r.suite.Timeouts, r.session.Logger, r.teardown.later)
 }

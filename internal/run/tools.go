@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/run/site"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -33,7 +34,7 @@ type controllers struct {
 	}
 	objects    func(controller string) lockWriter // of the cluster in which the controller runs
 	home       map[string]string                  // the cluster in which a controller runs; empty: the only one
-	access     *access                            // to other clusters
+	access     *site.Access                       // to other clusters
 	keepLeases map[string]bool                    // controllers whose locks are not released
 	// await returns when a controller runs and has more than so many sessions.
 	await func(ctx context.Context, name string, after int) error
@@ -137,7 +138,7 @@ func (c *controllers) Thaw(ctx context.Context, name string, kill bool) (frozen 
 // Route directs new connections of a controller to the API server.
 func (c *controllers) Route(ctx context.Context, name, apiServer string) error {
 	if to, elsewhere := c.elsewhere(name, apiServer); elsewhere {
-		return c.access.route(to, apiServer)
+		return c.access.Route(to, apiServer)
 	}
 	return c.node.Route(ctx, name, apiServer)
 }
@@ -145,15 +146,15 @@ func (c *controllers) Route(ctx context.Context, name, apiServer string) error {
 // CutConnections closes a controller's connections to the API server's cluster.
 func (c *controllers) CutConnections(ctx context.Context, name, apiServer string) error {
 	if to, elsewhere := c.elsewhere(name, apiServer); elsewhere {
-		return c.access.cut(to)
+		return c.access.Cut(to)
 	}
 	return c.node.CutConnections(ctx, name)
 }
 
 // elsewhere returns the controller's connection to an API server that is not in its own cluster.
-func (c *controllers) elsewhere(name, apiServer string) (connection, bool) {
+func (c *controllers) elsewhere(name, apiServer string) (site.Connection, bool) {
 	in, _ := plan.SplitServer(apiServer)
-	return connection{name, in}, in != c.home[name]
+	return site.Connection{Controller: name, Cluster: in}, in != c.home[name]
 }
 
 // apiServers implements actions.APIServers.

@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"cmp"
@@ -18,12 +18,12 @@ import (
 // lookupTimeout bounds one lookup; the controller's write waits for it.
 const lookupTimeout = 5 * time.Second
 
-// lookup returns what asks the clusters about writes.
-func (s *site) lookup(o *origins) coordinator.Lookup {
-	if s.members == nil {
-		return lookup{s.objects}
+// Lookup returns what asks the clusters about writes.
+func (s *Site) Lookup(o *Origins) coordinator.Lookup {
+	if s.Members == nil {
+		return lookup{s.Objects}
 	}
-	return lookups{o, s.in}
+	return lookups{o, s.In}
 }
 
 // lookup implements coordinator.Lookup.
@@ -56,13 +56,13 @@ func (l lookup) State(ctx context.Context, _ string, o *wire.Observation) ([]byt
 
 // lookups implements coordinator.Lookup for several clusters.
 type lookups struct {
-	origins *origins
+	origins *Origins
 	in      func(cluster string) *objects.Client
 }
 
 // of returns the lookup for a write, and an error if its cluster is unknown.
 func (l lookups) of(controller string, o *wire.Observation) (lookup, error) {
-	name := l.origins.of(controller, o)
+	name := l.origins.Of(controller, o)
 	if name == record.UnknownCluster {
 		return lookup{}, fmt.Errorf("the request to %s does not tell which cluster it is for",
 			cmp.Or(o.Server, "an unknown server"))

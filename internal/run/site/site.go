@@ -1,4 +1,5 @@
-package run
+// Package site has the clusters of a run, and how the run and the controllers under test reach them.
+package site
 
 import (
 	"context"
@@ -18,56 +19,56 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// site is the cluster of a run, and how the run reaches it.
-type site struct {
-	lease   *clusters.Lease
-	cluster cluster.Cluster
-	can     cluster.Capabilities // of cluster
-	node    cluster.ProcessNode  // nil: it has none
-	clock   *clock.Clock         // of its processes
-	steady  string               // the API server for the run's own requests
-	config  *rest.Config         // of steady
-	objects *objects.Client      // through steady
-	members []memberSite         // if there are several clusters; the first is steady's
-	monitor *monitor.Monitor     // to which instrumented processes connect
-	token   string               // with which they authenticate
+// Site is the cluster of a run, and how the run reaches it.
+type Site struct {
+	Lease   *clusters.Lease
+	Cluster cluster.Cluster
+	Can     cluster.Capabilities // of cluster
+	Node    cluster.ProcessNode  // nil: it has none
+	Clock   *clock.Clock         // of its processes
+	Steady  string               // the API server for the run's own requests
+	Config  *rest.Config         // of steady
+	Objects *objects.Client      // through steady
+	Members []Member             // if there are several clusters; the first is steady's
+	Monitor *monitor.Monitor     // to which instrumented processes connect
+	Token   string               // with which they authenticate
 }
 
-// newSite returns the site of a run that has leased a cluster.
-func newSite(l *clusters.Lease) *site {
+// New returns the site of a run that has leased a cluster.
+func New(l *clusters.Lease) *Site {
 	can := cluster.CapabilitiesOf(l.Cluster)
-	return &site{lease: l, cluster: l.Cluster, can: can, node: can.ProcessNode(), clock: can.Clock()}
+	return &Site{Lease: l, Cluster: l.Cluster, Can: can, Node: can.ProcessNode(), Clock: can.Clock()}
 }
 
-// listen listens for the cluster's instrumented processes.
-func (s *site) listen(
+// Listen listens for the cluster's instrumented processes.
+func (s *Site) Listen(
 	timeouts plan.Timeouts, logger *slog.Logger, later func(undo func(context.Context) error),
 ) error {
-	address, token, err := rendezvous(s.cluster, later)
+	address, token, err := rendezvous(s.Cluster, later)
 	if err != nil {
 		return err
 	}
-	s.token = token
-	s.monitor, err = monitor.Listen(monitor.Config{
+	s.Token = token
+	s.Monitor, err = monitor.Listen(monitor.Config{
 		Address: address, Token: token, Logger: logger, Limits: monitor.LimitsFor(timeouts.Hold),
 		AckTimeout: timeouts.Acknowledge,
 	})
 	if err != nil {
 		return err
 	}
-	later(func(context.Context) error { return s.monitor.Close() })
+	later(func(context.Context) error { return s.Monitor.Close() })
 	return nil
 }
 
-// connect sets up the run's own access to the cluster, and to each one of several. It uses API servers that the plan
+// Connect sets up the run's own access to the cluster, and to each one of several. It uses API servers that the plan
 // does not disturb. First is the name of the first of several clusters.
-func (s *site) connect(p *plan.Plan, first string) (err error) {
-	s.steady = steadyAPIServer(p, plan.ServersOf(s.cluster.APIServers(), first))
-	if s.config, err = s.cluster.RESTConfig(s.steady); err != nil {
+func (s *Site) Connect(p *plan.Plan, first string) (err error) {
+	s.Steady = steadyAPIServer(p, plan.ServersOf(s.Cluster.APIServers(), first))
+	if s.Config, err = s.Cluster.RESTConfig(s.Steady); err != nil {
 		return err
 	}
-	unthrottle(s.config)
-	if s.objects, err = objects.New(s.config); err != nil {
+	unthrottle(s.Config)
+	if s.Objects, err = objects.New(s.Config); err != nil {
 		return err
 	}
 	return s.connectMembers(p)
@@ -88,17 +89,17 @@ func rendezvous(c cluster.Cluster, later func(undo func(context.Context) error))
 	return "unix://" + dir.File("coordinator.sock"), rand.Text(), nil
 }
 
-// awaitAPIServers waits until every instrumented API server has connected; a running one tries to connect several times
+// AwaitAPIServers waits until every instrumented API server has connected; a running one tries to connect several times
 // a second.
-func (s *site) awaitAPIServers(ctx context.Context, ready time.Duration, sessions interface {
+func (s *Site) AwaitAPIServers(ctx context.Context, ready time.Duration, sessions interface {
 	WaitConnected(ctx context.Context, identity string, after, n int) error
 }) error {
 	ctx, cancel := clock.WithTimeout(ctx, ready)
 	defer cancel()
-	if s.can.Instrumented == nil {
+	if s.Can.Instrumented == nil {
 		return nil
 	}
-	for _, name := range s.can.Instrumented.InstrumentedAPIServers() {
+	for _, name := range s.Can.Instrumented.InstrumentedAPIServers() {
 		if err := sessions.WaitConnected(ctx, name, 0, 1); err != nil {
 			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?",
 				name, ready)
@@ -107,11 +108,11 @@ func (s *site) awaitAPIServers(ctx context.Context, ready time.Duration, session
 	return nil
 }
 
-// writeKubeconfig writes a kubeconfig file for the workload's commands; the teardown deletes it.
-func (s *site) writeKubeconfig(
+// WriteKubeconfig writes a kubeconfig file for the workload's commands; the teardown deletes it.
+func (s *Site) WriteKubeconfig(
 	apiServer string, later func(undo func(context.Context) error),
 ) (file string, err error) {
-	config, err := s.cluster.RESTConfig(apiServer)
+	config, err := s.Cluster.RESTConfig(apiServer)
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +122,7 @@ func (s *site) writeKubeconfig(
 	}
 	later(func(context.Context) error { return dir.Remove() })
 	file = dir.File("kubeconfig")
-	return file, cluster.WriteKubeconfig(file, s.cluster.Name(), config)
+	return file, cluster.WriteKubeconfig(file, s.Cluster.Name(), config)
 }
 
 // steadyAPIServer returns an API server that the plan does not disturb, for the run's own requests; the first one if

@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"context"
@@ -21,12 +21,12 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// access gives the controllers the kubeconfigs of other clusters. Each leads through an HTTP proxy of its own, so that
+// Access gives the controllers the kubeconfigs of other clusters. Each leads through an HTTP proxy of its own, so that
 // a plan can disturb the connection. It implements actions.Connections.
-type access struct {
-	at    *site
+type Access struct {
+	at    *Site
 	dir   string // of the kubeconfigs
-	links map[connection]*link
+	links map[Connection]*link
 }
 
 // link is a controller's way to another cluster.
@@ -38,21 +38,21 @@ type link struct {
 	disturbed bool
 }
 
-// connection is that between a controller and another cluster than its own.
-type connection struct{ controller, cluster string }
+// Connection is that between a controller and another cluster than its own.
+type Connection struct{ Controller, Cluster string }
 
 // file is the path of the connection's kubeconfig. No name of a cluster has a dot.
-func (a *access) file(c connection) string { return filepath.Join(a.dir, c.controller+"."+c.cluster) }
+func (a *Access) file(c Connection) string { return filepath.Join(a.dir, c.Controller+"."+c.Cluster) }
 
-// newAccess writes the kubeconfigs of the suite's controllers; the teardown deletes them.
-func newAccess(at *site, suite *plan.Suite, later func(undo func(context.Context) error)) (*access, error) {
-	a := &access{at: at, links: map[connection]*link{}}
-	if at.members == nil {
+// NewAccess writes the kubeconfigs of the suite's controllers; the teardown deletes them.
+func NewAccess(at *Site, suite *plan.Suite, later func(undo func(context.Context) error)) (*Access, error) {
+	a := &Access{at: at, links: map[Connection]*link{}}
+	if at.Members == nil {
 		return a, nil
 	}
 	var err error
 	// Not below /tmp, which in a pod is another one.
-	if a.dir, err = os.MkdirTemp(at.cluster.(*cluster.Group).Dir(), "kubeconfigs-"); err != nil {
+	if a.dir, err = os.MkdirTemp(at.Cluster.(*cluster.Group).Dir(), "kubeconfigs-"); err != nil {
 		return nil, fmt.Errorf("write kubeconfigs for the controllers: %w", err)
 	}
 	later(func(context.Context) error {
@@ -63,7 +63,7 @@ func newAccess(at *site, suite *plan.Suite, later func(undo func(context.Context
 	})
 	for _, c := range suite.Controllers {
 		for name := range c.Kubeconfigs {
-			if err := a.connect(connection{c.Name, name}); err != nil {
+			if err := a.connect(Connection{c.Name, name}); err != nil {
 				return nil, err
 			}
 		}
@@ -72,8 +72,8 @@ func newAccess(at *site, suite *plan.Suite, later func(undo func(context.Context
 }
 
 // address returns the URL of an API server.
-func (s *site) address(apiServer string) (*url.URL, error) {
-	config, err := s.cluster.RESTConfig(apiServer)
+func (s *Site) address(apiServer string) (*url.URL, error) {
+	config, err := s.Cluster.RESTConfig(apiServer)
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +85,9 @@ func (s *site) address(apiServer string) (*url.URL, error) {
 }
 
 // connect starts the proxy of a connection and writes its kubeconfig.
-func (a *access) connect(c connection) error {
-	server := plan.ServerIn(c.cluster, "apiserver-1")
-	config, err := a.at.cluster.RESTConfig(server)
+func (a *Access) connect(c Connection) error {
+	server := plan.ServerIn(c.Cluster, "apiserver-1")
+	config, err := a.at.Cluster.RESTConfig(server)
 	if err != nil {
 		return err
 	}
@@ -96,17 +96,17 @@ func (a *access) connect(c connection) error {
 		return err
 	}
 	l := &link{server: u.Host}
-	if l.proxy, err = passthrough.NewTunnel(a.at.clock, l.dial); err != nil {
-		return fmt.Errorf("connect %q to %s: %w", c.controller, c.cluster, err)
+	if l.proxy, err = passthrough.NewTunnel(a.at.Clock, l.dial); err != nil {
+		return fmt.Errorf("connect %q to %s: %w", c.Controller, c.Cluster, err)
 	}
 	a.links[c] = l
 	if config.ServerName == "" {
 		config.ServerName = u.Hostname()
 	}
-	u.Host = remoteHost(c.cluster)
+	u.Host = remoteHost(c.Cluster)
 	config.Host = u.String()
-	kubeconfig := cluster.Kubeconfig(c.cluster, config)
-	kubeconfig.Clusters[c.cluster].ProxyURL = "http://" + l.proxy.Addr()
+	kubeconfig := cluster.Kubeconfig(c.Cluster, config)
+	kubeconfig.Clusters[c.Cluster].ProxyURL = "http://" + l.proxy.Addr()
 	return clientcmd.WriteToFile(*kubeconfig, a.file(c))
 }
 
@@ -122,24 +122,24 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", server)
 }
 
-// addresses returns the addresses at which the controllers reach other clusters, with the clusters' names.
-func (a *access) addresses() map[string]string {
+// Addresses returns the addresses at which the controllers reach other clusters, with the clusters' names.
+func (a *Access) Addresses() map[string]string {
 	all := map[string]string{}
 	for c := range a.links {
-		all[remoteHost(c.cluster)] = c.cluster
+		all[remoteHost(c.Cluster)] = c.Cluster
 	}
 	return all
 }
 
-func (a *access) link(c connection) (*link, error) {
+func (a *Access) link(c Connection) (*link, error) {
 	if l := a.links[c]; l != nil {
 		return l, nil
 	}
-	return nil, fmt.Errorf("the controller %q has no kubeconfig of the cluster %s", c.controller, c.cluster)
+	return nil, fmt.Errorf("the controller %q has no kubeconfig of the cluster %s", c.Controller, c.Cluster)
 }
 
-// route directs new connections to another API server of the cluster.
-func (a *access) route(c connection, apiServer string) error {
+// Route directs new connections to another API server of the cluster.
+func (a *Access) Route(c Connection, apiServer string) error {
 	l, err := a.link(c)
 	if err != nil {
 		return err
@@ -154,8 +154,8 @@ func (a *access) route(c connection, apiServer string) error {
 	return nil
 }
 
-// cut closes the open connections.
-func (a *access) cut(c connection) error {
+// Cut closes the open connections.
+func (a *Access) Cut(c Connection) error {
 	l, err := a.link(c)
 	if err != nil {
 		return err
@@ -165,8 +165,8 @@ func (a *access) cut(c connection) error {
 }
 
 // Disturb makes all data of a connection late, or holds it.
-func (a *access) Disturb(_ context.Context, controller, cluster string, delay time.Duration) error {
-	l, err := a.link(connection{controller, cluster})
+func (a *Access) Disturb(_ context.Context, controller, cluster string, delay time.Duration) error {
+	l, err := a.link(Connection{controller, cluster})
 	if err != nil {
 		return err
 	}
@@ -178,8 +178,8 @@ func (a *access) Disturb(_ context.Context, controller, cluster string, delay ti
 }
 
 // Restore lets all data of a connection pass.
-func (a *access) Restore(_ context.Context, controller, cluster string) (disturbed bool, err error) {
-	l, err := a.link(connection{controller, cluster})
+func (a *Access) Restore(_ context.Context, controller, cluster string) (disturbed bool, err error) {
+	l, err := a.link(Connection{controller, cluster})
 	if err != nil {
 		return false, err
 	}
@@ -192,8 +192,8 @@ func (a *access) Restore(_ context.Context, controller, cluster string) (disturb
 	return disturbed, nil
 }
 
-// give returns the controller with the variables of its kubeconfigs, and the Secrets that hold them.
-func (a *access) give(c plan.Controller) (plan.Controller, []*unstructured.Unstructured, error) {
+// Give returns the controller with the variables of its kubeconfigs, and the Secrets that hold them.
+func (a *Access) Give(c plan.Controller) (plan.Controller, []*unstructured.Unstructured, error) {
 	if len(c.Kubeconfigs) == 0 {
 		return c, nil, nil
 	}
@@ -202,7 +202,7 @@ func (a *access) give(c plan.Controller) (plan.Controller, []*unstructured.Unstr
 	var replace []string
 	var secrets []*unstructured.Unstructured
 	for name, k := range c.Kubeconfigs {
-		variable, file := plan.KubeconfigVariable(name), a.file(connection{c.Name, name})
+		variable, file := plan.KubeconfigVariable(name), a.file(Connection{c.Name, name})
 		env[variable] = file
 		replace = append(replace, "$("+variable+")", file)
 		if k.Secret == "" {

@@ -1,4 +1,4 @@
-package run
+package site
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 )
 
 func TestOrigins(t *testing.T) {
-	o := &origins{
+	o := &Origins{
 		names:   []string{"west", "east", "north"},
 		servers: map[string]string{"127.0.0.1:1": "west", "127.0.0.1:2": "east"},
 		own:     map[string]string{"op": "north"},
@@ -46,19 +46,19 @@ func TestOrigins(t *testing.T) {
 		{"a reconcile has no object", "op", wire.Observation{Point: wire.Reconcile}, ""},
 		{"a call has no object", "op", wire.Observation{Point: wire.AnnotatedCall}, ""},
 	} {
-		if got := o.of(tt.identity, &tt.o); got != tt.want {
+		if got := o.Of(tt.identity, &tt.o); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
-	alone := &origins{}
-	if got := alone.of("op", &wire.Observation{Point: wire.ControllerRecv, Object: at("1000000000230")}); got != "" {
+	alone := &Origins{}
+	if got := alone.Of("op", &wire.Observation{Point: wire.ControllerRecv, Object: at("1000000000230")}); got != "" {
 		t.Errorf("with one cluster: %q", got)
 	}
 }
 
 func TestAccessToOtherClusters(t *testing.T) {
-	a := &access{dir: t.TempDir()}
-	file := a.file(connection{"op", "west-1"})
+	a := &Access{dir: t.TempDir()}
+	file := a.file(Connection{"op", "west-1"})
 	if err := os.WriteFile(file, []byte("a kubeconfig"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestAccessToOtherClusters(t *testing.T) {
 			Secret: "op-system/west", Key: "value", Labels: map[string]string{"a": "b"},
 		}},
 	}
-	got, secrets, err := a.give(c)
+	got, secrets, err := a.Give(c)
 	if err != nil {
 		t.Fatal(err)
 	}
