@@ -52,12 +52,12 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 		return err
 	}
 	meta.WorkloadStart = clock.Now(ctx)
-	p.settling.since = meta.WorkloadStart
+	p.settling.Since = meta.WorkloadStart
 	var usual time.Duration
 	if r.options.Baseline != nil {
 		usual = r.options.Baseline.Startup
 	}
-	meta.Startup = p.settling.start(planCtx, usual)
+	meta.Startup = p.settling.Start(planCtx, usual)
 	if err := begins(planCtx); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 		Progress: r.journal.Console.Info, Step: r.journal.Step,
 		Log:    workloadLog(r.recordDir, r.teardown.later, r.session.Logger),
 		Outage: p.webhooks.Outage, Blocked: p.course.blocked, LetGo: p.course.letGo, Disturbed: p.course.disturbed,
-		Renewing: p.course.renewing, Coming: p.work.coming, Note: r.journal.Note,
+		Renewing: p.course.renewing, Coming: p.work.Coming, Note: r.journal.Note,
 	}
 	c.Upgrade = func(ctx context.Context, to string) error {
 		return p.upgrades.Upgrade(ctx, to, plan.UpgradeRolling)
@@ -237,7 +237,7 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 		}
 	}
 	if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {
-		c.Rest = p.settling.pause
+		c.Rest = p.settling.Pause
 	}
 	return c, nil
 }

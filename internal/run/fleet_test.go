@@ -12,6 +12,19 @@ import (
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
+func objectOf(kind, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name},
+	}}
+}
+
+// processes are those of each controller.
+type processes map[string][]cluster.Process
+
+func (p processes) Status(_ context.Context, controller string) ([]cluster.Process, error) {
+	return p[controller], nil
+}
+
 // connecting are sessions that connect after a time.
 type connecting time.Duration
 

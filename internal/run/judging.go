@@ -48,7 +48,7 @@ func (r *runner) judge(
 	// A controller that is still paused or killed cannot bring about what "eventually" asks for.
 	settles := stuck == "" && !failed
 	if settles {
-		settled, err := p.settling.await(waiting)
+		settled, err := p.settling.Await(waiting)
 		troubled(err)
 		// A controller that did not settle will not settle later either, unless undoing the plan changes something for
 		// it.
@@ -59,7 +59,7 @@ func (r *runner) judge(
 		becalm()
 	}
 	if settles {
-		_, err := p.settling.await(waiting)
+		_, err := p.settling.Await(waiting)
 		troubled(err)
 	}
 	if !failed {
@@ -71,7 +71,7 @@ func (r *runner) judge(
 		}
 	}
 	if ref := r.options.Baseline; ref != nil && !failed {
-		late, err := await.Baseline(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.look, r.suite.Timeouts)
+		late, err := await.Baseline(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.Look, r.suite.Timeouts)
 		troubled(err)
 		if text := late.String(); text != "" {
 			r.journal.Note(text)
@@ -81,12 +81,12 @@ func (r *runner) judge(
 		troubled(await.Deletions(ctx, recorder))
 	}
 	if settles {
-		meta.Rested, meta.Unrest, err = await.Rest(waiting, recorder, p.work.look, r.suite.Timeouts)
+		meta.Rested, meta.Unrest, err = await.Rest(waiting, recorder, p.work.Look, r.suite.Timeouts)
 		troubled(err)
-		meta.Polls = p.work.polled(ctx)
+		meta.Polls = p.work.Polled(ctx)
 	}
 	if stuck == "" && !failed {
-		restless, err := await.Watch(waiting, recorder, p.work.look)
+		restless, err := await.Watch(waiting, recorder, p.work.Look)
 		troubled(err)
 		meta.Unrest = append(meta.Unrest, restless...)
 	}
@@ -119,7 +119,7 @@ func (r *runner) judge(
 	if slices.ContainsFunc(found, func(f record.Finding) bool {
 		return f.Judge == record.JudgeBaseline && f.IsBug()
 	}) {
-		if text := p.work.notAwaited(meta.Polls); text != "" {
+		if text := p.work.NotAwaited(meta.Polls); text != "" {
 			r.journal.Note(text)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/internal/run/logs"
 	"github.com/trommel-dev/trommel/internal/run/observed"
+	"github.com/trommel-dev/trommel/internal/run/settle"
 	"github.com/trommel-dev/trommel/internal/run/site"
 	"github.com/trommel-dev/trommel/internal/run/webhooks"
 	"github.com/trommel-dev/trommel/plan"
@@ -34,8 +35,8 @@ type parts struct {
 	access      *site.Access
 	tools       actions.Tools
 	course      *course
-	settling    *settling
-	work        *work
+	settling    *settle.Controllers
+	work        *settle.Queues
 	states      *observed.States
 	served      *newlyServed
 	evidence    *journal.Evidence
@@ -173,23 +174,23 @@ func (r *runner) newParts(
 		lastAction: r.events.LastAction, stuckAfter: timeouts.Stuck,
 		add: r.journal.Add,
 	}
-	p.settling = &settling{
-		plan: p.coordinator, node: at.Node, controllers: r.controllers(), timeouts: timeouts,
-		away: func(controller string, at time.Time) string {
+	p.settling = &settle.Controllers{
+		Plan: p.coordinator, Node: at.Node, Names: r.controllers(), Timeouts: timeouts,
+		Away: func(controller string, at time.Time) string {
 			return judge.ServerAway(r.plan, under, r.events.CarriedOut(), timeouts.Away, controller, at)
 		},
-		pods: newSimulatedPods(r.suite, at, r.session.Logger),
-		note: r.journal.Note, logger: r.session.Logger,
+		Pods: settle.NewPods(r.suite, at, r.session.Logger),
+		Note: r.journal.Note, Logger: r.session.Logger,
 	}
-	p.work = &work{
-		controllers: r.controllers(), rest: timeouts.Rest, polls: r.options.Polls, pods: p.settling.pods,
-		logger: r.session.Logger,
+	p.work = &settle.Queues{
+		Controllers: r.controllers(), Rest: timeouts.Rest, Polls: r.options.Polls, Pods: p.settling.Pods,
+		Logger: r.session.Logger,
 	}
-	p.work.queues, _ = at.Node.(cluster.QueueReader)
+	p.work.Reader, _ = at.Node.(cluster.QueueReader)
 	if ref := r.options.Baseline; ref != nil {
-		p.work.polls = ref.Polls
+		p.work.Polls = ref.Polls
 	}
-	p.settling.busy = p.work.busy
+	p.settling.Busy = p.work.Busy
 	served := at.Served()
 	p.states = &observed.States{
 		Types: served, List: served.List, Find: r.options.FindTypes, Logger: r.session.Logger,

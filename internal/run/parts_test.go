@@ -7,6 +7,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/internal/run/logs"
+	"github.com/trommel-dev/trommel/internal/run/settle"
 )
 
 // theParts are the parts of a run.
@@ -17,7 +18,7 @@ var theParts = []reflect.Type{
 	reflect.TypeFor[fleet](),
 	reflect.TypeFor[controllers](), reflect.TypeFor[apiServers](),
 	reflect.TypeFor[planWrites](),
-	reflect.TypeFor[course](), reflect.TypeFor[settling](), reflect.TypeFor[journal.Evidence](),
+	reflect.TypeFor[course](), reflect.TypeFor[settle.Controllers](), reflect.TypeFor[journal.Evidence](),
 }
 
 // A part that needs something of another one is given an interface or a function. Only the runner knows them all.

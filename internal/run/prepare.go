@@ -125,7 +125,7 @@ func (r *runner) startCoordinator(
 		Plan:      r.plan, Monitor: p.Monitor, Controllers: under, Tools: p.tools,
 		Trace:   traceRules(r.options.Trace, p.Cluster.APIServers(), under),
 		Resolve: resolve, Lookup: p.Lookup(origins), Hold: r.suite.Timeouts.Hold,
-		Busy:     func(ctx context.Context) bool { return p.work.look(ctx).Busy },
+		Busy:     func(ctx context.Context) bool { return p.work.Look(ctx).Busy },
 		Recorder: r.events, Watcher: r.journal.Console, Logger: r.session.Logger,
 	})
 	if err != nil {

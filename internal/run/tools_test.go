@@ -20,16 +20,17 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-func objectOf(kind, name string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name},
-	}}
+// statuses are the processes of each controller.
+type statuses map[string][]cluster.Process
+
+func (s statuses) Status(_ context.Context, controller string) ([]cluster.Process, error) {
+	return s[controller], nil
 }
 
 // calls notes in which order a tool calls what it was given.
 type calls struct {
 	cluster.ProcessNode // nil: no other method is called
-	processes
+	statuses
 	told []string
 	live int   // sessions
 	err  error // of every call that changes something
@@ -42,7 +43,7 @@ func (c *calls) did(format string, args ...any) error {
 
 // The process node.
 func (c *calls) Status(ctx context.Context, name string) ([]cluster.Process, error) {
-	return c.processes.Status(ctx, name)
+	return c.statuses.Status(ctx, name)
 }
 func (c *calls) Kill(_ context.Context, name string) error  { return c.did("kill %s", name) }
 func (c *calls) Start(_ context.Context, name string) error { return c.did("start %s", name) }
@@ -103,12 +104,12 @@ func (c *calls) controllers(keepLeases bool) *controllers {
 }
 
 func TestControllersTool(t *testing.T) {
-	running := processes{"db": {{PID: 1}}}
+	running := statuses{"db": {{PID: 1}}}
 	const unlock = "patch configmap/a/lock merge map[metadata:map[annotations:" +
 		"map[control-plane.alpha.kubernetes.io/leader:<nil>]]] "
 	for _, test := range []struct {
 		name       string
-		processes  processes
+		processes  statuses
 		keepLeases bool
 		do         func(ctx context.Context, c *controllers) (any, error)
 		got        any
@@ -146,7 +147,7 @@ func TestControllersTool(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			to := &calls{processes: test.processes}
+			to := &calls{statuses: test.processes}
 			got, err := test.do(t.Context(), to.controllers(test.keepLeases))
 			if err != nil || got != test.got || !slices.Equal(to.told, test.told) {
 				t.Errorf("%v, %v\n%q, want\n%q", got, err, to.told, test.told)
@@ -217,7 +218,9 @@ func TestPlanWrites(t *testing.T) {
 	key := plan.ResourceKey{Type: "configmap", Namespace: "a", Name: "b"}
 	if err := errors.Join(
 		w.ApplyFile(t.Context(), "manifests/a.yaml"),
-		w.Apply(t.Context(), objectOf("ConfigMap", "c").Object),
+		w.Apply(t.Context(), map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"},
+		}),
 		w.Patch(t.Context(), key, "status", "merge", 1),
 		w.Delete(t.Context(), key),
 	); err != nil {

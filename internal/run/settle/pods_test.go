@@ -1,4 +1,4 @@
-package run
+package settle
 
 import (
 	"context"
@@ -44,22 +44,22 @@ func TestSettlingWaitsForSimulatedPods(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				pods := simulatedPods{longest: 4500 * ms}
-				settling := func() *settling {
+				pods := Pods{longest: 4500 * ms}
+				settling := func() *Controllers {
 					pods.clusters = []cluster.PodSimulator{simulator{time.Now(), test.pods}}
-					return &settling{
-						plan: settler{after: s}, pods: pods,
-						timeouts: plan.Timeouts{Settle: 3 * s, Quiet: s, Step: time.Minute},
-						busy:     func(context.Context, time.Duration) bool { return false },
+					return &Controllers{
+						Plan: settler{after: s}, Pods: pods,
+						Timeouts: plan.Timeouts{Settle: 3 * s, Quiet: s, Step: time.Minute},
+						Busy:     func(context.Context, time.Duration) bool { return false },
 					}
 				}
 				began := time.Now()
-				settling().pause(t.Context())
+				settling().Pause(t.Context())
 				if took := time.Since(began); took != test.pause {
 					t.Errorf("a step waited for %s, want %s", took, test.pause)
 				}
 				began = time.Now()
-				if settled, err := settling().await(t.Context()); !settled || err != nil {
+				if settled, err := settling().Await(t.Context()); !settled || err != nil {
 					t.Errorf("settled: %t, %v", settled, err)
 				}
 				if took := time.Since(began); took != test.settle {
@@ -72,16 +72,16 @@ func TestSettlingWaitsForSimulatedPods(t *testing.T) {
 
 // Pods that are under way are something that controllers may still react to, but nothing that they have put off.
 func TestLookAtSimulatedPods(t *testing.T) {
-	pods := simulatedPods{longest: 4 * time.Second, clusters: []cluster.PodSimulator{
+	pods := Pods{longest: 4 * time.Second, clusters: []cluster.PodSimulator{
 		simulator{time.Now(), map[types.UID]time.Duration{"a": time.Hour}},
 	}}
-	w := &work{queues: tables{}, controllers: []string{"c"}, pods: pods}
+	w := &Queues{Reader: tables{}, Controllers: []string{"c"}, Pods: pods}
 	ctx := clock.With(t.Context(), clock.New())
-	look := w.look(ctx)
+	look := w.Look(ctx)
 	if len(look.Later) != 1 || look.Later[0].Longest != 4*time.Second || look.Busy {
 		t.Errorf("to come: %+v", look)
 	}
-	if due, delay := w.coming(ctx); !due.IsZero() || delay != 0 {
+	if due, delay := w.Coming(ctx); !due.IsZero() || delay != 0 {
 		t.Errorf("put off until %s, for %s", due, delay)
 	}
 }

@@ -1,4 +1,4 @@
-package run
+package settle
 
 import (
 	"context"
@@ -15,18 +15,19 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// simulatedPodsQueue stands for simulated pods among what controllers have put off.
-var simulatedPodsQueue = await.QueueName{Queue: "simulated pods"}
+// podsQueue stands for simulated pods among what controllers have put off.
+var podsQueue = await.QueueName{Queue: "simulated pods"}
 
-// simulatedPods are the pods of a run that take time to become ready and to end. The zero value has none.
-type simulatedPods struct {
+// Pods are the pods of a run that take time to become ready and to end. The zero value has none.
+type Pods struct {
 	clusters []cluster.PodSimulator
 	longest  time.Duration // no pod takes longer
 	logger   *slog.Logger
 }
 
-func newSimulatedPods(suite *plan.Suite, at *site.Site, logger *slog.Logger) simulatedPods {
-	all := simulatedPods{logger: logger}
+// NewPods returns the simulated pods of all clusters of a run.
+func NewPods(suite *plan.Suite, at *site.Site, logger *slog.Logger) Pods {
+	all := Pods{logger: logger}
 	for _, m := range at.All() {
 		spec := suite.Cluster
 		if m.Name != "" {
@@ -41,7 +42,7 @@ func newSimulatedPods(suite *plan.Suite, at *site.Site, logger *slog.Logger) sim
 }
 
 // underWay lists the pods that have still to become ready or to end.
-func (s simulatedPods) underWay(ctx context.Context) (all []types.UID) {
+func (s Pods) underWay(ctx context.Context) (all []types.UID) {
 	for _, c := range s.clusters {
 		pods, err := c.PodsUnderWay(ctx)
 		if err != nil {
@@ -53,13 +54,13 @@ func (s simulatedPods) underWay(ctx context.Context) (all []types.UID) {
 }
 
 // wait begins to wait for pods, for at most that long altogether.
-func (s simulatedPods) wait(ctx context.Context, most time.Duration) *podWait {
+func (s Pods) wait(ctx context.Context, most time.Duration) *podWait {
 	return &podWait{pods: s, until: clock.Now(ctx).Add(most), seen: map[types.UID]time.Time{}}
 }
 
 // podWait waits for each pod for at most as long as a pod takes: on a node that has failed, a pod stays as it is.
 type podWait struct {
-	pods  simulatedPods
+	pods  Pods
 	until time.Time
 	seen  map[types.UID]time.Time // since when
 }

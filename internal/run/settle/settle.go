@@ -1,4 +1,6 @@
-package run
+// Package settle finds out whether the controllers under test, and the simulated pods of a run, have settled, and what
+// they still have to do.
+package settle
 
 import (
 	"context"
@@ -11,31 +13,31 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// settling waits until the controllers under test have settled.
-type settling struct {
-	plan interface {
+// Controllers waits until the controllers under test have settled.
+type Controllers struct {
+	Plan interface {
 		Settle(ctx context.Context, quiet time.Duration) (restless string, err error)
 		Stir(ctx context.Context) error
 	}
-	node interface {
+	Node interface {
 		Status(ctx context.Context, controller string) ([]cluster.Process, error)
 	}
-	controllers []string
-	timeouts    plan.Timeouts
-	since       time.Time // the workload began
-	// away names the API server that the plan had taken away from a controller at a time; "": none.
-	away func(controller string, at time.Time) string
-	// busy reports whether something is in a controller's work queues, or will be within the time.
-	busy   func(ctx context.Context, within time.Duration) bool
-	pods   simulatedPods
-	note   func(text string)
-	logger *slog.Logger
+	Names    []string
+	Timeouts plan.Timeouts
+	Since    time.Time // the workload began
+	// Away names the API server that the plan had taken away from a controller at a time; "": none.
+	Away func(controller string, at time.Time) string
+	// Busy reports whether something is in a controller's work queues, or will be within the time.
+	Busy   func(ctx context.Context, within time.Duration) bool
+	Pods   Pods
+	Note   func(text string)
+	Logger *slog.Logger
 }
 
-// await waits until the controllers have settled, at most for Timeouts.Settle. It does not wait for one that is in a
+// Await waits until the controllers have settled, at most for Timeouts.Settle. It does not wait for one that is in a
 // crash loop. It reports whether they have settled. They settle once more after simulated pods that take time.
-func (s *settling) await(ctx context.Context) (settled bool, err error) {
-	pods := s.pods.wait(ctx, s.timeouts.Step)
+func (s *Controllers) Await(ctx context.Context) (settled bool, err error) {
+	pods := s.Pods.wait(ctx, s.Timeouts.Step)
 	for {
 		if settled, err = s.awaitOnce(ctx); !settled || err != nil || !pods.await(ctx) {
 			return settled, err
@@ -43,8 +45,8 @@ func (s *settling) await(ctx context.Context) (settled bool, err error) {
 	}
 }
 
-func (s *settling) awaitOnce(ctx context.Context) (settled bool, err error) {
-	bounded, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
+func (s *Controllers) awaitOnce(ctx context.Context) (settled bool, err error) {
+	bounded, cancel := clock.WithTimeout(ctx, s.Timeouts.Settle)
 	defer cancel()
 	crashes := make(chan string, 1)
 	watched := make(chan struct{})
@@ -55,7 +57,7 @@ func (s *settling) awaitOnce(ctx context.Context) (settled bool, err error) {
 			cancel()
 		}
 	}()
-	restless, err := s.plan.Settle(bounded, s.timeouts.Quiet)
+	restless, err := s.Plan.Settle(bounded, s.Timeouts.Quiet)
 	cancel()
 	<-watched
 	switch {
@@ -66,9 +68,9 @@ func (s *settling) awaitOnce(ctx context.Context) (settled bool, err error) {
 	}
 	select {
 	case name := <-crashes:
-		s.note(fmt.Sprintf("%s keeps exiting; not waiting any longer for the controllers to settle", name))
+		s.Note(fmt.Sprintf("%s keeps exiting; not waiting any longer for the controllers to settle", name))
 	default:
-		s.note(fmt.Sprintf("the controllers did not settle within %s (timeouts.settle): %s", s.timeouts.Settle,
+		s.Note(fmt.Sprintf("the controllers did not settle within %s (timeouts.settle): %s", s.Timeouts.Settle,
 			restless))
 	}
 	return false, nil
@@ -77,28 +79,28 @@ func (s *settling) awaitOnce(ctx context.Context) (settled bool, err error) {
 // restQuiet is how long controllers must do nothing in a paced workload to count as at rest.
 const restQuiet = 500 * time.Millisecond
 
-// pause is what a paced workload does between its steps: it waits until the controllers are at rest, at most for
+// Pause is what a paced workload does between its steps: it waits until the controllers are at rest, at most for
 // Timeouts.Settle, and again after simulated pods that take time. They may not have heard yet of what the step has just
 // done.
-func (s *settling) pause(ctx context.Context) {
-	if err := s.plan.Stir(ctx); err != nil {
+func (s *Controllers) Pause(ctx context.Context) {
+	if err := s.Plan.Stir(ctx); err != nil {
 		return // the run ends
 	}
-	pods := s.pods.wait(ctx, s.timeouts.Step)
+	pods := s.Pods.wait(ctx, s.Timeouts.Step)
 	for s.pauseOnce(ctx) && pods.await(ctx) {
 	}
 }
 
 // pauseOnce reports whether the controllers are at rest.
-func (s *settling) pauseOnce(ctx context.Context) bool {
-	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
+func (s *Controllers) pauseOnce(ctx context.Context) bool {
+	ctx, cancel := clock.WithTimeout(ctx, s.Timeouts.Settle)
 	defer cancel()
 	for {
-		if restless, err := s.plan.Settle(ctx, restQuiet); err != nil || restless != "" {
-			s.logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
+		if restless, err := s.Plan.Settle(ctx, restQuiet); err != nil || restless != "" {
+			s.Logger.Debug("the next step of the workload does not wait any longer", "restless", restless, "error", err)
 			return false
 		}
-		if !s.busy(ctx, 2*restQuiet) {
+		if !s.Busy(ctx, 2*restQuiet) {
 			return true
 		}
 		if clock.Sleep(ctx, restQuiet) != nil {
@@ -111,24 +113,24 @@ func (s *settling) pauseOnce(ctx context.Context) bool {
 // Some wait for seconds for their definitions, without a word, before they begin to watch.
 const startQuiet = 5 * time.Second
 
-// start waits until the controllers have done what they do at their start, at most for Timeouts.Settle: to one that
+// Start waits until the controllers have done what they do at their start, at most for Timeouts.Settle: to one that
 // does not watch yet, all that the workload does is long past. It returns how long they took. Usual is how long they
 // take without faults; zero: unknown. Then they must do nothing for longer to count as started.
-func (s *settling) start(ctx context.Context, usual time.Duration) time.Duration {
+func (s *Controllers) Start(ctx context.Context, usual time.Duration) time.Duration {
 	began := clock.Now(ctx)
-	ctx, cancel := clock.WithTimeout(ctx, s.timeouts.Settle)
+	ctx, cancel := clock.WithTimeout(ctx, s.Timeouts.Settle)
 	defer cancel()
 	if usual > 0 {
 		_ = clock.Sleep(ctx, usual)
-		s.pause(ctx)
+		s.Pause(ctx)
 		return usual
 	}
-	quiet := s.timeouts.Quiet
+	quiet := s.Timeouts.Quiet
 	if clock.Of(ctx) != nil {
 		quiet = startQuiet
 	}
-	if restless, err := s.plan.Settle(ctx, quiet); err != nil || restless != "" {
-		s.logger.Debug("the workload does not wait any longer for the controllers to start", "restless", restless,
+	if restless, err := s.Plan.Settle(ctx, quiet); err != nil || restless != "" {
+		s.Logger.Debug("the workload does not wait any longer for the controllers to start", "restless", restless,
 			"error", err)
 		return 0
 	}
@@ -137,10 +139,10 @@ func (s *settling) start(ctx context.Context, usual time.Duration) time.Duration
 
 // endsByItself counts how often a controller's processes have exited since the workload began, except exits that the
 // plan caused.
-func (s *settling) endsByItself(processes []cluster.Process) int {
+func (s *Controllers) endsByItself(processes []cluster.Process) int {
 	ends := 0
 	for _, p := range processes {
-		if !p.Running() && !p.Planned && p.Ended.After(s.since) && s.away(p.Controller, p.Ended) == "" {
+		if !p.Running() && !p.Planned && p.Ended.After(s.Since) && s.Away(p.Controller, p.Ended) == "" {
 			ends++
 		}
 	}
@@ -149,12 +151,12 @@ func (s *settling) endsByItself(processes []cluster.Process) int {
 
 // crashLoop returns the name of the first controller that has exited twice since the workload began without being
 // stopped by the plan, or "" when ctx ends.
-func (s *settling) crashLoop(ctx context.Context) string {
+func (s *Controllers) crashLoop(ctx context.Context) string {
 	tick := clock.NewTicker(ctx, 200*time.Millisecond)
 	defer tick.Stop()
 	for {
-		for _, name := range s.controllers {
-			processes, err := s.node.Status(ctx, name)
+		for _, name := range s.Names {
+			processes, err := s.Node.Status(ctx, name)
 			if err != nil {
 				continue // a later check reports the error
 			}

@@ -1,4 +1,4 @@
-package run
+package settle
 
 import (
 	"context"
@@ -16,26 +16,26 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// work knows what the controllers under test have still to do, from their work queues.
-type work struct {
-	queues      cluster.QueueReader // nil: the work is unknown
-	controllers []string
-	polls       []record.Poll // without faults
-	rest        time.Duration // what is put off for longer is not waited for
-	pods        simulatedPods // what the controllers may react to
-	logger      *slog.Logger
+// Queues knows what the controllers under test have still to do, from their work queues.
+type Queues struct {
+	Reader      cluster.QueueReader // nil: the work is unknown
+	Controllers []string
+	Polls       []record.Poll // without faults
+	Rest        time.Duration // what is put off for longer is not waited for
+	Pods        Pods          // what the controllers may react to
+	Logger      *slog.Logger
 }
 
-// look is await.Work now. In real time work that is put off is not waited for.
-func (w *work) look(ctx context.Context) await.Work {
-	if w.queues == nil || clock.Of(ctx) == nil {
+// Look is await.Work now. In real time work that is put off is not waited for.
+func (w *Queues) Look(ctx context.Context) await.Work {
+	if w.Reader == nil || clock.Of(ctx) == nil {
 		return await.Work{}
 	}
 	all := await.Work{Known: true}
-	for _, name := range w.controllers {
-		queues, known, err := w.queues.Queues(ctx, name)
+	for _, name := range w.Controllers {
+		queues, known, err := w.Reader.Queues(ctx, name)
 		if err != nil {
-			w.logger.Debug("read the work queues", "controller", name, "error", err)
+			w.Logger.Debug("read the work queues", "controller", name, "error", err)
 		}
 		if !known {
 			return await.Work{}
@@ -56,25 +56,25 @@ func (w *work) look(ctx context.Context) await.Work {
 			}
 		}
 	}
-	if len(w.pods.underWay(ctx)) > 0 {
+	if len(w.Pods.underWay(ctx)) > 0 {
 		all.Later = append(all.Later, await.Later{
-			Queue: simulatedPodsQueue, Shortest: w.pods.longest, Longest: w.pods.longest,
+			Queue: podsQueue, Shortest: w.Pods.longest, Longest: w.Pods.longest,
 		})
 	}
 	return all
 }
 
-// busy reports whether something is in work, waits to be taken, or is due within the time.
-func (w *work) busy(ctx context.Context, within time.Duration) bool {
-	now := w.look(ctx)
+// Busy reports whether something is in work, waits to be taken, or is due within the time.
+func (w *Queues) Busy(ctx context.Context, within time.Duration) bool {
+	now := w.Look(ctx)
 	return now.Busy || slices.ContainsFunc(now.Later, func(l await.Later) bool { return l.Shortest <= within })
 }
 
-// coming returns when the last of the work that was put off is due, and the longest of its delays; zero: there is none,
+// Coming returns when the last of the work that was put off is due, and the longest of its delays; zero: there is none,
 // or it is unknown. Work that comes back within a second is not a retry that a step of the workload could have missed.
-func (w *work) coming(ctx context.Context) (due time.Time, delay time.Duration) {
-	for _, l := range w.look(ctx).Later {
-		if l.Longest < time.Second || l.Queue == simulatedPodsQueue {
+func (w *Queues) Coming(ctx context.Context) (due time.Time, delay time.Duration) {
+	for _, l := range w.Look(ctx).Later {
+		if l.Longest < time.Second || l.Queue == podsQueue {
 			continue
 		}
 		delay = max(delay, l.Longest)
@@ -86,22 +86,22 @@ func (w *work) coming(ctx context.Context) (due time.Time, delay time.Duration) 
 }
 
 // awaits reports whether a run waits for what a queue has put off for that long.
-func (w *work) awaits(controller, queue string, c wire.DelayClass) bool {
-	return c.Shortest <= w.rest && !w.isPoll(controller, queue, c)
+func (w *Queues) awaits(controller, queue string, c wire.DelayClass) bool {
+	return c.Shortest <= w.Rest && !w.isPoll(controller, queue, c)
 }
 
 // isPoll reports whether the queue puts items off for that long without faults, too, after it has come to rest.
-func (w *work) isPoll(controller, queue string, c wire.DelayClass) bool {
-	return slices.ContainsFunc(w.polls, func(p record.Poll) bool {
+func (w *Queues) isPoll(controller, queue string, c wire.DelayClass) bool {
+	return slices.ContainsFunc(w.Polls, func(p record.Poll) bool {
 		longest := max(p.Longest, p.Delay)
 		return p.Controller == controller && p.Queue == queue && c.Shortest >= p.Delay-p.Delay/10 &&
 			c.Longest <= longest+longest/10
 	})
 }
 
-// notAwaited says which of the polls a run did not wait for, except retries; empty: none. They may put right what
+// NotAwaited says which of the polls a run did not wait for, except retries; empty: none. They may put right what
 // differs.
-func (w *work) notAwaited(polls []record.Poll) string {
+func (w *Queues) NotAwaited(polls []record.Poll) string {
 	const least = 5 * time.Second
 	var all []string
 	for _, p := range polls {
@@ -119,13 +119,13 @@ func (w *work) notAwaited(polls []record.Poll) string {
 		strings.Join(all, ", ")
 }
 
-// polled lists what the controllers look at again and again, now that they are at rest.
-func (w *work) polled(ctx context.Context) (all []record.Poll) {
-	if w.queues == nil {
+// Polled lists what the controllers look at again and again, now that they are at rest.
+func (w *Queues) Polled(ctx context.Context) (all []record.Poll) {
+	if w.Reader == nil {
 		return nil
 	}
-	for _, name := range w.controllers {
-		queues, known, err := w.queues.Queues(ctx, name)
+	for _, name := range w.Controllers {
+		queues, known, err := w.Reader.Queues(ctx, name)
 		if err != nil || !known {
 			continue
 		}

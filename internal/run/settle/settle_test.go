@@ -1,4 +1,4 @@
-package run
+package settle
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func TestEndsByItself(t *testing.T) {
 	p := &plan.Plan{Actions: []plan.Action{
 		{Type: plan.KillAPIServer, Target: "apiserver-1"}, {Type: plan.StartAPIServer, Target: "apiserver-1"},
 	}}
-	s := &settling{since: start, away: func(controller string, at time.Time) string {
+	s := &Controllers{Since: start, Away: func(controller string, at time.Time) string {
 		under := []record.Controller{{Name: "db", APIServer: "apiserver-1"}}
 		return judge.ServerAway(p, under, actions, 10*time.Second, controller, at)
 	}}
@@ -65,11 +65,11 @@ func (s settler) Settle(ctx context.Context, _ time.Duration) (restless string, 
 
 func (s settler) Stir(context.Context) error { return nil }
 
-// processes are those of each controller.
-type processes map[string][]cluster.Process
+// ran are the processes of each controller.
+type ran map[string][]cluster.Process
 
-func (p processes) Status(_ context.Context, controller string) ([]cluster.Process, error) {
-	return p[controller], nil
+func (r ran) Status(_ context.Context, controller string) ([]cluster.Process, error) {
+	return r[controller], nil
 }
 
 func TestSettling(t *testing.T) {
@@ -94,18 +94,18 @@ func TestSettling(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				ended := processes{}
+				ended := ran{}
 				for range test.exits {
 					ended["db"] = append(ended["db"], cluster.Process{Controller: "db", Ended: start.Add(1)})
 				}
 				var note string
-				s := &settling{
-					plan: test.plan, node: ended, controllers: []string{"db"}, since: start,
-					timeouts: plan.Timeouts{Settle: time.Minute, Quiet: time.Second},
-					away:     func(string, time.Time) string { return "" },
-					note:     func(text string) { note += text },
+				s := &Controllers{
+					Plan: test.plan, Node: ended, Names: []string{"db"}, Since: start,
+					Timeouts: plan.Timeouts{Settle: time.Minute, Quiet: time.Second},
+					Away:     func(string, time.Time) string { return "" },
+					Note:     func(text string) { note += text },
 				}
-				settled, err := s.await(t.Context())
+				settled, err := s.Await(t.Context())
 				if settled != test.settled || !errors.Is(err, test.err) || note != test.note {
 					t.Errorf("settled %t, %v, noted %q", settled, err, note)
 				}
@@ -134,12 +134,12 @@ func TestStartup(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				s := &settling{
-					plan: test.plan, timeouts: plan.Timeouts{Settle: time.Minute, Quiet: time.Second},
-					busy:   func(context.Context, time.Duration) bool { return false },
-					logger: slog.New(slog.DiscardHandler),
+				s := &Controllers{
+					Plan: test.plan, Timeouts: plan.Timeouts{Settle: time.Minute, Quiet: time.Second},
+					Busy:   func(context.Context, time.Duration) bool { return false },
+					Logger: slog.New(slog.DiscardHandler),
 				}
-				if got := s.start(t.Context(), test.usual); got != test.want || time.Since(began) != test.waits {
+				if got := s.Start(t.Context(), test.usual); got != test.want || time.Since(began) != test.waits {
 					t.Errorf("took %s, want %s; waited for %s, want %s", got, test.want, time.Since(began), test.waits)
 				}
 			})
