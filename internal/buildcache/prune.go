@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -27,8 +26,7 @@ const DefaultGB = 5
 // youngest is the time since its last use after which a build may remove an entry.
 const youngest = time.Hour
 
-// kinds lists the directories of the cache whose entries can be rebuilt. Others, such as clusters, are never
-// removed.
+// kinds lists the directories of the cache whose entries can be rebuilt. Others, such as clusters, are never removed.
 var kinds = []string{"builds", "controlplane", "goroot", "hook", kindModules, kindSources, "std"}
 
 const (
@@ -43,14 +41,6 @@ type Entry struct {
 	Size int64     // bytes
 	Used time.Time // by the most recent build
 }
-
-// Beside each entry there is a file with its name and usedSuffix. Its time is that of the last use; its content is the
-// entry's size, or empty if the size is unknown. A process that uses the entry without building holds a shared lock on
-// it.
-const (
-	usedSuffix = ".used"
-	lockSuffix = ".lock"
-)
 
 // building takes a shared lock for a build, so that no entry is removed that the build is about to use.
 func (c *Cache) building(ctx context.Context) (done func(), err error) {
@@ -89,60 +79,6 @@ func (c *Cache) Keep(ctx context.Context, build func() (binary string, cached bo
 		_ = c.prune(time.Now())
 	}
 	return err
-}
-
-func openLock(path string) (*os.File, error) { return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644) }
-
-// MarkUsed records that an entry is used now. A cache that cannot be written is not pruned.
-func MarkUsed(dir string) {
-	f, err := openLock(dir + usedSuffix)
-	if err != nil {
-		return
-	}
-	_ = f.Close()
-	now := time.Now()
-	_ = os.Chtimes(dir+usedSuffix, now, now)
-}
-
-// MarkChanged causes an entry's size to be computed again.
-func MarkChanged(dir string) {
-	MarkUsed(dir)
-	_ = os.Truncate(dir+usedSuffix, 0)
-}
-
-// inUse holds the locks of this process on entries; they last until it exits.
-var inUse = struct {
-	sync.Mutex
-	files map[string]*os.File
-}{files: map[string]*os.File{}}
-
-// KeepInUse ensures that no other process removes the binary from the cache while this one runs. It does nothing for a
-// file that is not in a cache.
-func KeepInUse(binary string) {
-	abs, err := filepath.Abs(binary)
-	if err != nil {
-		return
-	}
-	for dir := filepath.Dir(abs); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Stat(dir + usedSuffix); err != nil {
-			continue
-		}
-		inUse.Lock()
-		defer inUse.Unlock()
-		if inUse.files[dir] != nil {
-			return
-		}
-		f, err := os.Open(dir + usedSuffix)
-		if err != nil {
-			return
-		}
-		if err := filelock.TryShared(f); err != nil {
-			_ = f.Close()
-			return
-		}
-		inUse.files[dir] = f
-		return
-	}
 }
 
 // Source returns a directory of the cache with a source tree, which fill writes if it is not there yet. The name
