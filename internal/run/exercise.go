@@ -18,6 +18,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects"
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/observed"
+	"github.com/trommel-dev/trommel/internal/run/tools"
 	"github.com/trommel-dev/trommel/internal/workload"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -233,7 +234,8 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 	}
 	if p.Clock != nil {
 		c.Advance = func(ctx context.Context, by time.Duration) error {
-			return clocks{p.Cluster}.advance(by, func(jump func() error) error { return p.coordinator.Jump(ctx, jump) })
+			clocks := tools.Clocks{Cluster: p.Cluster}
+			return clocks.AdvanceAt(by, func(jump func() error) error { return p.coordinator.Jump(ctx, jump) })
 		}
 	}
 	if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {

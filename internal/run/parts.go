@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/trommel-dev/trommel/actions"
+	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/objects/apply"
@@ -18,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/run/observed"
 	"github.com/trommel-dev/trommel/internal/run/settle"
 	"github.com/trommel-dev/trommel/internal/run/site"
+	"github.com/trommel-dev/trommel/internal/run/tools"
 	"github.com/trommel-dev/trommel/internal/run/webhooks"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -41,6 +43,10 @@ type parts struct {
 	served      *newlyServed
 	evidence    *journal.Evidence
 }
+
+// late is the coordinator for those parts of a run that the coordinator itself needs: it is set when there is one,
+// before it carries anything out.
+type late struct{ *coordinator.Coordinator }
 
 // preparation are the parts that prepare a cluster for the workload.
 type preparation struct {
@@ -218,12 +224,12 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 	}
 	objectsIn := map[string]actions.Objects{}
 	for _, m := range p.Members {
-		objectsIn[m.Name] = &planWrites{objects: m.Objects, dir: r.recordDir, manifests: kept}
+		objectsIn[m.Name] = &tools.Writes{Objects: m.Objects, Dir: r.recordDir, Manifests: kept}
 	}
-	processes := &controllers{
-		node: p.Node, sessions: p.coordinator, keepLeases: keepLeases,
-		objects: func(controller string) lockWriter { return p.In(home[controller]) }, home: home, access: p.access,
-		await: p.fleet.awaitStart, down: p.webhooks.Killed, up: p.webhooks.Started,
+	processes := &tools.Controllers{
+		Node: p.Node, Sessions: p.coordinator, KeepLeases: keepLeases,
+		Objects: func(controller string) tools.LockWriter { return p.In(home[controller]) }, Home: home,
+		Access: p.access, Await: p.fleet.awaitStart, Down: p.webhooks.Killed, Up: p.webhooks.Started,
 	}
 	p.upgrades = &upgrades{
 		install: func(ctx context.Context, build string) (*installed, error) {
@@ -250,12 +256,12 @@ func (r *runner) newTools(p *parts, set *preparation, kept map[string]string) ac
 	return actions.Tools{
 		Controllers: processes,
 		Upgrades:    p.upgrades,
-		APIServers: &apiServers{
-			cluster: p.Cluster.Name(), killer: p.Can.Killer, ready: r.suite.Timeouts.Ready, sessions: p.coordinator,
+		APIServers: &tools.APIServers{
+			Cluster: p.Cluster.Name(), Killer: p.Can.Killer, Ready: r.suite.Timeouts.Ready, Sessions: p.coordinator,
 		},
-		Objects:     &planWrites{objects: p.Objects, dir: r.recordDir, manifests: kept},
+		Objects:     &tools.Writes{Objects: p.Objects, Dir: r.recordDir, Manifests: kept},
 		ObjectsIn:   objectsIn,
 		Disruptions: set.addons.Disruptions(), Cycles: set.addons.Cycles(),
-		Clocks: clocks{p.Cluster}, Connections: p.access,
+		Clocks: tools.Clocks{Cluster: p.Cluster}, Connections: p.access,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/run/journal"
 	"github.com/trommel-dev/trommel/internal/run/logs"
 	"github.com/trommel-dev/trommel/internal/run/settle"
+	"github.com/trommel-dev/trommel/internal/run/tools"
 )
 
 // theParts are the parts of a run.
@@ -16,8 +17,8 @@ var theParts = []reflect.Type{
 	reflect.TypeFor[teardown](),
 	reflect.TypeFor[served](), reflect.TypeFor[logs.Set](), reflect.TypeFor[suiteManifests](),
 	reflect.TypeFor[fleet](),
-	reflect.TypeFor[controllers](), reflect.TypeFor[apiServers](),
-	reflect.TypeFor[planWrites](),
+	reflect.TypeFor[tools.Controllers](), reflect.TypeFor[tools.APIServers](),
+	reflect.TypeFor[tools.Writes](),
 	reflect.TypeFor[course](), reflect.TypeFor[settle.Controllers](), reflect.TypeFor[journal.Evidence](),
 }
 

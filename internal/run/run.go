@@ -8,8 +8,9 @@
 //
 // A session reports its activity to [Options.Progress] as it happens (package progress).
 //
-// A run consists of parts, each in a file of its own. A part's fields name what it needs, and it knows no other part:
-// parts.go puts them together; run.go, prepare.go, exercise.go and judging.go say what happens in which order.
+// A run consists of parts, each in a file or in a package below this one. A part's fields name what it needs, and it
+// knows no other part: parts.go puts them together; run.go, prepare.go, exercise.go and judging.go say what happens in
+// which order.
 package run
 
 import (

@@ -1,4 +1,4 @@
-package run
+package tools
 
 import (
 	"context"
@@ -91,15 +91,15 @@ func (c *calls) Patch(
 }
 
 // controllers are the tool with all of this.
-func (c *calls) controllers(keepLeases bool) *controllers {
-	return &controllers{
-		node: c, sessions: c, keepLeases: map[string]bool{"db": keepLeases},
-		objects: func(string) lockWriter { return c },
-		await: func(_ context.Context, name string, after int) error {
+func (c *calls) controllers(keepLeases bool) *Controllers {
+	return &Controllers{
+		Node: c, Sessions: c, KeepLeases: map[string]bool{"db": keepLeases},
+		Objects: func(string) LockWriter { return c },
+		Await: func(_ context.Context, name string, after int) error {
 			return c.did("await %s after %d", name, after)
 		},
-		down: func(name string) { _ = c.did("%s is down", name) },
-		up:   func(name string) { _ = c.did("%s is up", name) },
+		Down: func(name string) { _ = c.did("%s is down", name) },
+		Up:   func(name string) { _ = c.did("%s is up", name) },
 	}
 }
 
@@ -111,38 +111,38 @@ func TestControllersTool(t *testing.T) {
 		name       string
 		processes  statuses
 		keepLeases bool
-		do         func(ctx context.Context, c *controllers) (any, error)
+		do         func(ctx context.Context, c *Controllers) (any, error)
 		got        any
 		told       []string
 	}{
 		{
 			name: "kill", processes: running,
-			do:  func(ctx context.Context, c *controllers) (any, error) { return c.Kill(ctx, "db") },
+			do:  func(ctx context.Context, c *Controllers) (any, error) { return c.Kill(ctx, "db") },
 			got: true, told: []string{"db is down", "kill db", "delete lease/a/gone", unlock},
 		},
 		{
 			name: "kill, and it is not running; its locks are kept", keepLeases: true,
-			do:  func(ctx context.Context, c *controllers) (any, error) { return c.Kill(ctx, "db") },
+			do:  func(ctx context.Context, c *Controllers) (any, error) { return c.Kill(ctx, "db") },
 			got: false, told: []string{"db is down", "kill db"},
 		},
 		{
 			name: "start",
-			do:   func(ctx context.Context, c *controllers) (any, error) { return c.Start(ctx, "db") },
+			do:   func(ctx context.Context, c *Controllers) (any, error) { return c.Start(ctx, "db") },
 			got:  false, told: []string{"start db", "await db after 3", "db is up"},
 		},
 		{
 			name: "start, and it is running: its present session counts", processes: running,
-			do:  func(ctx context.Context, c *controllers) (any, error) { return c.Start(ctx, "db") },
+			do:  func(ctx context.Context, c *Controllers) (any, error) { return c.Start(ctx, "db") },
 			got: true, told: []string{"start db", "await db after 0", "db is up"},
 		},
 		{
 			name: "freeze",
-			do:   func(ctx context.Context, c *controllers) (any, error) { return nil, c.Freeze(ctx, "db", 7) },
+			do:   func(ctx context.Context, c *Controllers) (any, error) { return nil, c.Freeze(ctx, "db", 7) },
 			told: []string{"db is down", "freeze db 7"},
 		},
 		{
 			name: "thaw",
-			do:   func(ctx context.Context, c *controllers) (any, error) { return c.Thaw(ctx, "db", true) },
+			do:   func(ctx context.Context, c *Controllers) (any, error) { return c.Thaw(ctx, "db", true) },
 			got:  1, told: []string{"thaw db true", "db is up"},
 		},
 	} {
@@ -180,7 +180,7 @@ func TestControllersToolFails(t *testing.T) {
 
 func TestAPIServersTool(t *testing.T) {
 	to := &calls{live: 1}
-	a := &apiServers{cluster: "c", killer: to, ready: time.Second, sessions: to}
+	a := &APIServers{Cluster: "c", Killer: to, Ready: time.Second, Sessions: to}
 	steps := []func(context.Context, string) (bool, error){
 		a.StartAPIServer, a.KillAPIServer, a.KillAPIServer, a.StartAPIServer, a.StartAPIServer,
 	}
@@ -200,7 +200,7 @@ func TestAPIServersTool(t *testing.T) {
 	if !slices.Equal(to.told, want) {
 		t.Errorf("%q, want %q", to.told, want)
 	}
-	a = &apiServers{cluster: "c", sessions: to}
+	a = &APIServers{Cluster: "c", Sessions: to}
 	if _, err := a.KillAPIServer(t.Context(), "x"); !errors.Is(err, cluster.ErrNotSupported) ||
 		!strings.Contains(err.Error(), `kill or start an API server of cluster "c"`) {
 		t.Error(err)
@@ -214,7 +214,7 @@ func TestPlanWrites(t *testing.T) {
 		[]byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := &planWrites{objects: to, dir: dir, manifests: map[string]string{"manifests/a.yaml": "1-a.yaml"}}
+	w := &Writes{Objects: to, Dir: dir, Manifests: map[string]string{"manifests/a.yaml": "1-a.yaml"}}
 	key := plan.ResourceKey{Type: "configmap", Namespace: "a", Name: "b"}
 	if err := errors.Join(
 		w.ApplyFile(t.Context(), "manifests/a.yaml"),

@@ -1,4 +1,5 @@
-package run
+// Package tools has what the actions of a plan are carried out with on a cluster.
+package tools
 
 import (
 	"context"
@@ -21,29 +22,25 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// late is the coordinator for those parts of a run that the coordinator itself needs: it is set when there is one,
-// before it carries anything out.
-type late struct{ *coordinator.Coordinator }
-
-// controllers implements actions.Controllers on the process node.
-type controllers struct {
-	node     cluster.ProcessNode
-	sessions interface {
+// Controllers implements actions.Controllers on the process node.
+type Controllers struct {
+	Node     cluster.ProcessNode
+	Sessions interface {
 		Connections(ctx context.Context, identity string) (total, live int, err error)
 		Locks(ctx context.Context, controller string) ([]plan.ResourceKey, error)
 	}
-	objects    func(controller string) lockWriter // of the cluster in which the controller runs
-	home       map[string]string                  // the cluster in which a controller runs; empty: the only one
-	access     *site.Access                       // to other clusters
-	keepLeases map[string]bool                    // controllers whose locks are not released
-	// await returns when a controller runs and has more than so many sessions.
-	await func(ctx context.Context, name string, after int) error
+	Objects    func(controller string) LockWriter // of the cluster in which the controller runs
+	Home       map[string]string                  // the cluster in which a controller runs; empty: the only one
+	Access     *site.Access                       // to other clusters
+	KeepLeases map[string]bool                    // controllers whose locks are not released
+	// Await returns when a controller runs and has more than so many sessions.
+	Await func(ctx context.Context, name string, after int) error
 	// Down and up are called when the plan has killed or frozen a controller, and when it goes on.
-	down, up func(name string)
+	Down, Up func(name string)
 }
 
-// lockWriter writes locks of leader elections; an objects.Client does.
-type lockWriter interface {
+// LockWriter writes locks of leader elections; an objects.Client does.
+type LockWriter interface {
 	Delete(ctx context.Context, key plan.ResourceKey, o objects.DeleteOptions) error
 	Patch(ctx context.Context, key plan.ResourceKey, patchType string, patch any, subresource string) (
 		*unstructured.Unstructured, error)
@@ -51,20 +48,20 @@ type lockWriter interface {
 
 // Kill also releases the killed process's leader election locks, unless the suite keeps them: otherwise a successor
 // waits until they expire, which is not a bug and costs 15 s each time.
-func (c *controllers) Kill(ctx context.Context, name string) (running bool, err error) {
+func (c *Controllers) Kill(ctx context.Context, name string) (running bool, err error) {
 	if running, err = c.running(ctx, name); err != nil {
 		return false, err
 	}
-	c.down(name)
-	if err := c.node.Kill(ctx, name); err != nil {
+	c.Down(name)
+	if err := c.Node.Kill(ctx, name); err != nil {
 		return running, fmt.Errorf("kill controller %q: %w", name, err)
 	}
 	return running, c.releaseLocks(ctx, name)
 }
 
 // running reports whether the controller has a running process.
-func (c *controllers) running(ctx context.Context, name string) (bool, error) {
-	processes, err := c.node.Status(ctx, name)
+func (c *Controllers) running(ctx context.Context, name string) (bool, error) {
+	processes, err := c.Node.Status(ctx, name)
 	if err != nil {
 		return false, fmt.Errorf("status of controller %q: %w", name, err)
 	}
@@ -73,20 +70,20 @@ func (c *controllers) running(ctx context.Context, name string) (bool, error) {
 
 // releaseLocks releases a killed controller's leader election locks: it deletes leases, and removes the election's
 // annotation from ConfigMaps and Endpoints, which may hold other data.
-func (c *controllers) releaseLocks(ctx context.Context, name string) error {
-	if c.keepLeases[name] {
+func (c *Controllers) releaseLocks(ctx context.Context, name string) error {
+	if c.KeepLeases[name] {
 		return nil
 	}
-	locks, err := c.sessions.Locks(ctx, name)
+	locks, err := c.Sessions.Locks(ctx, name)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, l := range locks {
 		if l.Type == "lease" {
-			err = c.objects(name).Delete(ctx, l, objects.DeleteOptions{})
+			err = c.Objects(name).Delete(ctx, l, objects.DeleteOptions{})
 		} else {
-			_, err = c.objects(name).Patch(ctx, l, "merge", map[string]any{
+			_, err = c.Objects(name).Patch(ctx, l, "merge", map[string]any{
 				"metadata": map[string]any{"annotations": map[string]any{coordinator.LeaderAnnotation: nil}},
 			}, "")
 		}
@@ -99,70 +96,70 @@ func (c *controllers) releaseLocks(ctx context.Context, name string) error {
 }
 
 // Start lets a killed controller start, and waits for it.
-func (c *controllers) Start(ctx context.Context, name string) (running bool, err error) {
-	before, _, err := c.sessions.Connections(ctx, name)
+func (c *Controllers) Start(ctx context.Context, name string) (running bool, err error) {
+	before, _, err := c.Sessions.Connections(ctx, name)
 	if err != nil {
 		return false, err
 	}
 	if running, err = c.running(ctx, name); err != nil {
 		return false, err
 	}
-	if err := c.node.Start(ctx, name); err != nil {
+	if err := c.Node.Start(ctx, name); err != nil {
 		return running, fmt.Errorf("start controller %q: %w", name, err)
 	}
 	if running {
 		before = 0 // its present session counts
 	}
-	if err := c.await(ctx, name, before); err != nil {
+	if err := c.Await(ctx, name, before); err != nil {
 		return running, err
 	}
-	c.up(name)
+	c.Up(name)
 	return running, nil
 }
 
 // Freeze stops a process of a controller.
-func (c *controllers) Freeze(ctx context.Context, name string, pid int) error {
-	c.down(name)
-	return c.node.Freeze(ctx, name, pid)
+func (c *Controllers) Freeze(ctx context.Context, name string, pid int) error {
+	c.Down(name)
+	return c.Node.Freeze(ctx, name, pid)
 }
 
 // Thaw lets a controller's frozen processes go on.
-func (c *controllers) Thaw(ctx context.Context, name string, kill bool) (frozen int, err error) {
-	if frozen, err = c.node.Thaw(ctx, name, kill); err != nil {
+func (c *Controllers) Thaw(ctx context.Context, name string, kill bool) (frozen int, err error) {
+	if frozen, err = c.Node.Thaw(ctx, name, kill); err != nil {
 		return frozen, err
 	}
-	c.up(name)
+	c.Up(name)
 	return frozen, nil
 }
 
 // Route directs new connections of a controller to the API server.
-func (c *controllers) Route(ctx context.Context, name, apiServer string) error {
+func (c *Controllers) Route(ctx context.Context, name, apiServer string) error {
 	if to, elsewhere := c.elsewhere(name, apiServer); elsewhere {
-		return c.access.Route(to, apiServer)
+		return c.Access.Route(to, apiServer)
 	}
-	return c.node.Route(ctx, name, apiServer)
+	return c.Node.Route(ctx, name, apiServer)
 }
 
 // CutConnections closes a controller's connections to the API server's cluster.
-func (c *controllers) CutConnections(ctx context.Context, name, apiServer string) error {
+func (c *Controllers) CutConnections(ctx context.Context, name, apiServer string) error {
 	if to, elsewhere := c.elsewhere(name, apiServer); elsewhere {
-		return c.access.Cut(to)
+		return c.Access.Cut(to)
 	}
-	return c.node.CutConnections(ctx, name)
+	return c.Node.CutConnections(ctx, name)
 }
 
 // elsewhere returns the controller's connection to an API server that is not in its own cluster.
-func (c *controllers) elsewhere(name, apiServer string) (site.Connection, bool) {
+func (c *Controllers) elsewhere(name, apiServer string) (site.Connection, bool) {
 	in, _ := plan.SplitServer(apiServer)
-	return site.Connection{Controller: name, Cluster: in}, in != c.home[name]
+	return site.Connection{Controller: name, Cluster: in}, in != c.Home[name]
 }
 
-// apiServers implements actions.APIServers.
-type apiServers struct {
-	cluster  string                  // its name
-	killer   cluster.APIServerKiller // nil: not supported
-	ready    time.Duration           // in which a server has to connect
-	sessions interface {
+// APIServers implements actions.APIServers.
+type APIServers struct {
+	Cluster  string                  // its name
+	Killer   cluster.APIServerKiller // nil: not supported
+	Ready    time.Duration           // in which a server has to connect
+	Sessions interface {
 		Connections(ctx context.Context, identity string) (total, live int, err error)
 		WaitConnected(ctx context.Context, identity string, after, n int) error
 	}
@@ -172,8 +169,8 @@ type apiServers struct {
 }
 
 // running reports whether the API server is running, and how many sessions it has had.
-func (a *apiServers) running(ctx context.Context, name string) (running bool, sessions int, err error) {
-	sessions, live, err := a.sessions.Connections(ctx, name)
+func (a *APIServers) running(ctx context.Context, name string) (running bool, sessions int, err error) {
+	sessions, live, err := a.Sessions.Connections(ctx, name)
 	if err != nil {
 		return false, 0, err
 	}
@@ -183,14 +180,14 @@ func (a *apiServers) running(ctx context.Context, name string) (running bool, se
 }
 
 // supported returns an error if the cluster cannot kill API servers.
-func (a *apiServers) supported() error {
-	if a.killer != nil {
+func (a *APIServers) supported() error {
+	if a.Killer != nil {
 		return nil
 	}
-	return fmt.Errorf("kill or start an API server of cluster %q: %w", a.cluster, cluster.ErrNotSupported)
+	return fmt.Errorf("kill or start an API server of cluster %q: %w", a.Cluster, cluster.ErrNotSupported)
 }
 
-func (a *apiServers) mark(name string, down bool) {
+func (a *APIServers) mark(name string, down bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down == nil {
@@ -200,14 +197,14 @@ func (a *apiServers) mark(name string, down bool) {
 }
 
 // KillAPIServer kills an API server, which stays down.
-func (a *apiServers) KillAPIServer(ctx context.Context, name string) (running bool, err error) {
+func (a *APIServers) KillAPIServer(ctx context.Context, name string) (running bool, err error) {
 	if running, _, err = a.running(ctx, name); err != nil {
 		return false, err
 	}
 	if err := a.supported(); err != nil {
 		return running, err
 	}
-	if err := a.killer.KillAPIServer(ctx, name); err != nil {
+	if err := a.Killer.KillAPIServer(ctx, name); err != nil {
 		return running, err
 	}
 	a.mark(name, true)
@@ -215,7 +212,7 @@ func (a *apiServers) KillAPIServer(ctx context.Context, name string) (running bo
 }
 
 // StartAPIServer also waits for the hook: a server that has not connected is not observed.
-func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running bool, err error) {
+func (a *APIServers) StartAPIServer(ctx context.Context, name string) (running bool, err error) {
 	running, sessions, err := a.running(ctx, name)
 	if err != nil {
 		return false, err
@@ -223,33 +220,33 @@ func (a *apiServers) StartAPIServer(ctx context.Context, name string) (running b
 	if err := a.supported(); err != nil {
 		return false, err
 	}
-	if err := a.killer.StartAPIServer(ctx, name); err != nil || running {
+	if err := a.Killer.StartAPIServer(ctx, name); err != nil || running {
 		return running, err
 	}
-	ctx, cancel := clock.WithTimeout(ctx, a.ready)
+	ctx, cancel := clock.WithTimeout(ctx, a.Ready)
 	defer cancel()
-	if err := a.sessions.WaitConnected(ctx, name, sessions, 1); err != nil {
+	if err := a.Sessions.WaitConnected(ctx, name, sessions, 1); err != nil {
 		return false, err
 	}
 	a.mark(name, false)
 	return false, nil
 }
 
-// planWrites implements actions.Objects.
-type planWrites struct {
-	objects   writer
-	dir       string            // of the run record
-	manifests map[string]string // path in the plan to path in the record
+// Writes implements actions.Objects.
+type Writes struct {
+	Objects   writer
+	Dir       string            // of the run record
+	Manifests map[string]string // path in the plan to path in the record
 }
 
 // writer writes objects in a cluster; an objects.Client does.
 type writer interface {
-	lockWriter
+	LockWriter
 	Apply(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error)
 }
 
 // Apply applies an object.
-func (w *planWrites) Apply(ctx context.Context, object map[string]any) error {
+func (w *Writes) Apply(ctx context.Context, object map[string]any) error {
 	list, _, err := manifests.Served([]*unstructured.Unstructured{{Object: object}})
 	if err != nil {
 		return err
@@ -258,17 +255,17 @@ func (w *planWrites) Apply(ctx context.Context, object map[string]any) error {
 }
 
 // ApplyFile applies the record's copy of a manifest.
-func (w *planWrites) ApplyFile(ctx context.Context, file string) error {
-	list, _, err := manifests.ReadServed(filepath.Join(w.dir, filepath.FromSlash(w.manifests[file])))
+func (w *Writes) ApplyFile(ctx context.Context, file string) error {
+	list, _, err := manifests.ReadServed(filepath.Join(w.Dir, filepath.FromSlash(w.Manifests[file])))
 	if err != nil {
 		return err
 	}
 	return w.applyAll(ctx, list)
 }
 
-func (w *planWrites) applyAll(ctx context.Context, list []*unstructured.Unstructured) error {
+func (w *Writes) applyAll(ctx context.Context, list []*unstructured.Unstructured) error {
 	for _, u := range list {
-		if _, err := w.objects.Apply(ctx, u); err != nil {
+		if _, err := w.Objects.Apply(ctx, u); err != nil {
 			return err
 		}
 	}
@@ -276,12 +273,12 @@ func (w *planWrites) applyAll(ctx context.Context, list []*unstructured.Unstruct
 }
 
 // Patch patches an object.
-func (w *planWrites) Patch(ctx context.Context, key plan.ResourceKey, subresource, patchType string, patch any) error {
-	_, err := w.objects.Patch(ctx, key, patchType, patch, subresource)
+func (w *Writes) Patch(ctx context.Context, key plan.ResourceKey, subresource, patchType string, patch any) error {
+	_, err := w.Objects.Patch(ctx, key, patchType, patch, subresource)
 	return err
 }
 
 // Delete deletes an object.
-func (w *planWrites) Delete(ctx context.Context, key plan.ResourceKey) error {
-	return w.objects.Delete(ctx, key, objects.DeleteOptions{})
+func (w *Writes) Delete(ctx context.Context, key plan.ResourceKey) error {
+	return w.Objects.Delete(ctx, key, objects.DeleteOptions{})
 }
