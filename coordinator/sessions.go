@@ -55,7 +55,10 @@ func (s *identitySessions) since(after int) int {
 
 // Connections returns how many sessions the identity has had so far, and how many of them are live.
 func (c *Coordinator) Connections(ctx context.Context, identity string) (total, live int, err error) {
-	err = c.loop.do(ctx, func(context.Context) { total, live = c.sessions.of(identity).total, len(c.sessions.of(identity).live) })
+	err = c.loop.do(ctx, func(context.Context) {
+		sessions := c.sessions.of(identity)
+		total, live = sessions.total, len(sessions.live)
+	})
 	return total, live, err
 }
 

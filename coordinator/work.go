@@ -64,8 +64,8 @@ func (w *work) fire(r *record.Action) {
 	w.underway++
 }
 
-// begin records that an action is being carried out. The channel is closed when its pause or resume is in force; nil: it
-// has none.
+// begin records that an action is being carried out. The channel is closed when its pause or resume is in force.
+// Nil: it has none.
 func (w *work) begin(index int, a *plan.Action) <-chan struct{} {
 	w.begun = append(w.begun, index)
 	if plan.Has[*plan.Advance](a) {

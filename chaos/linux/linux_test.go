@@ -161,8 +161,8 @@ func enlarge(c any) error {
 
 const packets = 500
 
-// loss sends UDP packets and returns the shares in percent that do not arrive, and that are not answered. It waits until
-// no answer has come for a moment. If all packets should be answered, it waits longer: the machine may be busy.
+// loss sends UDP packets and returns the shares in percent that do not arrive, and that are not answered. It waits
+// until no answer has come for a moment. If all packets should be answered, it waits longer: the machine may be busy.
 func (s *servers) loss(p *runningPod, to string, all bool) (lost, unanswered int) {
 	t := p.n.t
 	t.Helper()

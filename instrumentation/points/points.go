@@ -1,5 +1,5 @@
-// Package points says where hooks go and what is inserted there, and patches copies of modules and files of the standard
-// library accordingly.
+// Package points says where hooks go and what is inserted there, and patches copies of modules and files of the
+// standard library accordingly.
 //
 // The table of points has the places, the templates in this directory have the code. Text is inserted at positions
 // found in the syntax tree, and everything else stays byte for byte. A point that is not found is an error.

@@ -21,11 +21,14 @@ import (
 // testGoRoot returns the Go installation that runs the tests, for a target platform.
 func testGoRoot(t testing.TB, goos, goarch string) *GoRoot {
 	t.Helper()
-	var env struct{ GOROOT, GOVERSION, CGO_ENABLED string }
+	var env struct {
+		GOROOT, GOVERSION string
+		Cgo               string `json:"CGO_ENABLED"`
+	}
 	if err := json.Unmarshal(goOutput(t, "env", "-json", "GOROOT", "GOVERSION", "CGO_ENABLED"), &env); err != nil {
 		t.Fatal(err)
 	}
-	return &GoRoot{Dir: env.GOROOT, Version: env.GOVERSION, GOOS: goos, GOARCH: goarch, Cgo: env.CGO_ENABLED == "1"}
+	return &GoRoot{Dir: env.GOROOT, Version: env.GOVERSION, GOOS: goos, GOARCH: goarch, Cgo: env.Cgo == "1"}
 }
 
 // TestStandard checks that all points are found, that only lines with a point change, and that equal files get equal

@@ -102,8 +102,8 @@ type Outage struct {
 	Over   bool   // there was such a reason in that time, but it is over
 }
 
-// Run carries out the steps of a workload one after the other. A step that fails or times out ends the workload, and Run
-// returns its failure. An error means that the workload could not be run: ctx ended, or the suite is wrong
+// Run carries out the steps of a workload one after the other. A step that fails or times out ends the workload, and
+// Run returns its failure. An error means that the workload could not be run: ctx ended, or the suite is wrong
 // ([objects.ErrNotServed], a missing file, an invalid expression), or a function is ([FunctionError]).
 //
 // While an API server is down, or answers that it is unavailable, a step retries until its timeout.

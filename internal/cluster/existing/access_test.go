@@ -42,7 +42,8 @@ func TestChoose(t *testing.T) {
 		want   string // empty: it is taken
 	}{
 		{"taken", cluster.JoinConfig{Kubeconfig: file, Context: "staging"}, ""},
-		{"no file", cluster.JoinConfig{Kubeconfig: file + "x", Context: "staging"}, "there is no kubeconfig " + file + "x"},
+		{"no file", cluster.JoinConfig{Kubeconfig: file + "x", Context: "staging"},
+			"there is no kubeconfig " + file + "x"},
 		{"invalid", cluster.JoinConfig{Kubeconfig: bad, Context: "staging"}, "the kubeconfig " + bad + " is invalid"},
 		{"the current context is not taken", cluster.JoinConfig{Kubeconfig: file},
 			"the kubeconfig's current one is never taken (" + file + ": it has: broken, hidden, other, prd2, staging)"},

@@ -557,7 +557,9 @@ func TestWithoutEngine(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	_, err := Start(t.Context(), cluster.Config{Name: "a/b", APIServers: 9, Nodes: 2, Member: cluster.Membership{Name: "east"}})
+	_, err := Start(t.Context(), cluster.Config{
+		Name: "a/b", APIServers: 9, Nodes: 2, Member: cluster.Membership{Name: "east"},
+	})
 	for _, want := range []string{
 		`cluster name "a/b"`, "has 1 to 5 API servers, not 9", "no simulated ones", "one of several",
 	} {

@@ -164,7 +164,7 @@ func (r claims) claim(ctx context.Context, q *nodes.CycleNodeRequest, v *view) (
 	for _, id := range sorted(v.members) {
 		// Holders are looked up after the Node was read: a claim's request cannot be younger than the claim.
 		if by := types.UID(v.nodes[id].Annotations[controller.AnnotationClaim]); by != "" && by != q.UID {
-			other, err := reads{r.env}.holder(ctx, by)
+			other, err := reads(r).holder(ctx, by)
 			if other != nil || err != nil {
 				return other, err
 			}

@@ -447,7 +447,7 @@ func ids(list []nodes.CycleNodeRequestNode) []string {
 
 // releaseAll removes the request's marks from all Nodes of its groups.
 func (r claims) releaseAll(ctx context.Context, q *nodes.CycleNodeRequest) error {
-	list, err := reads{r.env}.selected(ctx, q)
+	list, err := reads(r).selected(ctx, q)
 	if failed := (*failure)(nil); errors.As(err, &failed) {
 		return nil // it never claimed anything
 	} else if err != nil {

@@ -22,7 +22,7 @@ import (
 // extra is by how many instances the groups are larger than when the request began, and what a person can do about it:
 // attaching increases a group's desired capacity. Nodes that were started for the request are marked.
 func (r surplus) extra(ctx context.Context, q *nodes.CycleNodeRequest) (extra int, words string, err error) {
-	selected, err := reads{r.env}.selected(ctx, q)
+	selected, err := reads(r).selected(ctx, q)
 	if failed := (*failure)(nil); err != nil && !errors.As(err, &failed) {
 		return 0, "", err
 	}

@@ -18,8 +18,11 @@ func (t *Time) Register(f *pflag.FlagSet) {
 }
 
 func (t *Time) String() string { return string(*t) }
-func (t *Time) Type() string   { return "how" }
 
+// Type is the name of the flag's value in help texts.
+func (t *Time) Type() string { return "how" }
+
+// Set refuses unknown values.
 func (t *Time) Set(text string) error {
 	switch plan.Time(text) {
 	case plan.VirtualTime, plan.RealTime:

@@ -28,8 +28,11 @@ func (o *Format) Register(c *cobra.Command) {
 func (o Format) Table() bool { return o == "" || o == "wide" }
 
 func (o *Format) String() string { return string(*o) }
-func (*Format) Type() string     { return "format" }
 
+// Type is the name of the flag's value in help texts.
+func (*Format) Type() string { return "format" }
+
+// Set refuses unknown formats.
 func (o *Format) Set(value string) error {
 	if !slices.Contains(formats, value) {
 		return fmt.Errorf("unknown format, want %s", strings.Join(formats, ", "))
@@ -97,6 +100,7 @@ func (l *List[T]) Print(w io.Writer, format Format, all []T) error {
 	return table.Flush()
 }
 
+// OrDash returns a text for a table; "-": it is empty.
 func OrDash(text string) string {
 	if text == "" {
 		return "-"

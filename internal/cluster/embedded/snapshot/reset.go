@@ -29,10 +29,11 @@ const (
 	resetTimeout = time.Minute
 	// lookEvery is the interval at which a reset compares etcd with the snapshot.
 	lookEvery = 15 * time.Millisecond
-	// QuietOwn and QuietShared are the minimum time without a difference before a reset is complete: a write that a
+	// QuietOwn is the minimum time without a difference before a reset is complete: a write that a
 	// controller had started before the reset arrives within this time. A shared cluster gets more, because it is not
 	// checked again before the next run.
-	QuietOwn    = 60 * time.Millisecond
+	QuietOwn = 60 * time.Millisecond
+	// QuietShared is that of a shared cluster.
 	QuietShared = 250 * time.Millisecond
 	maxQuiet    = time.Second
 	// deletersPatience is how long a reset waits for API servers that were deleting the objects of a definition when

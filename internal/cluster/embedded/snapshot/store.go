@@ -71,8 +71,8 @@ func Revision(ctx context.Context, socket string) (int64, error) {
 	return s.revision(ctx)
 }
 
-// Objects returns the objects that a reset restores, from the etcd at a socket, by their keys. If a key must only exist,
-// its value is empty.
+// Objects returns the objects that a reset restores, from the etcd at a socket, by their keys. If a key must only
+// exist, its value is empty.
 func Objects(ctx context.Context, socket string) (map[string]string, error) {
 	s := newStore(socket)
 	defer s.close()
