@@ -244,6 +244,7 @@ func TestUnansweredWrites(t *testing.T) {
 		event   string
 		writer  record.FieldManager
 		first   bool // the change is the object's first
+		before  bool // an answered write has shown the controller's name
 		claimed bool
 	}{
 		"update":                          {sent: update(2, "1"), event: record.Updated, writer: op, claimed: true},
@@ -257,6 +258,11 @@ func TestUnansweredWrites(t *testing.T) {
 			Patch: json.RawMessage(`{"status": {"n": 2}}`)}, event: record.Updated, writer: op, claimed: true},
 		"patch of something else": {sent: record.Observation{Op: wire.Patch, Query: manager,
 			Patch: json.RawMessage(`{"spec": {"n": 2}}`)}, event: record.Updated, writer: op},
+		"patch by the name that another write has shown": {sent: record.Observation{Op: wire.Patch,
+			Patch: json.RawMessage(`{"status": {"n": 3}}`)}, event: record.Updated, writer: op, before: true, claimed: true},
+		"patch by another name than another write has shown": {sent: record.Observation{Op: wire.Patch,
+			Patch: json.RawMessage(`{"status": {"n": 3}}`)}, event: record.Updated, before: true,
+			writer: record.FieldManager{Manager: "kubectl", Operation: "Update"}},
 		"creation": {sent: record.Observation{Op: wire.Create, Query: manager,
 			Object: json.RawMessage(`{"spec": {"n": 1}, "metadata": {"creationTimestamp": null}}`)},
 			event: record.Created, writer: op, first: true, claimed: true},
@@ -268,8 +274,11 @@ func TestUnansweredWrites(t *testing.T) {
 			if !test.first {
 				r.happens(record.Created, "")
 			}
+			if test.before {
+				r.answered(record.Observation{Op: wire.Update}, func() { r.happens(record.Updated, "", op) })
+			}
 			o := test.sent
-			o.Call, o.Point, o.Phase, o.Name = 1, wire.ControllerWrite, wire.Before, "web"
+			o.Call, o.Point, o.Phase, o.Name = 9, wire.ControllerWrite, wire.Before, "web"
 			r.see(o)
 			r.happens(test.event, "", test.writer)
 			all := r.changes()

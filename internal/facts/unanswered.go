@@ -31,7 +31,8 @@ func (a *attribution) unanswered() {
 			continue
 		}
 		for i := range a.changes {
-			if c := &a.changes[i]; c.names(o) && a.free(c, since) && mustHaveMade(o, sent, c) {
+			c := &a.changes[i]
+			if c.names(o) && a.free(c, since) && a.named(o, c) && mustHaveMade(o, sent, c) {
 				a.claim(c, o, since)
 				break
 			}
@@ -39,12 +40,25 @@ func (a *attribution) unanswered() {
 	}
 }
 
+// named reports whether the managed fields of a change may name a write's client. If the controller's other writes have
+// shown its names, it must be one of these.
+func (a *attribution) named(o *record.Observation, c *Change) bool {
+	names := map[string]bool{}
+	for i := range a.changes {
+		if own := &a.changes[i]; own.By == o.By {
+			for _, w := range own.writers {
+				names[w.Manager] = true
+			}
+		}
+	}
+	return len(c.writers) == 0 || slices.ContainsFunc(c.writers, func(w record.FieldManager) bool {
+		return writes(o, w) && (len(names) == 0 || names[w.Manager])
+	})
+}
+
 // mustHaveMade reports whether a change shows what an unanswered write has sent, and no other write is likely to have
 // made the same change: an update is of the version that it was based on, and all that differs is as it was sent.
 func mustHaveMade(o *record.Observation, sent map[string]any, c *Change) bool {
-	if len(c.writers) > 0 && !slices.ContainsFunc(c.writers, func(w record.FieldManager) bool { return writes(o, w) }) {
-		return false
-	}
 	switch {
 	case o.Op == wire.Create:
 		return o.Subresource == "" && c.Event == record.Created && covers(content(c.Cur), content(sent))
