@@ -117,6 +117,24 @@ func TestBackoffByClock(t *testing.T) {
 	})
 }
 
+// A Start between the end of a process and the beginning of the back-off ends the back-off too. One before the end does
+// not.
+func TestStartBeforeBackoff(t *testing.T) {
+	for _, urgent := range []int{0, 1} {
+		atClock(t, func(ctx context.Context, t *testing.T, c *clock.Clock, of *container) {
+			of.pod.controller = &controller{urgent: 1 + urgent}
+			of.idleSince = 1
+			started := make(chan bool, 1)
+			go func() { started <- of.awaitStart(ctx, maxBackoff, 0) }()
+			if waits := due(c) == maxBackoff; waits != (urgent == 0) {
+				t.Errorf("%d calls of Start since the process exited: waits: %t", urgent, waits)
+			}
+			c.Advance(maxBackoff)
+			<-started
+		})
+	}
+}
+
 func TestGraceByClock(t *testing.T) {
 	atClock(t, func(_ context.Context, t *testing.T, c *clock.Clock, of *container) {
 		p := of.pod

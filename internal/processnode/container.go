@@ -27,15 +27,15 @@ type container struct {
 	program program // set by prepare
 
 	// guarded
-	current  *run // nil while no process runs
-	last     *run // the last one that has exited
-	starts   int
-	final    bool // will not start again
-	ready    bool
-	waiting  string // reason while it neither runs nor is final
-	failure  error  // why the last attempt to start failed
-	failedAt int    // controller.urgent at that time
-	forgiven int    // how often faults that end it have ended, after which there is no back-off
+	current   *run // nil while no process runs
+	last      *run // the last one that has exited
+	starts    int
+	final     bool // will not start again
+	ready     bool
+	waiting   string // reason while it neither runs nor is final
+	failure   error  // why the last attempt to start failed
+	idleSince int    // controller.urgent when the last process exited, or could not be started
+	forgiven  int    // how often faults that end it have ended, after which there is no back-off
 }
 
 // run is one start of a container.
@@ -128,16 +128,10 @@ func (c *container) restarts(exitCode int) bool {
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
 }
 
-// awaitStart waits until the container may start: it is not held, and the delay is over, Start was called, or its
-// container has been forgiven once more. It returns false when the pod must end.
+// awaitStart waits until the container may start: it is not held, and the delay is over, Start was called since the last
+// process exited, or its container has been forgiven once more. It returns false when the pod must end.
 func (c *container) awaitStart(ctx context.Context, delay time.Duration, forgiven int) bool {
 	n := c.pod.node
-	n.mu.Lock()
-	urgent := 0
-	if c.pod.controller != nil {
-		urgent = c.pod.controller.urgent
-	}
-	n.mu.Unlock()
 	timer := clock.NewTimer(clock.Due(ctx), delay)
 	defer timer.Stop()
 	over := delay <= 0
@@ -146,7 +140,7 @@ func (c *container) awaitStart(ctx context.Context, delay time.Duration, forgive
 		changed := n.changed
 		held, hurry := false, c.forgiven > forgiven
 		if control := c.pod.controller; control != nil {
-			held, hurry = control.held, hurry || control.urgent > urgent
+			held, hurry = control.held, hurry || control.urgent > c.idleSince
 		}
 		reason := ""
 		switch {
@@ -250,7 +244,7 @@ func (c *container) fail(err error) error {
 func (c *container) failLocked(err error) error {
 	c.failure = fmt.Errorf("start container %q of pod %s/%s: %w", c.spec.Name, c.pod.namespace, c.pod.name, err)
 	if control := c.pod.controller; control != nil {
-		c.failedAt = control.urgent
+		c.idleSince = control.urgent
 	}
 	c.pod.node.log.Warn("start container", "error", c.failure)
 	c.pod.node.broadcastLocked()
@@ -313,6 +307,9 @@ func (c *container) supervise(ctx context.Context, r *run) {
 		r.record.MetMachine = met
 	}
 	c.current = nil
+	if control := c.pod.controller; control != nil {
+		c.idleSince = control.urgent
+	}
 	c.last = r
 	c.ready = false
 	n.broadcastLocked()

@@ -248,7 +248,7 @@ func (n *Node) Start(ctx context.Context, name string) error {
 		containers := n.containersLocked(c)
 		for _, container := range containers {
 			if container.current == nil && container.starts <= before[container] {
-				if container.failure != nil && container.failedAt >= c.urgent {
+				if container.failure != nil && container.idleSince >= c.urgent {
 					return false, container.failure
 				}
 				return false, nil

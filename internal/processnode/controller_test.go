@@ -160,8 +160,8 @@ func TestStartSkipsBackoff(t *testing.T) {
 	if err := node.Start(ctx, "crashes"); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("took %s", took)
+	if took := time.Since(start); took >= 4*time.Second {
+		t.Errorf("took %s, as long as the back-off", took)
 	}
 	all := pods.Processes(t, "crashes")
 	if len(all) <= before {
