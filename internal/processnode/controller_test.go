@@ -168,7 +168,8 @@ func TestStartSkipsBackoff(t *testing.T) {
 		t.Error("nothing was started")
 	}
 	for _, p := range all {
-		if p.Planned {
+		// One of an earlier repetition may have been ended with its pod.
+		if p.Planned && p.Namespace == ns {
 			t.Errorf("a crash is not planned: %+v", p)
 		}
 	}
