@@ -153,14 +153,14 @@ func TestStartSkipsBackoff(t *testing.T) {
 	pods.Create(t, ns, clustertest.ShellPod("crashes", "exit 1", clustertest.Controller("crashes")))
 	pods.Await(t, ns, "crashes", "a longer back-off", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
-		return len(s) == 1 && s[0].RestartCount >= 3 && s[0].State.Waiting != nil
+		return len(s) == 1 && s[0].RestartCount >= 4 && s[0].State.Waiting != nil
 	})
 	before := len(pods.Processes(t, "crashes"))
 	start := time.Now()
 	if err := node.Start(ctx, "crashes"); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(start); took >= 4*time.Second {
+	if took := time.Since(start); took >= 8*time.Second {
 		t.Errorf("took %s, as long as the back-off", took)
 	}
 	all := pods.Processes(t, "crashes")

@@ -29,33 +29,36 @@ func (c *Cluster) createObjects(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		_, err := client.StorageV1().StorageClasses().Create(ctx, newStorageClass(), metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create storage class: %w", err)
-		}
-		return nil
-	})
-	for i := range c.config.Nodes {
+	// A busy machine may be too slow for a handshake, so each is tried until the start's time is over.
+	try := func(what string, f func(context.Context) error) {
 		group.Go(func() error {
-			name := fmt.Sprintf("node-%d", i+1)
-			node := newNode(name, nodeIP(i), metav1.NewTime(c.clock.Now()))
-			_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+			err := cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
+				if err := f(ctx); !apierrors.IsAlreadyExists(err) {
+					return err
+				}
+				return nil
+			})
 			if err != nil {
-				return fmt.Errorf("create node %s: %w", name, err)
+				return fmt.Errorf("%s: %w", what, err)
 			}
 			return nil
 		})
 	}
-	group.Go(func() error {
-		err := cluster.Poll(ctx, pollInterval, func(ctx context.Context) error {
-			_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+	try("create storage class", func(ctx context.Context) error {
+		_, err := client.StorageV1().StorageClasses().Create(ctx, newStorageClass(), metav1.CreateOptions{})
+		return err
+	})
+	for i := range c.config.Nodes {
+		name := fmt.Sprintf("node-%d", i+1)
+		try("create node "+name, func(ctx context.Context) error {
+			node := newNode(name, nodeIP(i), metav1.NewTime(c.clock.Now()))
+			_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 			return err
 		})
-		if err != nil {
-			return fmt.Errorf("wait for the default service account: %w", err)
-		}
-		return nil
+	}
+	try("wait for the default service account", func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
 	})
 	return group.Wait()
 }
