@@ -128,8 +128,8 @@ func (c *container) restarts(exitCode int) bool {
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
 }
 
-// awaitStart waits until the container may start: it is not held, and the delay is over, Start was called since the last
-// process exited, or its container has been forgiven once more. It returns false when the pod must end.
+// awaitStart waits until the container may start: it is not held, and the delay is over, Start was called since the
+// last process exited, or its container has been forgiven once more. It returns false when the pod must end.
 func (c *container) awaitStart(ctx context.Context, delay time.Duration, forgiven int) bool {
 	n := c.pod.node
 	timer := clock.NewTimer(clock.Due(ctx), delay)
