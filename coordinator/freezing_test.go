@@ -73,7 +73,7 @@ func TestAProcessIsFrozenBeforeItsCallIsReleased(t *testing.T) {
 		if n := silent(first); n != 0 {
 			t.Error("the silence of a frozen process is a finding")
 		}
-		// Its lease expires after 15 s. If there is no new leader 15 s later, there will be none.
+		// Its lease expires after 15 s. A new leader is elected within 15 s after that, or never.
 		time.Sleep(29 * time.Second)
 		if !status(t, r).OnItsWay {
 			t.Error("nobody can take over any more")

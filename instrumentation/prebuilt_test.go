@@ -99,8 +99,8 @@ func useIndex(t *testing.T, data []byte) {
 	}
 }
 
-// obtain returns the control plane, and the messages for the user. There is no go command, so a build ends when it
-// begins.
+// obtain returns the control plane, and the messages for the user. There is no go command, so each build
+// fails at once.
 func obtain(t *testing.T, config ControlPlaneConfig) (*Result, []string, error) {
 	t.Helper()
 	t.Setenv("PATH", t.TempDir())

@@ -312,9 +312,9 @@ func declared(dir string) (map[string]bool, error) {
 	return names, nil
 }
 
-// KnownVersion reports whether a version says what is in a module. A commit's version does not
-// (v0.0.0-20190918160344-1fbdaa4c8d90), nor does one from before client-go's versions followed those of Kubernetes
-// (v12.0.0+incompatible).
+// KnownVersion reports whether a version says what is in a module. Two kinds of versions do not: those
+// of commits (v0.0.0-20190918160344-1fbdaa4c8d90), and the old ones of client-go, which did not follow those of
+// Kubernetes (v12.0.0+incompatible).
 func KnownVersion(version string) bool {
 	return version != "" && semver.Compare(version, "v0.0.1-0") >= 0 && semver.Build(version) != "+incompatible"
 }

@@ -118,7 +118,7 @@ func TestWhatComesLater(t *testing.T) {
 	}
 }
 
-// A pattern that was not chosen, or for which there is no time, costs nothing.
+// A campaign makes no runs for a pattern that was not chosen, or for which its budget has no time.
 func TestLaterOnlyIfAskedFor(t *testing.T) {
 	for name, change := range map[string]func(c *Config){
 		"another pattern":         func(c *Config) { c.Patterns = []string{"intermediate"} },

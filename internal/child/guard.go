@@ -10,7 +10,7 @@ import (
 )
 
 // guardScript reads which process groups exist. Its input ends when this process ends; then it kills the remaining
-// groups. This process may have been killed before it could tell of a new group. So the script also kills every process
+// groups. This process may have been killed before it reported a new group. So the script also kills every process
 // that has the mark in its environment, until there is none, unless it received the command to end. This needs /proc.
 const guardScript = `
 trap "" HUP INT TERM

@@ -247,10 +247,18 @@ func couldHaveMade(o *record.Observation, since begun, c *Change) bool {
 		// It succeeds only on this version, so what has changed since is its effect.
 		return c.Version != based
 	}
-	if len(c.writers) > 0 && !slices.ContainsFunc(c.writers, func(w record.FieldManager) bool { return writes(o, w) }) {
+	if !c.maybeBy(o, nil) {
 		return false
 	}
 	return o.Op != wire.Patch || sent == nil || touches(sent, c.Prev, c.Cur)
+}
+
+// maybeBy reports whether the change's managed fields may name a write's client. If names of the client are given, they
+// must name it so; nil: its names are unknown.
+func (c *Change) maybeBy(o *record.Observation, names map[string]bool) bool {
+	return len(c.writers) == 0 || slices.ContainsFunc(c.writers, func(w record.FieldManager) bool {
+		return writes(o, w) && (len(names) == 0 || names[w.Manager])
+	})
 }
 
 // writes reports whether managed fields name a write's client so.

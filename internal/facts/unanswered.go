@@ -24,6 +24,7 @@ func (a *attribution) unanswered() {
 		return cmp.Or(x.at.Compare(y.at), cmp.Compare(x.observation.Session, y.observation.Session),
 			cmp.Compare(x.observation.Call, y.observation.Call))
 	})
+	names := a.managers()
 	for _, since := range writes {
 		o := since.observation
 		sent := body(o)
@@ -32,7 +33,7 @@ func (a *attribution) unanswered() {
 		}
 		for i := range a.changes {
 			c := &a.changes[i]
-			if c.names(o) && a.free(c, since) && a.named(o, c) && mustHaveMade(o, sent, c) {
+			if c.names(o) && a.free(c, since) && c.maybeBy(o, names[o.By]) && mustHaveMade(o, sent, c) {
 				a.claim(c, o, since)
 				break
 			}
@@ -40,20 +41,22 @@ func (a *attribution) unanswered() {
 	}
 }
 
-// named reports whether the managed fields of a change may name a write's client. If the controller's other writes have
-// shown its names, it must be one of these.
-func (a *attribution) named(o *record.Observation, c *Change) bool {
-	names := map[string]bool{}
+// managers returns the names that the answered writes of each controller have in managed fields.
+func (a *attribution) managers() map[string]map[string]bool {
+	all := map[string]map[string]bool{}
 	for i := range a.changes {
-		if own := &a.changes[i]; own.By == o.By {
-			for _, w := range own.writers {
-				names[w.Manager] = true
-			}
+		c := &a.changes[i]
+		if c.By == "" {
+			continue
+		}
+		if all[c.By] == nil {
+			all[c.By] = map[string]bool{}
+		}
+		for _, w := range c.writers {
+			all[c.By][w.Manager] = true
 		}
 	}
-	return len(c.writers) == 0 || slices.ContainsFunc(c.writers, func(w record.FieldManager) bool {
-		return writes(o, w) && (len(names) == 0 || names[w.Manager])
-	})
+	return all
 }
 
 // mustHaveMade reports whether a change shows what an unanswered write has sent, and no other write is likely to have

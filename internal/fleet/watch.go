@@ -87,7 +87,7 @@ func (f *feed) follow() (left func()) {
 	return func() { count(-1) }
 }
 
-// awaitRead waits until there are no followers any more: each of them has then received the end.
+// awaitRead waits until the last follower has received the end of the feed.
 func (f *feed) awaitRead(ctx context.Context) {
 	for {
 		f.mu.Lock()

@@ -32,7 +32,7 @@ type container struct {
 	starts    int
 	final     bool // will not start again
 	ready     bool
-	waiting   string // reason while it neither runs nor is final
+	waiting   string // why it does not start yet; empty: nothing holds it back
 	failure   error  // why the last attempt to start failed
 	idleSince int    // controller.urgent when the last process exited, or could not be started
 	forgiven  int    // how often faults that end it have ended, after which there is no back-off

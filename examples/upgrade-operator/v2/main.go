@@ -78,7 +78,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Apply(ctx, settings, client.FieldOwner("site-operator"), client.ForceOwnership); err != nil {
 		return ctrl.Result{}, err
 	}
-	// The bug: version 1 writes the status last. If it was interrupted before that, there is no trace of it.
+	// The bug: version 1 writes the status last. An interrupted version 1 leaves a status without its version.
 	by, _, _ := unstructured.NestedString(site.Object, "status", "version")
 	if by == "1" || r.fixLeftovers {
 		former := &corev1.ConfigMap{}

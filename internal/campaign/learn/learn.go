@@ -143,8 +143,8 @@ func (lr *Learner) take(w workload) (l Learned, why string, err error) {
 	return l, why, err
 }
 
-// learnOne learns a workload of which there is no baseline, and says so, unless there was an error. It takes in what
-// people and campaigns have said about the baseline.
+// learnOne learns a workload without a baseline, and reports that, unless there was an error. It adds to the baseline
+// what people and campaigns have stated about it.
 func (lr *Learner) learnOne(ctx context.Context, w workload, l *Learned, why string, err error) {
 	workload := w.id()
 	if err == nil && l.Baseline == nil {
@@ -173,9 +173,9 @@ func (lr *Learner) learnOne(ctx context.Context, w workload, l *Learned, why str
 	}
 }
 
-// endings returns what the ends of runs without faults tell of the workload: what it can wait for, if it waits for
-// little (nil: nothing), and what is wrong with its sample. The baseline is nil if a run did not pass; the error then
-// has the run.
+// endings returns what the end states of runs without faults show about the workload: what it can wait for, if it waits
+// for little (nil: nothing), and what is wrong with its sample. If a run did not pass, the baseline is nil, and the
+// error has the run.
 func (lr *Learner) endings(w workload, ref *baseline.Baseline, err error) (wait *plan.Step, trouble string) {
 	var runs [][]facts.Change
 	var failed *notPassedError

@@ -23,8 +23,8 @@ type Learned struct {
 	Masks    string // file of the fields that never count; people may edit it
 	Allowed  string // file of what does not count either, as campaigns have seen
 	Anew     bool   // it was learned now
-	// Err says why there is no baseline: the workload ends differently without faults (*baseline.UnstableError), or
-	// not well, or a run could not be carried out.
+	// Err says why there is no baseline: runs without faults end differently (*baseline.UnstableError), one of
+	// them has failed, or a run could not be carried out.
 	Err error
 	// Candidates are the plans that the campaign has made, also those without a plan.
 	Candidates []pattern.Candidate

@@ -86,7 +86,7 @@ func addFile(w io.Writer, path string) error {
 	return err
 }
 
-// ShortHash is the beginning of a hash that is long enough to tell files apart.
+// ShortHash is the beginning of a hash, which is long enough to distinguish files.
 func ShortHash(hash []byte) string { return hex.EncodeToString(hash[:10]) }
 
 // suiteHash is a hash of everything in the suite that decides what the workload does: the suite with its variant, but

@@ -385,7 +385,7 @@ type definition struct {
 }
 
 // awaitDefinitions waits until all API servers serve the restored definitions, and no longer serve the deleted ones,
-// whose objects are no longer stored in etcd. A deleted one has a nil value.
+// whose objects are no longer stored in etcd. In changed, a deleted definition has a nil value.
 func (r Resetter) awaitDefinitions(ctx context.Context, changed map[string][]byte) error {
 	if len(changed) == 0 {
 		return nil
