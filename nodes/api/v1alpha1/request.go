@@ -13,14 +13,15 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=cnr,categories=node-cycling
-// +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name=Cycled,type=string,JSONPath=`.status.progress`
-// +kubebuilder:printcolumn:name=Current nodes,type=string,JSONPath=`.status.currentNodeNames`
-// +kubebuilder:printcolumn:name=Node group,type=string,JSONPath=`.spec.nodeGroupName`,priority=1
-// +kubebuilder:printcolumn:name=Method,type=string,JSONPath=`.spec.cycleSettings.method`,priority=1
-// +kubebuilder:printcolumn:name=Concurrency,type=integer,JSONPath=`.spec.cycleSettings.concurrency`,priority=1
-// +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.message`
+// +kubebuilder:printcolumn:name=Node group name,type=string,JSONPath=`.spec.nodeGroupName`
+// +kubebuilder:printcolumn:name=Node selector,type=string,JSONPath=`.spec.selector`
+// +kubebuilder:printcolumn:name=Method,type=string,JSONPath=`.spec['cycleSettings','cycleNodeSettings'].method`
+// +kubebuilder:printcolumn:name=Concurrency,type=integer,JSONPath=`.spec['cycleSettings','cycleNodeSettings'].concurrency`
+// +kubebuilder:printcolumn:name=Status,type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name=Cycled,type=string,JSONPath=`.status.progress`,priority=1
+// +kubebuilder:printcolumn:name=Current nodes,type=string,JSONPath=`.status.currentNodeNames`,priority=1
+// +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="the name must have at most 52 characters: the names of CycleNodeStatuses begin with it"
 type CycleNodeRequest struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -9,7 +9,8 @@ import (
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 )
 
-// TestColumns is about what kubectl get shows of a request that waits for a pod, with another node beside it.
+// TestColumns is about what kubectl get shows of a request that waits for a pod, with another node beside it: the
+// columns of Cyclops' documentation, and with -o wide the others.
 func TestColumns(t *testing.T) {
 	f := newFixture(t, 2, nil)
 	node := f.nodeNames()[0]
@@ -28,9 +29,10 @@ func TestColumns(t *testing.T) {
 	})
 	to, list := must(shared.RESTConfig("")), "/apis/"+nodes.GroupVersion.String()+"/namespaces/"+f.namespace+"/"
 	want := [][]string{
-		{"Name", "Phase", "Cycled", "Current nodes", "Node group+", "Method+", "Concurrency+", "Message", "Age"},
-		{"columns", "WaitingTermination", "0/2", node + ", " + second.Spec.Node.Name, f.namespace, "Wait", "2",
-			q.Status.Message, "AGE"},
+		{"Name", "Node group name", "Node selector", "Method", "Concurrency", "Status", "Age", "Cycled+",
+			"Current nodes+", "Message+"},
+		{"columns", f.namespace, `{"matchLabels":{"group":"` + f.namespace + `"}}`, "Wait", "2", "WaitingTermination",
+			"AGE", "0/2", node + ", " + second.Spec.Node.Name, q.Status.Message},
 	}
 	if diff := cmp.Diff(want, clustertest.Table(t, to, list+"cyclenoderequests")); diff != "" {
 		t.Errorf("requests (-want +got)\n%s", diff)
