@@ -150,8 +150,7 @@ func (r *Reconciler) act(
 	if err := r.Env.Reader.List(ctx, &list); err != nil {
 		return "", err
 	}
-	var failed []string
-	ended := 0
+	var failed, ended []string
 	for i := range list.Items {
 		q := &list.Items[i]
 		ours := q.Namespace == g.Namespace && q.Labels[LabelGroup] == string(g.UID)
@@ -161,7 +160,7 @@ func (r *Reconciler) act(
 				return fmt.Sprintf("%s; request %s/%s goes on", message, q.Namespace, q.Name), nil
 			}
 		case ours:
-			if ended++; q.Status.Phase == nodes.RequestFailed {
+			if ended = append(ended, string(q.UID)); q.Status.Phase == nodes.RequestFailed {
 				failed = append(failed, q.Name)
 			}
 		}
@@ -184,10 +183,12 @@ func (r *Reconciler) act(
 	return fmt.Sprintf("%s; request %s replaces them", message, q.Name), nil
 }
 
-// request is the request for the nodes. Who deletes a NodeGroup does not end it: it has no owner.
-func request(g *nodes.NodeGroup, outdated []instance, ended int) *nodes.CycleNodeRequest {
+// request is the request for the nodes. It has another name than those that have ended, of which some may have been
+// deleted. Who deletes a NodeGroup does not end it: it has no owner.
+func request(g *nodes.NodeGroup, outdated []instance, ended []string) *nodes.CycleNodeRequest {
+	slices.Sort(ended)
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s/%d", g.UID, ended)
+	fmt.Fprintf(hash, "%s/%s", g.UID, ended)
 	var names []string
 	for _, i := range outdated {
 		fmt.Fprintf(hash, "/%s", i.providerID)
