@@ -187,7 +187,7 @@ func (one *cycle) await(ctx context.Context, still time.Duration, enough func() 
 func (one *cycle) reached() (bool, error) {
 	phase := one.status.Phase
 	switch {
-	case one.gone && !one.deleted:
+	case one.lost():
 		return true, errors.New("another client has deleted it")
 	case one.failed() != nil:
 		return true, one.failed()
@@ -200,6 +200,10 @@ func (one *cycle) reached() (bool, error) {
 	}
 	return phase == nodes.RequestFailed, nil // with acceptFailure
 }
+
+// lost reports whether the request was deleted before it had ended, and not by the plan. Later its ttlAfterFinished may
+// delete it.
+func (one *cycle) lost() bool { return one.gone && !one.deleted && !controller.Ended(one.status.Phase) }
 
 // failed says why the request has failed, if the plan does not accept that.
 func (one *cycle) failed() error {
@@ -296,7 +300,7 @@ func (c *cycles) conclude(ctx context.Context) (findings []record.Finding) {
 		switch {
 		case stood != nil:
 			err = fmt.Errorf("it did not end: %w", stood)
-		case one.gone && !one.deleted:
+		case one.lost():
 			err = errors.New("another client has deleted it")
 		}
 		one.told = true

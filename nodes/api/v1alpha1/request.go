@@ -94,6 +94,10 @@ type CycleNodeRequestSpec struct {
 	// ValidationOptions make the validation of the request more lenient.
 	// +optional
 	ValidationOptions ValidationOptions `json:"validationOptions,omitempty"`
+	// TTLAfterFinished is how long the request is kept after it has ended, Successful or Failed. Then it is deleted.
+	// Default: it is kept.
+	// +optional
+	TTLAfterFinished chaos.Duration `json:"ttlAfterFinished,omitempty"`
 }
 
 // ValidationOptions make the validation of a request more lenient.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/config"
@@ -406,6 +407,53 @@ func TestTokenPolicy(t *testing.T) {
 	if err := admin.Patch(t.Context(), changed, client.MergeFrom(pod), client.DryRunAll); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDeletionPolicy is about which requests the controllers' token can delete.
+func TestDeletionPolicy(t *testing.T) {
+	const refused = "may only delete requests that have ended and have ttlAfterFinished"
+	admin, controllers := as(""), controllersOf(t)
+	rows := map[string]struct {
+		ttl   string
+		phase nodes.RequestPhase
+		want  string
+	}{
+		"ttl-successful": {"1h", nodes.RequestSuccessful, ""},
+		"ttl-failed":     {"1h", nodes.RequestFailed, ""},
+		"ttl-goes-on":    {"1h", nodes.RequestScalingUp, refused},
+		"ttl-new":        {"1h", "", refused},
+		"ttl-without":    {"", nodes.RequestSuccessful, refused},
+	}
+	for name, row := range rows {
+		q := policyRequest(func(q *nodes.CycleNodeRequest) {
+			q.Name, q.Spec.TTLAfterFinished = name, chaos.Duration(row.ttl)
+		})
+		if err := admin.Create(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := admin.Delete(context.Background(), q); err != nil {
+				t.Error(err)
+			}
+		})
+		if q.Status.Phase = row.phase; row.phase != "" {
+			if err := controllersClient(t).Status().Update(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	inForce(t, func(ctx context.Context) error {
+		for name, row := range rows {
+			q := policyRequest(func(q *nodes.CycleNodeRequest) { q.Name = name })
+			if err := answered(controllers.Delete(ctx, q, client.DryRunAll), row.want); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if err := admin.Delete(ctx, q, client.DryRunAll); err != nil {
+				return fmt.Errorf("%s, by a user: %w", name, err)
+			}
+		}
+		return nil
+	})
 }
 
 // controllersOf has the rights of the controllers, and may be refused.

@@ -51,6 +51,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/controller/checks"
@@ -151,10 +152,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if q == nil || err != nil {
 		return ctrl.Result{}, err
 	}
+	if controller.Ended(q.Status.Phase) {
+		return r.Env.Result(r.ended(ctx, q))
+	}
 	message, err := r.step(ctx, q)
 	var failed *failure
 	switch {
-	case apierrors.IsConflict(err) || ctx.Err() != nil || controller.Ended(q.Status.Phase):
+	case apierrors.IsConflict(err) || ctx.Err() != nil:
 		return r.Env.Result(ctrl.Result{}, err)
 	case errors.As(err, &failed):
 		if failed.group != "" {
@@ -173,6 +177,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	return r.Env.Result(r.Env.Later(), err)
+}
+
+// ended removes the finalizer of a request that has ended, so that it can be deleted when no controllers run any more,
+// and deletes it when it has been kept for long enough.
+func (r *Reconciler) ended(ctx context.Context, q *nodes.CycleNodeRequest) (ctrl.Result, error) {
+	if err := r.Env.SetFinalizer(ctx, q, false); err != nil {
+		return ctrl.Result{}, err
+	}
+	ttl, at := q.Spec.TTLAfterFinished, q.Status.FinishedAt
+	if ttl == "" || at == nil || q.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	if left := ttl.Duration() - r.Env.Clock.Since(at.Time); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	return ctrl.Result{}, controllers.Delete(ctx, r.Env.Client, q)
 }
 
 // timedOut says that the phase's time is over; empty: it is not. The wait periods of checks are looked after by them.
@@ -330,9 +350,8 @@ func concurrency(q *nodes.CycleNodeRequest) int {
 func (r *Reconciler) step(ctx context.Context, q *nodes.CycleNodeRequest) (waits string, err error) {
 	phase, deleted := q.Status.Phase, q.DeletionTimestamp != nil
 	switch {
-	case controller.Ended(phase) || deleted && phase == "":
-		// Nothing is left to do. Who uninstalls the controllers can delete what has ended.
-		return "", r.Env.SetFinalizer(ctx, q, false)
+	case deleted && phase == "":
+		return "", r.Env.SetFinalizer(ctx, q, false) // nothing was done
 	case phase == nodes.RequestHealing:
 		return r.heal(ctx, q)
 	case deleted:
