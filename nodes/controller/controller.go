@@ -337,7 +337,7 @@ func (e *Env) Release(ctx context.Context, node *corev1.Node, request types.UID)
 }
 
 func release(n *corev1.Node, request types.UID) bool {
-	changed := false
+	changed := unprotect(n, func(by types.UID) bool { return by == request })
 	if n.Annotations[AnnotationCordoned] == string(request) {
 		delete(n.Annotations, AnnotationCordoned)
 		n.Spec.Unschedulable = false
@@ -373,6 +373,7 @@ func (e *Env) Claim(ctx context.Context, node *corev1.Node, request types.UID) e
 	return e.PatchNode(ctx, node, func(n *corev1.Node) bool {
 		_, changed := n.Annotations[AnnotationDetached]
 		delete(n.Annotations, AnnotationDetached)
+		changed = unprotect(n, func(by types.UID) bool { return by != request }) || changed
 		if by := n.Annotations[AnnotationCordoned]; by != "" && by != string(request) {
 			changed = release(n, types.UID(by)) || changed
 		}

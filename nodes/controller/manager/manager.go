@@ -22,6 +22,7 @@ import (
 	"github.com/trommel-dev/trommel/nodes/controller"
 	"github.com/trommel-dev/trommel/nodes/controller/checks"
 	"github.com/trommel-dev/trommel/nodes/controller/observe"
+	"github.com/trommel-dev/trommel/nodes/controller/protection"
 	"github.com/trommel-dev/trommel/nodes/controller/request"
 	"github.com/trommel-dev/trommel/nodes/controller/status"
 	"github.com/trommel-dev/trommel/nodes/provider"
@@ -100,7 +101,7 @@ func (o *Options) add(mgr ctrl.Manager) error {
 		Getenv: os.Getenv, Namespaces: o.Namespaces, CheckEndpoints: o.CheckEndpoints,
 		PhaseEnded: m.phaseEnded, NodesCycled: m.nodesCycled,
 	}
-	adds := []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add}
+	adds := []func(ctrl.Manager, *controller.Env) error{request.Add, status.Add, protection.Add}
 	if o.Observe {
 		adds = append(adds, observe.Add)
 	}

@@ -495,6 +495,9 @@ func (f *fixture) truthful(q *nodes.CycleNodeRequest) {
 			fail("node %s is cordoned (%t) or claimed (%s)", node.Name, node.Spec.Unschedulable,
 				node.Annotations[controller.AnnotationClaim])
 		}
+		if node != nil && len(controller.ProtectedBy(node)) > 0 {
+			fail("node %s is protected from autoscalers: %v", node.Name, node.Annotations)
+		}
 	}
 	if ready < f.size {
 		fail("%d of %d nodes are Ready: %+v", ready, f.size, g.Status)

@@ -272,6 +272,11 @@ func TestTokenPolicy(t *testing.T) {
 				Annotations: map[string]string{"a": "b"}},
 			Spec: corev1.NodeSpec{ProviderID: providerID, Unschedulable: cordoned},
 		}
+		if cordoned {
+			n.Annotations[controller.AnnotationDoNotDisrupt] = "true"
+			n.Annotations[controller.AnnotationScaleDownDisabled] = "true"
+			n.Annotations[controller.AnnotationScaleDownDisabledBy] = "x"
+		}
 		if err := admin.Create(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
@@ -351,6 +356,23 @@ func TestTokenPolicy(t *testing.T) {
 		{"a Node is cordoned", patchNode(ready, func(n *corev1.Node) {
 			n.Spec.Unschedulable = true
 			n.Annotations[controller.AnnotationCordoned] = "x"
+		}), ""},
+		{"a Node is protected", patchNode(ready, func(n *corev1.Node) {
+			n.Annotations[controller.AnnotationDoNotDisrupt] = "true"
+			n.Annotations[controller.AnnotationDoNotDisruptBy] = "x"
+		}), ""},
+		{"a Node is given up", patchNode(ready, func(n *corev1.Node) {
+			n.Annotations[controller.AnnotationScaleDownDisabled] = "false"
+		}), onlyCordon},
+		{"a user's protection is removed", patchNode(cordoned, func(n *corev1.Node) {
+			delete(n.Annotations, controller.AnnotationDoNotDisrupt)
+		}), onlyCordon},
+		{"a user's protection is changed", patchNode(cordoned, func(n *corev1.Node) {
+			n.Annotations[controller.AnnotationDoNotDisrupt] = "false"
+		}), onlyCordon},
+		{"the controllers' protection is removed", patchNode(cordoned, func(n *corev1.Node) {
+			delete(n.Annotations, controller.AnnotationScaleDownDisabled)
+			delete(n.Annotations, controller.AnnotationScaleDownDisabledBy)
 		}), ""},
 		{"another annotation of a Node", patchNode(ready, func(n *corev1.Node) { n.Annotations["x"] = "y" }),
 			onlyCordon},

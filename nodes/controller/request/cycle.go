@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -288,6 +289,9 @@ func (r *Reconciler) scalingUp(ctx context.Context, q *nodes.CycleNodeRequest) (
 			return fmt.Sprintf("waits until node %s is detached", n.Name), nil
 		}
 	}
+	if err := r.protect(ctx, q, v); err != nil {
+		return "", err
+	}
 	fresh, lacks := full(q, v)
 	if len(q.Spec.HealthChecks) > 0 {
 		done, err := r.healthy(ctx, q, fresh)
@@ -302,6 +306,32 @@ func (r *Reconciler) scalingUp(ctx context.Context, q *nodes.CycleNodeRequest) (
 		return "waits for new nodes: " + controller.List(lacks), nil
 	}
 	return "", r.statuses().to(ctx, q, nodes.RequestCordoningNode, nil)
+}
+
+// protect keeps autoscalers from removing the nodes that were started since the request began. An admission policy that
+// forbids it does not stop the request.
+func (r *Reconciler) protect(ctx context.Context, q *nodes.CycleNodeRequest, v *view) error {
+	if q.Spec.Restore {
+		return nil // it starts none
+	}
+	for _, id := range sorted(v.members) {
+		node, before := v.nodes[id], slices.ContainsFunc(q.Status.HealthChecks, func(h nodes.HealthCheckStatus) bool {
+			return h.ProviderID == id && h.Skip
+		})
+		if node == nil || before || controller.FindNode(q, id) != nil {
+			continue
+		}
+		err := r.Env.Protect(ctx, node, q.UID)
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			r.Env.Events.Eventf(q, node, corev1.EventTypeWarning, "NotProtected", "Cycle",
+				"autoscalers may remove node %s: %v", node.Name, err)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("protect node %s from autoscalers: %w", node.Name, err)
+		}
+	}
+	return nil
 }
 
 // cordoning cordons the detached nodes, makes their pre-termination checks, and lets those that pass be cycled.

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/internal/controllers"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 	"github.com/trommel-dev/trommel/nodes/controller"
@@ -1079,5 +1080,81 @@ func TestFinalizer(t *testing.T) {
 	}
 	if !slices.Contains(w.request.Finalizers, controller.Finalizer) || w.request.Status.Phase != "" {
 		t.Errorf("%v, %q", w.request.Finalizers, w.request.Status.Phase)
+	}
+}
+
+// Nodes that were started since the request began are protected from autoscalers until it ends.
+func TestProtected(t *testing.T) {
+	protected := func(w *world) (names []string) {
+		for name, n := range w.nodes {
+			if len(controller.ProtectedBy(n)) > 0 {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	w := newWorld(nodes.RequestScalingUp)
+	w.states("Detached", "Available")
+	w.detached("a", provider.Running)
+	w.node("new", provider.InService).Status.Conditions[0].Status = corev1.ConditionFalse
+	w.node("user", provider.InService).Annotations = map[string]string{
+		controller.AnnotationScaleDownDisabled: "true", controller.AnnotationDoNotDisrupt: "false",
+	}
+	w.node("elsewhere", "")
+	if err := w.reconcile(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := protected(w); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("%s: %v", w.request.Status.Phase, got)
+	}
+	w.request.Status.Phase, w.request.Status.Reason = nodes.RequestHealing, "reason"
+	w.states("Attached", "Available")
+	if err := w.reconcile(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := protected(w); w.request.Status.Phase != nodes.RequestFailed || len(got) > 0 ||
+		w.nodes["new"].Annotations[controller.AnnotationScaleDownDisabled] != "" {
+		t.Errorf("%s: %v", w.request.Status.Phase, got)
+	}
+	if a := w.nodes["user"].Annotations; a[controller.AnnotationScaleDownDisabled] != "true" ||
+		a[controller.AnnotationDoNotDisrupt] != "false" {
+		t.Errorf("annotations of a user: %v", a)
+	}
+}
+
+// A request that has ended is kept for its ttlAfterFinished.
+func TestTTLAfterFinished(t *testing.T) {
+	for name, tt := range map[string]struct {
+		phase nodes.RequestPhase
+		ttl   string
+		ended time.Duration // ago
+		gone  bool
+	}{
+		"without":         {nodes.RequestSuccessful, "", time.Hour, false},
+		"long enough":     {nodes.RequestSuccessful, "1h", time.Hour, true},
+		"not long enough": {nodes.RequestSuccessful, "1h", 59 * time.Minute, false},
+		"at once":         {nodes.RequestSuccessful, "0s", 0, true},
+		"it has failed":   {nodes.RequestFailed, "10m", time.Hour, true},
+		"it goes on":      {nodes.RequestWaitingTermination, "1ms", time.Hour, false},
+		"it is healing":   {nodes.RequestHealing, "1ms", time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(tt.phase)
+			w.request.Spec.TTLAfterFinished = chaos.Duration(tt.ttl)
+			if controller.Ended(tt.phase) {
+				w.request.Status.FinishedAt = ago(tt.ended)
+			} else {
+				w.states("Cycling", "Available")
+				w.detached("a", provider.Running)
+				w.child("a", nodes.StatusTerminatingNode, "")
+			}
+			if err := w.reconcile(t); err != nil {
+				t.Fatal(err)
+			}
+			if gone := w.request == nil; gone != tt.gone {
+				t.Errorf("gone: %t", gone)
+			}
+		})
 	}
 }
