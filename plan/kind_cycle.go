@@ -187,8 +187,10 @@ var cycleNodes = ActionKind{
 	Explain: func(a *Action) string {
 		c := a.Cycles()
 		text := fmt.Sprintf("replace the nodes of the group %s", c.Group())
-		if settings, ok := c["cycleSettings"].(map[string]any); ok {
-			text += ", " + jsonvalue.Compact(settings)
+		for _, name := range []string{"cycleSettings", "cycleNodeSettings"} {
+			if settings, ok := c[name].(map[string]any); ok {
+				text += ", " + jsonvalue.Compact(settings)
+			}
 		}
 		text += fmt.Sprintf(" (cycle %s)", c.Name())
 		if a.WaitFor != "" {

@@ -49,7 +49,7 @@ const (
 
 // NodeGroupSpec says which groups are watched, and what happens to nodes that are out of date.
 //
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Cycle' || has(self.request.cycleSettings.concurrency)",message="mode Cycle needs request.cycleSettings.concurrency: without it, all nodes would be replaced at once"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Cycle' || has(self.request.cycleSettings) && has(self.request.cycleSettings.concurrency) || has(self.request.cycleNodeSettings) && has(self.request.cycleNodeSettings.concurrency)",message="mode Cycle needs request.cycleSettings.concurrency: without it, all nodes would be replaced at once"
 // +kubebuilder:validation:XValidation:rule="!has(self.request.nodeNames)",message="nodeNames are chosen by the controller"
 // +kubebuilder:validation:XValidation:rule="!has(self.request.restore) || !self.request.restore",message="restore is for requests by hand"
 type NodeGroupSpec struct {

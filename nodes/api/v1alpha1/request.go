@@ -44,10 +44,13 @@ type CycleNodeRequestList struct {
 	Items           []CycleNodeRequest `json:"items"`
 }
 
-// CycleNodeRequestSpec says which nodes are cycled, and how.
+// CycleNodeRequestSpec says which nodes are cycled, and how. Cyclops' names of some fields are accepted beside ours:
+// see UnmarshalJSON.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !self.restore || !has(self.cycleSettings.concurrency) || self.cycleSettings.concurrency == 1",message="restore removes one node at a time"
-// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !self.restore || !has(self.cycleSettings.force) || !self.cycleSettings.force",message="restore and cycleSettings.force exclude each other: pods that nothing makes again have no other place"
+// +kubebuilder:validation:XValidation:rule="!has(self.cycleNodeSettings) || !has(self.cycleSettings)",message="cycleNodeSettings is another name of cycleSettings: give one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !self.restore || !has(self.cycleNodeSettings)",message="restore needs the name cycleSettings instead of cycleNodeSettings"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !self.restore || !has(self.cycleSettings) || !has(self.cycleSettings.concurrency) || self.cycleSettings.concurrency == 1",message="restore removes one node at a time"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !self.restore || !has(self.cycleSettings) || !has(self.cycleSettings.force) || !self.cycleSettings.force",message="restore and cycleSettings.force exclude each other: pods that nothing makes again have no other place"
 type CycleNodeRequestSpec struct {
 	// NodeGroupName is the provider's name of the node group.
 	// +kubebuilder:validation:MinLength=1
@@ -74,8 +77,10 @@ type CycleNodeRequestSpec struct {
 	Restore bool `json:"restore,omitempty"`
 	// CycleSettings say how a node is cycled.
 	// +optional
-	// +kubebuilder:default={}
 	CycleSettings CycleSettings `json:"cycleSettings,omitempty"`
+	// CycleNodeSettings is another name of cycleSettings, which the documentation of Cyclops uses. Give one of them.
+	// +optional
+	CycleNodeSettings *CycleSettings `json:"cycleNodeSettings,omitempty"`
 	// HealthChecks must pass for each new node before old ones are drained, and for the old ones before the first is
 	// cycled.
 	// +optional
@@ -155,6 +160,8 @@ type CycleSettings struct {
 }
 
 // HealthCheck is a GET request that must be answered as expected within a time.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.tls) || !has(self.tlsConfig)",message="tls is another name of tlsConfig: give one of them"
 type HealthCheck struct {
 	// Endpoint is a URL, in which {{ .NodeIP }} is the node's internal address. Redirections are not followed.
 	// +kubebuilder:validation:Pattern=`^https?://`
@@ -173,15 +180,27 @@ type HealthCheck struct {
 	RegexMatch string `json:"regexMatch,omitempty"`
 	// TLSConfig of the client.
 	// +optional
-	TLSConfig TLSConfig `json:"tlsConfig,omitempty"`
+	TLSConfig TLSConfig `json:"tlsConfig,omitzero"`
+	// TLS is Cyclops' name of tlsConfig. Give one of them.
+	// +optional
+	TLS *CyclopsTLS `json:"tls,omitempty"`
 }
 
 // PreTerminationCheck announces by a POST request that a node is going to be terminated, and waits until the receiver
 // agrees.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.endpoint) || has(self.triggerEndpoint)",message="endpoint is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.endpoint) || !has(self.triggerEndpoint)",message="triggerEndpoint is another name of endpoint: give one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.tls) || !has(self.tlsConfig)",message="tls is another name of tlsConfig: give one of them"
 type PreTerminationCheck struct {
 	// Endpoint is a URL, in which {{ .NodeIP }} is the node's internal address. The request may be sent more than once.
+	// +optional
 	// +kubebuilder:validation:Pattern=`^https?://`
-	Endpoint string `json:"endpoint"`
+	Endpoint string `json:"endpoint,omitempty"`
+	// TriggerEndpoint is Cyclops' name of endpoint. Give one of them.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^https?://`
+	TriggerEndpoint string `json:"triggerEndpoint,omitempty"`
 	// ValidStatusCodes are the expected status codes of the POST request. Default: 200.
 	// +optional
 	// +kubebuilder:default={200}
@@ -191,7 +210,10 @@ type PreTerminationCheck struct {
 	HealthCheck HealthCheck `json:"healthCheck"`
 	// TLSConfig of the client.
 	// +optional
-	TLSConfig TLSConfig `json:"tlsConfig,omitempty"`
+	TLSConfig TLSConfig `json:"tlsConfig,omitzero"`
+	// TLS is Cyclops' name of tlsConfig. Give one of them.
+	// +optional
+	TLS *CyclopsTLS `json:"tls,omitempty"`
 }
 
 // TLSConfig has names of environment variables of the controller with PEM text. Certificate and key belong together.

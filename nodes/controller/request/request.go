@@ -382,6 +382,9 @@ func (r *Reconciler) step(ctx context.Context, q *nodes.CycleNodeRequest) (waits
 }
 
 func (r *Reconciler) validate(q *nodes.CycleNodeRequest) error {
+	if both := q.Spec.BothNames(); len(both) > 0 {
+		return failf("two names of the same field are given: %s", controller.List(both))
+	}
 	if _, err := metav1.LabelSelectorAsSelector(&q.Spec.Selector); err != nil {
 		return failf("selector: %v", err)
 	}

@@ -386,6 +386,12 @@ func TestNewRequests(t *testing.T) {
 			given: func(w *world) {
 				w.request.Spec.HealthChecks = []nodes.HealthCheck{{Endpoint: "http://{{ .X }}"}}
 			}},
+		{name: "two names of a field", want: nodes.RequestHealing,
+			message: "two names of the same field are given: cycleSettings and cycleNodeSettings",
+			given: func(w *world) {
+				w.request.Spec.CycleSettings.Concurrency = 1
+				w.request.Spec.CycleNodeSettings = &nodes.CycleSettings{Concurrency: 2}
+			}},
 		{name: "deleted while it waits", phase: nodes.RequestPending, want: nodes.RequestHealing,
 			message: "the request was deleted", given: func(w *world) { deleted(w.request) }},
 	})
