@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trommel-dev/trommel/internal/objects"
+	"github.com/trommel-dev/trommel/internal/originals"
 	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 	nodes "github.com/trommel-dev/trommel/nodes/api/v1alpha1"
 )
@@ -76,6 +77,26 @@ func TestExamplesOfCyclops(t *testing.T) {
 			if check.Endpoint != "https://{{ .NodeIP }}:8080/trigger" || check.TLSConfig != want ||
 				check.HealthCheck.TLSConfig != want {
 				t.Errorf("%+v", check)
+			}
+		}
+	}
+}
+
+// TestConvertedExamplesOfCyclops lets the API server judge what becomes of the examples when they are converted.
+func TestConvertedExamplesOfCyclops(t *testing.T) {
+	c := as("")
+	for _, file := range must(filepath.Glob(examples + "*.yaml")) {
+		text, _, err := originals.Convert(file, must(os.ReadFile(file)))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, u := range must(objects.Decode(text, file)) {
+			if u.GetNamespace() == "" {
+				u.SetNamespace("default")
+			}
+			if err := c.Create(t.Context(), u, client.DryRunAll); err != nil {
+				t.Errorf("%s: %v\n%s", file, err, text)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/objects/manifests"
+	"github.com/trommel-dev/trommel/internal/originals"
 	"github.com/trommel-dev/trommel/plan"
 )
 
@@ -21,15 +22,21 @@ func NewConvertCommand(s output.Streams) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "convert FILE|DIR",
-		Short: "Write plans in Trommel's canonical form",
+		Short: "Write plans, and objects of other projects, in Trommel's form",
 		Long: `Convert reads plans, in Trommel's format or one of Sieve's two formats, and writes them in Trommel's
-canonical form. A plan without a name is named after its file. A single file is written to standard output or to the
-file that -o names. The plans of a directory are written to the directory that -o names, under the same paths. If any
-plan cannot be read, no file is written.
+canonical form. A plan without a name is named after its file.
 
-Exit codes: 0 converted, 2 mistakes in a plan or something that Trommel's format cannot express.`,
+It also converts objects of other projects: CycleNodeRequests and NodeGroups of Cyclops, and Disruptions,
+DisruptionCrons and DisruptionRollouts of chaos-controller. Other objects in the same files stay as they are. What
+Trommel cannot express is a mistake that says what to write instead. What is left out is reported on standard error.
+
+A single file is written to standard output or to the file that -o names. The files of a directory are written to the
+directory that -o names, under the same paths. If any of them cannot be converted, no file is written.
+
+Exit codes: 0 converted, 2 mistakes in a file or something that Trommel's format cannot express.`,
 		Example: `  trommel convert sieve/xtradb_stale_1.yaml
-  trommel convert sieve/ -o plans/`,
+  trommel convert sieve/ -o plans/
+  trommel convert cyclops/cnr.yaml | kubectl apply -f -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return convert(s, args[0], output) },
 	}
@@ -40,10 +47,11 @@ Exit codes: 0 converted, 2 mistakes in a plan or something that Trommel's format
 func convert(s output.Streams, from, output string) error {
 	info, err := os.Stat(from)
 	if err != nil || !info.IsDir() {
-		text, err := convertFile(from, output)
+		text, notes, err := convertFile(from, output)
 		if err != nil {
 			return exit.With(exit.Usage, err)
 		}
+		tell(s, notes)
 		switch {
 		case output == "":
 			_, err = s.Out.Write(text)
@@ -61,7 +69,7 @@ func convert(s output.Streams, from, output string) error {
 		return exit.With(exit.Usage, fmt.Errorf("%s is a directory; name the output directory with -o", from))
 	}
 	converted := map[string][]byte{}
-	var order []string
+	var order, notes []string
 	var errs []error
 	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -70,19 +78,19 @@ func convert(s output.Streams, from, output string) error {
 		if d.IsDir() || !manifests.IsYAML(path) {
 			return nil
 		}
-		if kind, err := plan.FileKind(path); err != nil || kind != "TestPlan" {
+		if convertible, err := isConvertible(path); err != nil || !convertible {
 			return err
 		}
 		rel, err := filepath.Rel(from, path)
 		if err != nil {
 			return err
 		}
-		text, err := convertFile(path, filepath.Join(output, rel))
+		text, left, err := convertFile(path, filepath.Join(output, rel))
 		if err != nil {
 			errs = append(errs, err)
 			return nil
 		}
-		order = append(order, rel)
+		order, notes = append(order, rel), append(notes, left...)
 		converted[rel] = text
 		return nil
 	})
@@ -93,8 +101,9 @@ func convert(s output.Streams, from, output string) error {
 		return exit.With(exit.Usage, errors.Join(errs...))
 	}
 	if len(order) == 0 {
-		return exit.With(exit.Usage, fmt.Errorf("%s: no plan in this directory", from))
+		return exit.With(exit.Usage, fmt.Errorf("%s: no plan and no object to convert in this directory", from))
 	}
+	tell(s, notes)
 	for _, rel := range order {
 		to := filepath.Join(output, rel)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -108,8 +117,31 @@ func convert(s output.Streams, from, output string) error {
 	return nil
 }
 
-// convertFile converts a plan that will be written to the file to; empty: it is not written to a file.
-func convertFile(file, to string) ([]byte, error) {
+// tell writes what was left out.
+func tell(s output.Streams, notes []string) {
+	for _, note := range notes {
+		fmt.Fprintln(s.Err, note)
+	}
+}
+
+// isConvertible reports whether a file has a plan, or an object of another project that is converted.
+func isConvertible(file string) (bool, error) {
+	data, err := os.ReadFile(file)
+	return plan.Kind(data) == "TestPlan" || originals.Detect(data), err
+}
+
+// convertFile converts a file that will be written to the file to; empty: it is not written to a file. It also returns
+// what was left out.
+func convertFile(file, to string) (text []byte, notes []string, err error) {
+	// A file that cannot be read is reported like a plan.
+	if data, err := os.ReadFile(file); err == nil && originals.Detect(data) {
+		return originals.Convert(file, data)
+	}
+	text, err = convertPlan(file, to)
+	return text, nil, err
+}
+
+func convertPlan(file, to string) ([]byte, error) {
 	p, err := plan.Load(file)
 	if err != nil {
 		return nil, err

@@ -242,3 +242,35 @@ func TestExplainAndSchema(t *testing.T) {
 		t.Errorf("unknown schema: code %d, err %q", code, stderr)
 	}
 }
+
+// TestConvertOriginals converts objects of other projects, from one file and from a directory.
+func TestConvertOriginals(t *testing.T) {
+	const originals = "../../../../testdata/originals/"
+	code, out, stderr := command(t, NewConvertCommand, originals+"cyclops/nodegroup.yaml")
+	if code != exit.Pass || !strings.Contains(out, "apiVersion: nodes.trommel.dev/v1alpha1\nkind: NodeGroup\n") ||
+		!strings.Contains(stderr, "nodegroup.yaml:10:3: the NodeGroup reports which nodes are out of date") {
+		t.Errorf("code %d, out %q, err %q", code, out, stderr)
+	}
+	to := t.TempDir()
+	if code, out, stderr = command(t, NewConvertCommand, originals+"cyclops", "-o", to); code != exit.Pass {
+		t.Fatalf("code %d, err %q", code, stderr)
+	}
+	if lines := strings.Count(out, "\n"); lines != 9 {
+		t.Errorf("%d files were written: %s", lines, out)
+	}
+	for _, name := range []string{"cnr7.yaml", "cycling.yaml"} {
+		data, err := os.ReadFile(filepath.Join(to, name))
+		if !strings.Contains(string(data), "kind: \"CycleNodeRequest\"") {
+			t.Errorf("%s: %v, %q", name, err, data)
+		}
+	}
+	code, out, stderr = command(t, NewConvertCommand, originals+"chaos-controller/on_init.yaml")
+	if code != exit.Usage || out != "" || !strings.Contains(stderr, "on_init.yaml:13:11: spec.onInit has no equal") {
+		t.Errorf("on init: code %d, out %q, err %q", code, out, stderr)
+	}
+	none := filepath.Join(t.TempDir(), "out")
+	code, _, stderr = command(t, NewConvertCommand, originals+"chaos-controller", "-o", none)
+	if _, err := os.Stat(none); code != exit.Usage || err == nil || strings.Count(stderr, "has no equal") < 8 {
+		t.Errorf("all of them: code %d, %v, err %q", code, err, stderr)
+	}
+}
