@@ -47,11 +47,10 @@ func settings(c *converter, at string, in *yaml.Node, out *mapping) {
 		c.errorf(in, "%s: cycleSettings and cycleNodeSettings are two names of one field", at)
 		return
 	}
-	if value(in, "method") == "Wait" {
-		c.notef(in, "%s: method Wait waits for all pods that are not ignored, and not only for those with the "+
-			"annotation cyclops.atlassian.com/do-not-disrupt", at)
-	}
 	object("cycleSettings", cycleSettings)(c, at, in, out)
+	if s := entry(out.node, "cycleSettings"); value(s, "method") == "Wait" {
+		(&mapping{s}).set("waitForAnnotation", text("cyclops.atlassian.com/do-not-disrupt"))
+	}
 }
 
 func (c *converter) cycleNodeRequest(in *yaml.Node) *yaml.Node {

@@ -70,7 +70,8 @@ const UndrainableAdvice = "move them, or accept the loss with cycleSettings.forc
 // WaitedFor reports whether method Wait waits for the pod.
 func WaitedFor(s *nodes.CycleSettings, p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
-		slices.Contains(s.IgnoreNamespaces, p.Namespace) {
+		slices.Contains(s.IgnoreNamespaces, p.Namespace) ||
+		s.WaitForAnnotation != "" && p.Annotations[s.WaitForAnnotation] != "true" {
 		return false
 	}
 	for key, values := range s.IgnorePodsLabels {

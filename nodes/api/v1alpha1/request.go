@@ -146,6 +146,11 @@ type CycleSettings struct {
 	// IgnoreNamespaces are namespaces whose pods are not waited for. Only with the method Wait.
 	// +optional
 	IgnoreNamespaces []string `json:"ignoreNamespaces,omitempty"`
+	// WaitForAnnotation is the key of an annotation: only pods with it, with the value "true", are waited for. Default:
+	// all pods are. Only with the method Wait.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	WaitForAnnotation string `json:"waitForAnnotation,omitempty"`
 	// Force evicts also pods without a controller, which nothing makes again. Otherwise a node that has such pods is
 	// not drained, as with kubectl drain.
 	// +optional

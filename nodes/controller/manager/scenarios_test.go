@@ -849,6 +849,27 @@ var scenarios = []struct {
 			t.Errorf("%+v", p)
 		}
 	}},
+	{"only pods with an annotation are waited for", func(t *testing.T) {
+		const stay = "cyclops.atlassian.com/do-not-disrupt"
+		f := newFixture(t, 1, nil)
+		node := f.nodeNames()[0]
+		f.pod("web", node, nil)
+		job := f.pod("job", node, func(p *corev1.Pod) { p.Annotations = map[string]string{stay: "true"} })
+		f.start(limits(), false, nil)
+		q := f.request("annotated", func(s *nodes.CycleNodeRequestSpec) {
+			wait(s)
+			s.CycleSettings.WaitForAnnotation = stay
+		})
+		if s := f.child(q, "waits until these pods end: "); s.Status.Message != "waits until these pods end: "+
+			f.namespace+"/job" || f.podNow("web") == nil {
+			t.Errorf("%+v", s.Status)
+		}
+		f.delete(job)
+		f.ends(q, nodes.RequestSuccessful)
+		if p := f.podNow("web"); p != nil {
+			t.Errorf("%+v", p)
+		}
+	}},
 	{"pre-termination checks that are skipped", func(t *testing.T) {
 		var asked atomic.Int64
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

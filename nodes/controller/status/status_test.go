@@ -222,6 +222,13 @@ func TestSteps(t *testing.T) {
 				w.pod("elsewhere", func(p *corev1.Pod) { p.Spec.NodeName = "another" })
 				w.pod("daemon", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" })
 			}},
+		{name: "only a pod with the annotation is waited for", phase: nodes.StatusWaitingPods,
+			want: nodes.StatusWaitingPods, message: "waits until these pods end: apps/job", given: func(w *world) {
+				w.status.Spec.CycleSettings.WaitForAnnotation = "example.org/stay"
+				w.pod("web", nil)
+				w.pod("no", func(p *corev1.Pod) { p.Annotations = map[string]string{"example.org/stay": "false"} })
+				w.pod("job", func(p *corev1.Pod) { p.Annotations = map[string]string{"example.org/stay": "true"} })
+			}},
 		{name: "it has waited too long", phase: nodes.StatusWaitingPods, want: nodes.StatusFailed,
 			message: "WaitingPods for more than 3h0m0s: waits until these pods end: apps/p",
 			given:   func(w *world) { w.pod("p", nil); w.status.Status.StartedTimestamp = ago(limit) }},
