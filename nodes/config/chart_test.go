@@ -11,7 +11,7 @@ import (
 
 // The chart and the kustomization install the same.
 func TestChartIsLikeKustomization(t *testing.T) {
-	charttest.Compare(t, "../../install/chart/charts/trommel-nodes", "trommel-nodes", 25)
+	charttest.Compare(t, "../../install/chart/charts/trommel-nodes", "trommel-nodes", 27)
 }
 
 // Its values reach the controllers and the admission policy; another provider has no rights that only simulated groups

@@ -64,6 +64,13 @@ func Undrainable(s *nodes.CycleSettings, pods []corev1.Pod) []string {
 	return list
 }
 
+// WarnOfLoss leaves an event if something is lost with an evicted pod.
+func (e *Env) WarnOfLoss(s *nodes.CycleNodeStatus, p *corev1.Pod) {
+	if loss, _ := Loss(&s.Spec.CycleSettings, p); loss != "" {
+		e.Events.Eventf(s, p, corev1.EventTypeWarning, "Evicted", "Cycle", "pod %s/%s: %s", p.Namespace, p.Name, loss)
+	}
+}
+
 // UndrainableAdvice is what can be done about undrainable pods.
 const UndrainableAdvice = "move them, or accept the loss with cycleSettings.force or cycleSettings.deleteEmptyDirData"
 

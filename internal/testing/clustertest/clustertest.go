@@ -108,12 +108,14 @@ func Once(configs ...embedded.Config) func(testing.TB) []*embedded.Cluster {
 	}
 }
 
-// Start starts a cluster for one test.
+// Start starts a cluster for one test, of the default version of Kubernetes if the configuration has no binary.
 func Start(t testing.TB, config embedded.Config) *embedded.Cluster {
 	t.Helper()
 	var err error
-	if config.Binary, err = Binary(); err != nil {
-		t.Fatal(err)
+	if config.Binary == "" {
+		if config.Binary, err = Binary(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if config.LogDir == "" {
 		// Kept with go test -artifacts. A test may have several clusters.

@@ -114,7 +114,7 @@ type ValidationOptions struct {
 
 // Method is what happens to the pods of a node.
 //
-// +kubebuilder:validation:Enum=Drain;Wait
+// +kubebuilder:validation:Enum=Drain;Wait;EvictionRequest
 type Method string
 
 // The methods.
@@ -123,11 +123,14 @@ const (
 	MethodDrain Method = "Drain"
 	// MethodWait waits until pods have ended by themselves, and then drains what is left.
 	MethodWait Method = "Wait"
+	// MethodEvictionRequest asks Kubernetes for the end of pods, by its API EvictionRequest, and waits for it. It is as
+	// experimental as this API.
+	MethodEvictionRequest Method = "EvictionRequest"
 )
 
 // CycleSettings say how a node is cycled.
 type CycleSettings struct {
-	// Method is Drain or Wait.
+	// Method is Drain, Wait or EvictionRequest. EvictionRequest is experimental: it needs an alpha API of Kubernetes.
 	// +optional
 	// +kubebuilder:default=Drain
 	Method Method `json:"method,omitempty"`

@@ -52,7 +52,7 @@ var (
 func TestMain(m *testing.M) {
 	os.Exit(clustertest.Run(m, embedded.Config{APIServers: 1, Nodes: 1}, func(c *embedded.Cluster) {
 		shared = c
-		install()
+		install(context.Background())
 	}))
 }
 
@@ -63,8 +63,9 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// install applies the definitions and rights, and starts the simulated cloud: it lives on when controllers die.
-func install() {
+// install applies the definitions and rights to the shared cluster, and starts the simulated cloud, until the context
+// ends: it lives on when controllers die.
+func install(ctx context.Context) {
 	admin := must(shared.RESTConfig(""))
 	c := must(objects.New(admin))
 	files := must(filepath.Glob("../../config/crd/*.trommel.dev_*.yaml"))
@@ -77,7 +78,7 @@ func install() {
 			if u.GetName() == limitsName {
 				u.Object["data"] = openLimits()
 			}
-			if err := objects.Retry(context.Background(), func(ctx context.Context) error {
+			if err := objects.Retry(ctx, func(ctx context.Context) error {
 				_, err := c.Apply(ctx, u)
 				return err
 			}); err != nil {
@@ -85,7 +86,7 @@ func install() {
 			}
 		}
 	}
-	account = must(clustertest.NewAccount(context.Background(), admin, "trommel-nodes", "node-cycling-controllers",
+	account = must(clustertest.NewAccount(ctx, admin, "trommel-nodes", "node-cycling-controllers",
 		authorizationv1.ResourceAttributes{
 			Verb: "list", Group: nodes.GroupVersion.Group, Resource: "cyclenodestatuses",
 		},
@@ -104,7 +105,7 @@ func install() {
 		panic(err)
 	}
 	go func() {
-		if err := mgr.Start(context.Background()); err != nil {
+		if err := mgr.Start(ctx); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "simulated cloud:", err)
 		}
 	}()

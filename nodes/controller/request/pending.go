@@ -212,6 +212,13 @@ func (r *Reconciler) drainable(
 	ctx context.Context, q *nodes.CycleNodeRequest, chosen []nodes.CycleNodeRequestNode,
 ) error {
 	settings := &q.Spec.CycleSettings
+	if settings.Method == nodes.MethodEvictionRequest {
+		if has, err := r.Env.HasEvictionRequests(); err != nil {
+			return err
+		} else if !has {
+			return failf("%s", controller.NoEvictionRequests)
+		}
+	}
 	if settings.Force && settings.DeleteEmptyDirData {
 		return nil
 	}

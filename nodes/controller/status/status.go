@@ -268,6 +268,9 @@ func (r *Reconciler) release(ctx context.Context, s *nodes.CycleNodeStatus) (ctr
 	if !slices.Contains(s.Finalizers, controller.Finalizer) {
 		return ctrl.Result{}, nil
 	}
+	if err := r.Env.WithdrawEvictions(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	request, err := r.Env.GetRequest(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Spec.Request},
 		s.Spec.RequestUID)
 	if err != nil {
@@ -369,22 +372,27 @@ func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *
 			return r.wait(ctx, s, "these pods are not evicted: "+controller.List(without)+"; "+controller.RoomAdvice)
 		}
 	}
+	evict := r.evict
+	if s.Spec.CycleSettings.Method == nodes.MethodEvictionRequest {
+		made, err := r.Env.EvictionRequests(ctx, s)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		evict = func(ctx context.Context, s *nodes.CycleNodeStatus, p *corev1.Pod) (string, error) {
+			return r.Env.RequestEviction(ctx, s, made, p)
+		}
+	}
 	var refused []string
 	for i := range pods {
 		p := &pods[i]
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		err := r.Env.Client.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{
-			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
-		})
+		refusal, err := evict(ctx, s, p)
 		switch {
+		case err == nil && refusal == "":
 		case err == nil:
-			if loss, _ := controller.Loss(&s.Spec.CycleSettings, p); loss != "" {
-				r.Env.Events.Eventf(s, p, corev1.EventTypeWarning, "Evicted", "Cycle", "pod %s/%s: %s", p.Namespace,
-					p.Name, loss)
-			}
+			refused = append(refused, fmt.Sprintf("%s/%s (%s)", p.Namespace, p.Name, refusal))
 		case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 			// A conflict: another pod has the name now.
 		case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
@@ -398,6 +406,18 @@ func (r *Reconciler) drain(ctx context.Context, s *nodes.CycleNodeStatus, node *
 		message = "these pods cannot be evicted: " + controller.List(refused)
 	}
 	return r.wait(ctx, s, message)
+}
+
+// evict evicts a pod now.
+func (r *Reconciler) evict(ctx context.Context, s *nodes.CycleNodeStatus, p *corev1.Pod) (refusal string, err error) {
+	err = r.Env.Client.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.UID}},
+	})
+	if err == nil {
+		r.Env.WarnOfLoss(s, p)
+	}
+	return "", err
 }
 
 // why is the text of an API server's refusal, with its causes: they name the PodDisruptionBudget.
