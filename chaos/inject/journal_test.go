@@ -59,10 +59,12 @@ func TestInjectorsCleanWhatIsOver(t *testing.T) {
 // A journal that another user may have written is not believed.
 func TestPlantedJournal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	s := &script{file: filepath.Join(t.TempDir(), "effect"), cleans: []error{errors.New("a"), errors.New("b"),
-		errors.New("c")}}
+	failed := errors.New("failed")
+	s := &script{
+		file: filepath.Join(t.TempDir(), "effect"), cleans: []error{failed, failed, failed, failed},
+	}
 	config := inject.Config{
-		Request: request(), Backends: []inject.Backend{s}, Backend: "script", Journal: dir,
+		Request: request(), Backends: []inject.Backend{s}, Backend: "script", Journal: dir, Grace: short,
 	}
 	s.inject = errors.New("only in part")
 	if err := inject.Run(t.Context(), config); !errors.Is(err, inject.ErrLeft) {

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,9 @@ type Config struct {
 	ReadyFile string
 	// DryRun does everything but inject.
 	DryRun bool
+	// Grace is the time from the end of the fault on in which the injector must have cleaned up, with all retries, since
+	// it is killed then; default: one minute.
+	Grace time.Duration
 	// StateFile gets the newest state, as JSON; empty: none.
 	StateFile string
 	// Report receives the states in their order. It must not block.
@@ -38,10 +42,14 @@ type Config struct {
 const (
 	// overtime is how long an injector stays when its duration is over: usually the controllers end it before.
 	overtime = 2 * time.Second
-	// tries to clean up.
-	tries = 3
-	// cleanTimeout limits one of them.
+	// retries of a clean-up that has failed.
+	retries = 3
+	// cleanTimeout limits each try.
 	cleanTimeout = 10 * time.Second
+	// firstPause is the pause before the first retry. Each further one is twice as long.
+	firstPause = time.Second
+	// defaultGrace is that of a chaos pod.
+	defaultGrace = time.Minute
 )
 
 // ErrLeft is returned, wrapped, if something that was injected could not be removed. It is still in the journal.
@@ -198,12 +206,13 @@ func (i *injector) sweep(ctx context.Context) error {
 }
 
 // clean removes the fault and its entry. It reports success unless the fault was not in effect: that stays the last
-// message.
+// message. A clean-up that fails is retried, as long as there is time.
 func (i *injector) clean(remove func(context.Context) error, wasInjected bool) error {
-	var err error
 	began := time.Now()
-	for n := range tries {
-		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
+	left := func() time.Duration { return time.Until(began.Add(i.cleanWithin())) }
+	var err error
+	for n := 0; ; n++ {
+		ctx, cancel := context.WithTimeout(context.Background(), tryFor(n, left()))
 		if err = remove(ctx); err == nil {
 			err = i.journal.remove(i.Request.ID())
 		}
@@ -216,12 +225,32 @@ func (i *injector) clean(remove func(context.Context) error, wasInjected bool) e
 			return nil
 		}
 		i.Logger.Warn("clean", "try", n+1, "error", err)
-		if n+1 < tries {
-			time.Sleep(100 * time.Millisecond << n) // nothing announces that it would work now
+		if n == retries || left() <= 0 {
+			break
 		}
+		time.Sleep(pauseAfter(n, left())) // no event reports that it would work now
 	}
 	i.tell(v1alpha1.InjectionStuck, err)
 	return fmt.Errorf("%w: %w", ErrLeft, err)
+}
+
+// cleanWithin is how long a clean-up may take. The rest of the grace period is for its report.
+func (i *injector) cleanWithin() time.Duration {
+	return cmp.Or(max(i.Grace, 0), defaultGrace) * 9 / 10
+}
+
+// tryFor is the time limit of try n, beginning with 0, if this much time is left. Half of it is kept for later tries.
+func tryFor(n int, left time.Duration) time.Duration {
+	if n < retries {
+		left /= 2
+	}
+	return min(cleanTimeout, left)
+}
+
+// pauseAfter is the pause after try n. With little time left, the pauses still grow, and the last retry has as much time
+// as the pause before it.
+func pauseAfter(n int, left time.Duration) time.Duration {
+	return min(firstPause<<n, left>>(retries-n))
 }
 
 func (i *injector) tell(state v1alpha1.InjectionState, err error) {

@@ -1,6 +1,7 @@
 package inject_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +23,8 @@ import (
 // script is a backend whose answers are given. Its only effect is a file.
 type script struct {
 	check, inject error
-	cleans        []error // of one try after the other; nil afterwards
+	cleans        []error                     // of one try after the other; nil afterwards
+	clean         func(context.Context) error // before these; nil: nothing
 	file          string
 
 	calls []string
@@ -55,8 +58,13 @@ func (i scripted) Inject(context.Context) error {
 	return errors.Join(os.WriteFile(i.s.file, nil, 0o600), i.s.inject)
 }
 
-func (i scripted) Clean(context.Context) error {
+func (i scripted) Clean(ctx context.Context) error {
 	i.call("clean")
+	if i.s.clean != nil {
+		if err := i.s.clean(ctx); err != nil {
+			return err
+		}
+	}
 	if len(i.s.cleans) > 0 {
 		err := i.s.cleans[0]
 		i.s.cleans = i.s.cleans[1:]
@@ -81,6 +89,9 @@ func request() inject.Request {
 		EndsAt: time.Now().Add(time.Hour),
 	}
 }
+
+// short lets a clean-up that fails be over soon.
+const short = 200 * time.Millisecond
 
 func TestRun(t *testing.T) {
 	failed := errors.New("failed")
@@ -118,13 +129,13 @@ func TestRun(t *testing.T) {
 			states: []v1alpha1.InjectionState{v1alpha1.InjectionInjected, v1alpha1.InjectionRemoved},
 		},
 		{
-			name: "clean at the third try", script: script{cleans: []error{failed, failed}}, ready: true,
-			calls:  "check inject clean clean clean",
+			name: "clean at the third retry", script: script{cleans: []error{failed, failed, failed}}, ready: true,
+			calls:  "check inject clean clean clean clean",
 			states: []v1alpha1.InjectionState{v1alpha1.InjectionInjected, v1alpha1.InjectionRemoved},
 		},
 		{
-			name: "stuck", script: script{cleans: []error{failed, failed, failed}}, ready: true,
-			calls:    "check inject clean clean clean",
+			name: "stuck", script: script{cleans: []error{failed, failed, failed, failed}}, ready: true,
+			calls:    "check inject clean clean clean clean",
 			states:   []v1alpha1.InjectionState{v1alpha1.InjectionInjected, v1alpha1.InjectionStuck},
 			reported: "failed", left: true,
 		},
@@ -139,7 +150,7 @@ func TestRun(t *testing.T) {
 			wasReady, reported := false, ""
 			err := inject.Run(ctx, inject.Config{
 				Request: request(), Backends: []inject.Backend{s}, Backend: "script", Journal: journal,
-				ReadyFile: ready, DryRun: tt.dryRun, Report: func(state inject.State) {
+				ReadyFile: ready, DryRun: tt.dryRun, Grace: short, Report: func(state inject.State) {
 					states = append(states, state.State)
 					reported += state.Error
 					if took := state.RemoveMillis > 0; took == tt.dryRun && state.State == v1alpha1.InjectionRemoved {
@@ -182,6 +193,79 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A clean-up that fails is retried three times, after longer and longer pauses, and ends before the injector is killed.
+func TestCleanIsRetried(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		failures int
+		hangs    bool
+		grace    time.Duration
+		at       []time.Duration // of each try
+		state    v1alpha1.InjectionState
+	}{
+		{name: "it succeeds", at: []time.Duration{0}, state: v1alpha1.InjectionRemoved},
+		{name: "it fails once", failures: 1, at: []time.Duration{0, time.Second}, state: v1alpha1.InjectionRemoved},
+		{
+			name: "it succeeds at the third retry", failures: 3, state: v1alpha1.InjectionRemoved,
+			at: []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second},
+		},
+		{
+			name: "it always fails", failures: 100, state: v1alpha1.InjectionStuck,
+			at: []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second},
+		},
+		{
+			name: "each try hangs", failures: 100, hangs: true, state: v1alpha1.InjectionStuck,
+			at: []time.Duration{0, 11 * time.Second, 23 * time.Second, 37 * time.Second},
+		},
+		{
+			name: "there is little time", failures: 100, grace: 4 * time.Second, state: v1alpha1.InjectionStuck,
+			at: []time.Duration{
+				0, 450 * time.Millisecond, 1237500 * time.Microsecond, 2418750 * time.Microsecond,
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				var end time.Time
+				var at []time.Duration
+				s := &script{file: filepath.Join(dir, "effect"), clean: func(ctx context.Context) error {
+					at = append(at, time.Since(end))
+					if len(at) > tt.failures {
+						return nil
+					}
+					if tt.hangs {
+						<-ctx.Done()
+					}
+					return errors.New("failed")
+				}}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var last inject.State
+				err := inject.Run(ctx, inject.Config{
+					Request: request(), Backends: []inject.Backend{s}, Backend: "script",
+					Journal: filepath.Join(dir, "journal"), Grace: tt.grace, Report: func(state inject.State) {
+						last = state
+						if state.State == v1alpha1.InjectionInjected {
+							end = time.Now()
+							cancel()
+						}
+					},
+				})
+				if last.State != tt.state || errors.Is(err, inject.ErrLeft) != (tt.state == v1alpha1.InjectionStuck) {
+					t.Errorf("state %s, error %v", last.State, err)
+				}
+				if !slices.Equal(at, tt.at) {
+					t.Errorf("tries at %v, want %v", at, tt.at)
+				}
+				if took, grace := time.Since(end), cmp.Or(tt.grace, time.Minute); took >= grace {
+					t.Errorf("it ended after %v: it is killed after %v", took, grace)
+				}
+			})
+		})
+	}
+}
+
 // Kubernetes shows an injector's last message as that of its chaos pod, without any access to the API.
 func TestStateFile(t *testing.T) {
 	long := errors.New(strings.Repeat("x", 5000))
@@ -194,7 +278,7 @@ func TestStateFile(t *testing.T) {
 		{"not even tried", script{check: long}, v1alpha1.InjectionFailed},
 		{"injected in part", script{inject: long}, v1alpha1.InjectionFailed},
 		{"unsupported", script{check: inject.Unsupported("no kernel module")}, v1alpha1.InjectionUnsupported},
-		{"stuck", script{cleans: []error{long, long, long}}, v1alpha1.InjectionStuck},
+		{"stuck", script{cleans: []error{long, long, long, long}}, v1alpha1.InjectionStuck},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -203,7 +287,7 @@ func TestStateFile(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			err := inject.Run(ctx, inject.Config{
 				Request: request(), Backends: []inject.Backend{s}, Backend: "script",
-				Journal: filepath.Join(dir, "journal"), StateFile: file,
+				Journal: filepath.Join(dir, "journal"), StateFile: file, Grace: short,
 				Report: func(state inject.State) {
 					if state.State == v1alpha1.InjectionInjected {
 						cancel()
@@ -232,11 +316,13 @@ func TestStateFile(t *testing.T) {
 // An injector that is started after its end, or again, injects nothing, and removes what an earlier one has left.
 func TestNothingIsInjectedAfterTheEnd(t *testing.T) {
 	dir := t.TempDir()
-	s := &script{file: filepath.Join(dir, "effect"), cleans: []error{errors.New("a"), errors.New("b"), errors.New("c")}}
+	failed := errors.New("failed")
+	s := &script{file: filepath.Join(dir, "effect"), cleans: []error{failed, failed, failed, failed}}
 	r := request()
 	r.EndsAt = time.Now().Add(50 * time.Millisecond)
 	config := inject.Config{
 		Request: r, Backends: []inject.Backend{s}, Backend: "script", Journal: filepath.Join(dir, "journal"),
+		Grace: short,
 	}
 	ctx, cancel := context.WithDeadline(t.Context(), r.EndsAt)
 	defer cancel()

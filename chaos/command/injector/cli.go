@@ -55,7 +55,7 @@ func newInject(backends []inject.Backend) *cobra.Command {
 		request                        inject.Request
 		spec, disruptionUID, targetUID string
 		endsAt                         string
-		duration                       time.Duration
+		duration, grace                time.Duration
 		dryRun                         bool
 		journal, ready, state          string
 	}
@@ -81,7 +81,8 @@ func newInject(backends []inject.Backend) *cobra.Command {
 			}
 			config := inject.Config{
 				Request: o.request, Backends: backends, Backend: choose(backends, o.request), Journal: o.journal,
-				ReadyFile: o.ready, StateFile: o.state, DryRun: o.dryRun, Logger: logger(c),
+				ReadyFile: o.ready, StateFile: o.state, DryRun: o.dryRun, Grace: o.grace,
+				Logger: logger(c),
 			}
 			return inject.Run(ctx, config)
 		},
@@ -99,6 +100,7 @@ func newInject(backends []inject.Backend) *cobra.Command {
 	f.StringVar(&o.endsAt, "ends-at", "", "when the fault ends at the latest, such as 2026-01-02T03:04:05Z")
 	f.DurationVar(&o.duration, "duration", 0, "time until the fault ends at the latest, from now on; for tries by "+
 		"hand, since it begins anew when the injector is started again")
+	f.DurationVar(&o.grace, "grace", time.Minute, "time for the clean-up, with all retries")
 	f.BoolVar(&o.dryRun, "dry-run", false, "do everything but inject")
 	f.StringVar(&o.journal, "journal", "", "directory with what must be undone")
 	f.StringVar(&o.ready, "ready-file", DefaultReadyFile, "file that exists while the fault is in effect")

@@ -1,6 +1,7 @@
 package chaospods
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -41,6 +42,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind chaos.Kind, 
 		journal = journalDir
 	}
 	// It is a time, not a duration, so that an injector that is restarted ends at the same time without help.
+	grace := cmp.Or(max(config.Grace.Truncate(time.Second), 0), time.Minute)
 	schedule, _ := controller.Advance(&d.Spec, d.Status.Schedule, r.Env.Clock.Now())
 	args := []string{
 		"inject", string(kind), "--spec", spec,
@@ -48,6 +50,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind chaos.Kind, 
 		"--target-uid", string(t.UID), "--target-node", t.Node,
 		"--ends-at", controller.End(&d.Spec, schedule).UTC().Format(time.RFC3339Nano),
 		"--journal", journal, "--ready-file", readyFile, "--state-file", inject.DefaultStateFile,
+		"--grace", grace.String(),
 	}
 	if d.Spec.Level == chaos.LevelNode {
 		args = append(args, "--target-node-level")
@@ -61,10 +64,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind chaos.Kind, 
 		args = append(args, "--dry-run")
 	}
 	directory := corev1.HostPathDirectoryOrCreate
-	grace := int64(60)
-	if config.Grace > 0 {
-		grace = int64(config.Grace.Seconds())
-	}
+	graceSeconds := int64(grace.Seconds())
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: config.Namespace, Name: controller.PodName(d.Spec.Level, d.Namespace, t.Name, kind),
@@ -81,7 +81,7 @@ func (r *Reconciler) pod(d *chaos.Disruption, t *chaos.Target, kind chaos.Kind, 
 		},
 		Spec: corev1.PodSpec{
 			NodeName: node, RestartPolicy: corev1.RestartPolicyOnFailure, PriorityClassName: config.PriorityClass,
-			TerminationGracePeriodSeconds: &grace,
+			TerminationGracePeriodSeconds: &graceSeconds,
 			// A node that fails because of the disruption must not evict what will repair it.
 			Tolerations: append([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, config.PodTolerations...),
 			Containers: []corev1.Container{{
