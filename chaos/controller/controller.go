@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,17 +129,6 @@ type Env struct {
 	Config Config
 }
 
-// SpecHash identifies a spec without its count.
-func SpecHash(spec *chaos.DisruptionSpec) (string, error) {
-	s := spec.DeepCopy()
-	s.Count = nil
-	data, err := json.Marshal(s)
-	if err != nil {
-		return "", err
-	}
-	return shortHash(string(data)), nil
-}
-
 func shortHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:8])
@@ -186,14 +174,14 @@ func Ready(d *chaos.Disruption) bool { return slices.Contains(d.Finalizers, Fina
 // Checked reports whether controllers may decide about the disruption in its status: it has its hash, and is accepted.
 func Checked(d *chaos.Disruption) bool {
 	return d.Status.SpecHash != "" &&
-		!meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionSpecUnchanged) &&
+		!specLost(d) &&
 		!meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionAccepted)
 }
 
 // Ending reports whether the disruption must end: it is deleted, over, or no longer what it was.
 func Ending(d *chaos.Disruption) bool {
 	return d.DeletionTimestamp != nil || d.Status.Schedule.Over ||
-		meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionSpecUnchanged)
+		specLost(d)
 }
 
 // SetCondition sets a condition; it keeps the time of its last transition.
@@ -209,7 +197,7 @@ func SetCondition(status *chaos.DisruptionStatus, kind string, ok bool, reason, 
 
 // IsRemote reports whether another cluster carries out the disruption. Then only the controllers of the package remote
 // decide anything about it, apart from what spechash and lifetime say.
-func IsRemote(d *chaos.Disruption) bool { return d.Spec.RemoteCluster != nil }
+func IsRemote(d *chaos.Disruption) bool { return SpecOf(d).RemoteCluster != nil }
 
 // Condition returns a condition, for comparison.
 func Condition(status *chaos.DisruptionStatus, kind string) metav1.Condition {
@@ -271,8 +259,19 @@ func FromCleaners() handler.EventHandler {
 	})
 }
 
-// Get reads a disruption; nil if there is none.
+// Get reads a disruption, with the spec that is carried out; nil if there is none.
 func Get(ctx context.Context, reader client.Reader, key types.NamespacedName) (*chaos.Disruption, error) {
+	d, err := GetAsWritten(ctx, reader, key)
+	if d != nil {
+		if spec := carriedOut(d); spec != nil {
+			d.Spec = *spec
+		}
+	}
+	return d, err
+}
+
+// GetAsWritten reads a disruption, with the spec that users have written; nil if there is none.
+func GetAsWritten(ctx context.Context, reader client.Reader, key types.NamespacedName) (*chaos.Disruption, error) {
 	d := &chaos.Disruption{}
 	err := reader.Get(ctx, key, d)
 	if apierrors.IsNotFound(err) {

@@ -25,16 +25,17 @@ func WhenChanged[T any](reads func(*chaos.Disruption) T) builder.Predicates {
 
 // Readiness is what Ready and Ending depend on.
 type Readiness struct {
-	Finalizers          []string
-	SpecHash            string
-	Unchanged, Accepted metav1.ConditionStatus
-	Over                bool
+	Finalizers []string
+	SpecHash   string
+	SpecLost   bool
+	Accepted   metav1.ConditionStatus
+	Over       bool
 }
 
 // ReadinessOf returns what Ready and Ending depend on.
 func ReadinessOf(d *chaos.Disruption) Readiness {
 	return Readiness{
-		d.Finalizers, d.Status.SpecHash, Condition(&d.Status, chaos.ConditionSpecUnchanged).Status,
+		d.Finalizers, d.Status.SpecHash, specLost(d),
 		Condition(&d.Status, chaos.ConditionAccepted).Status, d.Status.Schedule.Over,
 	}
 }

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -34,6 +35,11 @@ type DisruptionStatus struct {
 	// SpecHash identifies the spec (without count) that the controllers carry out.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`
+	// Spec is the spec (without count) that the controllers carry out: that of the first moment. If the disruption's spec
+	// is another one, that has no effect, and the condition SpecUnchanged is false.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	Spec *runtime.RawExtension `json:"spec,omitempty"`
 	// Kinds are the kinds of the spec, with commas.
 	// +optional
 	Kinds string `json:"kinds,omitempty"`
@@ -76,7 +82,7 @@ type DisruptionStatus struct {
 const (
 	// ConditionTargetsFound is false while fewer targets are disrupted than desired, with the reason.
 	ConditionTargetsFound = "TargetsFound"
-	// ConditionSpecUnchanged is false when the spec has changed although it must not; the disruption ends.
+	// ConditionSpecUnchanged is false while the spec is not the one that is carried out, although it must not be changed.
 	ConditionSpecUnchanged = "SpecUnchanged"
 	// ConditionRemovable is false while something keeps a deleted disruption from disappearing.
 	ConditionRemovable = "Removable"

@@ -340,7 +340,7 @@ var (
 func message(d *chaos.Disruption, injections []chaos.Injection) string {
 	s := &d.Status
 	for _, kind := range []string{
-		chaos.ConditionRemovable, chaos.ConditionAccepted, chaos.ConditionSpecUnchanged, chaos.ConditionChaosPods,
+		chaos.ConditionRemovable, chaos.ConditionAccepted, chaos.ConditionChaosPods,
 	} {
 		if c := controller.Condition(s, kind); c.Status == metav1.ConditionFalse {
 			return c.Message
@@ -350,6 +350,9 @@ func message(d *chaos.Disruption, injections []chaos.Injection) string {
 		if i.Error != "" {
 			return fmt.Sprintf("%s on %s: %s", i.Kind, targetName(s, i.Target), i.Error)
 		}
+	}
+	if c := controller.Condition(s, chaos.ConditionSpecUnchanged); c.Status == metav1.ConditionFalse {
+		return c.Message
 	}
 	if c := controller.Condition(s, chaos.ConditionTargetsFound); c.Status == metav1.ConditionFalse &&
 		(!controller.Ending(d) || s.Schedule.StartedAt == nil) {

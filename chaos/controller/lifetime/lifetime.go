@@ -1,7 +1,7 @@
 // Package lifetime decides when a disruption is active: from its first targets on, or after its initial delay, in
 // pulses if it has some, unless a user has paused it, until its duration is over or all of its runs are made. It writes
 // the schedule and nothing else; the start of it is written with the first targets. One that is refused or unsupported,
-// or whose spec was changed, is over at once; one that finds no target is over when its duration is. When a disruption
+// or whose spec is unknown, is over at once; one that finds no target is over when its duration is. When a disruption
 // has been over for long enough, it deletes it. All times are computed from what the schedule says, so that a restart
 // in between makes nothing longer or shorter.
 package lifetime

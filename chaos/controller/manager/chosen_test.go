@@ -2,14 +2,18 @@ package manager
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -134,8 +138,131 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
-// TestSpecChanged: a spec that is not the one that was accepted, whoever has changed it, ends the disruption.
-func TestSpecChanged(t *testing.T) {
+// withoutRules has the API server accept changes of specs, as with a definition whose rules were removed, until restore
+// is called.
+func withoutRules(f *fixture) (restore func()) {
+	f.t.Helper()
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	key := client.ObjectKey{Name: "disruptions." + chaos.GroupVersion.Group}
+	if err := f.Get(f.t.Context(), key, definition); err != nil {
+		f.t.Fatal(err)
+	}
+	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rules, found, err := unstructured.NestedSlice(versions[0].(map[string]any),
+		"schema", "openAPIV3Schema", "properties", "spec", "x-kubernetes-validations")
+	if err != nil || !found {
+		f.t.Fatalf("no rules: %v", err)
+	}
+	const path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
+	patch := func(ctx context.Context, operation controller.Operation) error {
+		text := must(json.Marshal([]controller.Operation{operation}))
+		return f.Patch(ctx, definition.DeepCopy(), client.RawPatch(types.JSONPatchType, text))
+	}
+	if err := patch(f.t.Context(), controller.Operation{Op: "remove", Path: path}); err != nil {
+		f.t.Fatal(err)
+	}
+	restore = sync.OnceFunc(func() {
+		if err := patch(context.Background(), controller.Operation{Op: "add", Path: path, Value: rules}); err != nil {
+			f.t.Error(err)
+		}
+	})
+	f.t.Cleanup(restore)
+	return restore
+}
+
+// TestChangedSpecHasNoEffect: a spec that was changed, although the API server refuses that, leaves one event for each
+// change, and what is injected stays as it is, also in chaos pods and targets that come later.
+func TestChangedSpecHasNoEffect(t *testing.T) {
+	start(t, account.Config(t), options())
+	f := newFixture(t)
+	f.processes(2)
+	one := intstr.FromInt32(1)
+	d := f.disrupt("changed", hangs(func(s *chaos.DisruptionSpec) { s.Count = &one }))
+	f.phase(d, chaos.Injected)
+	ends := d.Status.EndsAt
+	pods, err := podsOf(t.Context(), f, d)
+	if err != nil || len(pods) != 1 {
+		t.Fatalf("%d chaos pods (%v)", len(pods), err)
+	}
+	restore := withoutRules(f)
+	change := func(spec string) {
+		t.Helper()
+		clustertest.Eventually(t, func(ctx context.Context) error { // the API server needs a moment for the definition
+			return f.Patch(ctx, d, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`)))
+		})
+	}
+	reported := func() (notes []string) {
+		var list eventsv1.EventList
+		if err := f.List(t.Context(), &list, client.InNamespace(f.namespace)); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if e.Regarding.UID == d.UID && e.Reason == "SpecChanged" {
+				notes = append(notes, e.Note)
+			}
+		}
+		return notes
+	}
+	changed := func(want bool) func(*chaos.Disruption) bool {
+		return func(d *chaos.Disruption) bool {
+			c := controller.Condition(&d.Status, chaos.ConditionSpecUnchanged)
+			return (c.Status == metav1.ConditionFalse) == want && (d.Status.Message == c.Message) == want
+		}
+	}
+	change(`{"duration":"1s","selector":{"app":"nobody"},"apiFault":{"hang":null,"status":500}}`)
+	f.await(d, "known to be changed", changed(true))
+	if !strings.Contains(d.Status.Message, "has no effect") || d.Status.Schedule.Over {
+		t.Errorf("%+v", d.Status)
+	}
+	// Its chaos pod is the same one, and so is one that replaces it, at another target.
+	if now, err := podsOf(t.Context(), f, d); err != nil || len(now) != 1 || now[0].UID != pods[0].UID {
+		t.Errorf("%d other chaos pods (%v)", len(now), err)
+	}
+	first := d.Status.Targets[0]
+	lost := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: first.Name}}
+	if err := f.Delete(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	f.await(d, "at another target", func(d *chaos.Disruption) bool {
+		return d.Status.Phase == chaos.Injected && len(d.Status.Targets) == 1 && d.Status.Targets[0].UID != first.UID
+	})
+	specIn := func(p *corev1.Pod) string {
+		args := p.Spec.Containers[0].Args
+		return args[slices.Index(args, "--spec")+1]
+	}
+	now, err := podsOf(t.Context(), f, d)
+	if err != nil || len(now) != 1 || specIn(&now[0]) != specIn(&pods[0]) || !strings.Contains(specIn(&now[0]), "hang") {
+		t.Errorf("%v (%v)", now, err)
+	}
+	if !d.Status.EndsAt.Equal(ends) {
+		t.Errorf("it ends at %v, not at %v", d.Status.EndsAt, ends)
+	}
+	change(`{"dryRun":true}`)
+	clustertest.Eventually(t, func(context.Context) error {
+		if notes := reported(); len(notes) != 2 || notes[0] == notes[1] {
+			return fmt.Errorf("events: %q", notes)
+		}
+		return nil
+	})
+	// Count can still be changed, and the disruption's spec can become what it was.
+	change(`{"count":0}`)
+	f.await(d, "without targets", func(d *chaos.Disruption) bool { return len(d.Status.Targets) == 0 })
+	change(`{"dryRun":null,"duration":"1h","selector":{"app":"x"},"apiFault":{"hang":true,"status":null}}`)
+	f.await(d, "unchanged again", changed(false))
+	if notes := reported(); len(notes) != 2 {
+		t.Errorf("events: %q", notes)
+	}
+	restore()
+	f.end(d)
+}
+
+// TestSpecLost: a disruption whose status does not say what is carried out ends when its spec has changed.
+func TestSpecLost(t *testing.T) {
 	o := options()
 	o.KeepFor = time.Minute
 	start(t, account.Config(t), o)

@@ -135,7 +135,7 @@ func countOf(e *corev1.Event) int32 {
 // copied is the status of a disruption that its child has. What spechash says stays the parent's.
 func copied(d, child *chaos.Disruption, events []chaos.RemoteEvent) chaos.DisruptionStatus {
 	s := *child.Status.DeepCopy()
-	s.SpecHash, s.Kinds = d.Status.SpecHash, d.Status.Kinds
+	s.SpecHash, s.Spec, s.Kinds = d.Status.SpecHash, d.Status.Spec, d.Status.Kinds
 	to := d.Spec.RemoteCluster
 	s.Remote = &chaos.RemoteStatus{
 		Cluster: to.Cluster, Namespace: child.Namespace, Name: child.Name, UID: child.UID, Events: events,

@@ -333,7 +333,7 @@ func (r *disruptionReconciler) follow(ctx context.Context, d *chaos.Disruption) 
 		return 0, err
 	}
 	if !child.Status.Schedule.Over && (d.Status.Schedule.Over || controller.Ending(d)) {
-		// It was decided here, while the cluster could not be reached, or because the spec was changed.
+		// It was decided here, while the cluster could not be reached, or because the spec is unknown.
 		asking, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		if err := controllers.Delete(asking, c.client, child.DeepCopy()); err != nil {

@@ -104,7 +104,7 @@ func clusterOf(o client.Object) string {
 	var to *chaos.RemoteTarget
 	switch o := o.(type) {
 	case *chaos.Disruption:
-		to = o.Spec.RemoteCluster
+		to = controller.SpecOf(o).RemoteCluster
 	case *chaos.DisruptionCron:
 		to = o.Spec.Disruption.RemoteCluster
 	case *chaos.DisruptionRollout:

@@ -1,16 +1,18 @@
 // Package spechash writes down which spec a disruption has, and whether the safety nets accept it, before the other
-// controllers act on it. The API server refuses changes of the spec. If one gets through all the same, for instance
-// because the definition's rules were removed, the hash does not match: the controller says so in a condition and an
-// event, and the disruption ends.
+// controllers act on it. They carry out what is written down. The API server refuses changes of the spec. If one gets
+// through all the same, for instance because the definition's rules were removed, the hash does not match: the
+// controller says so in a condition and an event, and the change has no effect.
 package spechash
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
@@ -29,18 +31,23 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 
 type own struct {
 	Hash, Kinds         string
+	Spec                *runtime.RawExtension
 	Unchanged, Accepted metav1.Condition
 }
 
 func fields(s *chaos.DisruptionStatus) own {
-	return own{s.SpecHash, s.Kinds, controller.Condition(s, chaos.ConditionSpecUnchanged),
+	return own{s.SpecHash, s.Kinds, s.Spec, controller.Condition(s, chaos.ConditionSpecUnchanged),
 		controller.Condition(s, chaos.ConditionAccepted)}
 }
 
 // Reconcile writes the hash, or compares it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
+	d, err := controller.GetAsWritten(ctx, r.Env.Client, req.NamespacedName)
 	if d == nil || err != nil || d.DeletionTimestamp != nil {
+		return ctrl.Result{}, err
+	}
+	spec, err := controller.KeepSpec(&d.Spec)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	hash, err := controller.SpecHash(&d.Spec)
@@ -61,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			kinds = append(kinds, string(kind))
 		}
 		err := controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
-			s.SpecHash, s.Kinds = hash, strings.Join(kinds, ",")
+			s.SpecHash, s.Spec, s.Kinds = hash, spec, strings.Join(kinds, ",")
 			if refused != "" {
 				controller.SetCondition(s, chaos.ConditionAccepted, false, reason, refused)
 			}
@@ -76,16 +83,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return controller.Result(err)
 	}
-	if d.Status.SpecHash == hash || controller.Condition(&d.Status, chaos.ConditionSpecUnchanged).Status ==
-		metav1.ConditionFalse {
-		return ctrl.Result{}, nil
+	return controller.Result(r.compare(ctx, d, hash, spec))
+}
+
+// compare says whether the spec that users have written is the one that is carried out.
+func (r *Reconciler) compare(ctx context.Context, d *chaos.Disruption, hash string, spec *runtime.RawExtension) error {
+	unchanged := controller.Condition(&d.Status, chaos.ConditionSpecUnchanged)
+	set := func(ok bool, reason, message string) error {
+		if ok == (unchanged.Status != metav1.ConditionFalse) && message == unchanged.Message {
+			return nil
+		}
+		err := controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
+			controller.SetCondition(s, chaos.ConditionSpecUnchanged, ok, reason, message)
+		})
+		if err == nil && !ok {
+			r.Env.Events.Eventf(d, nil, corev1.EventTypeWarning, "SpecChanged", "Validate", "%s", message)
+		}
+		return err
 	}
-	const message = "the spec was changed although only its count can be; the disruption ends"
-	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
-		controller.SetCondition(s, chaos.ConditionSpecUnchanged, false, "Changed", message)
-	})
-	if err == nil {
-		r.Env.Events.Eventf(d, nil, corev1.EventTypeWarning, "SpecChanged", "Validate", message)
+	same, kept := d.Status.SpecHash == hash, controller.KeptSpec(&d.Status) != nil
+	switch {
+	case unchanged.Status == metav1.ConditionFalse && unchanged.Reason != controller.ReasonSpecChanged:
+		return nil // it ends
+	case same && !kept: // an earlier version did not write it down
+		return controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) { s.Spec = spec })
+	case !kept:
+		return set(false, controller.ReasonSpecLost,
+			"the spec was changed, and the status does not have the one that was carried out; the disruption ends")
+	case same:
+		return set(true, controller.ReasonSpecRestored, "")
 	}
-	return controller.Result(err)
+	return set(false, controller.ReasonSpecChanged, fmt.Sprintf("the spec was changed (to the hash %s), which has no "+
+		"effect: only count can be changed; create another disruption", hash))
 }

@@ -76,7 +76,7 @@ func (r *reservations) others(d *chaos.Disruption, list []chaos.Disruption) (nam
 	for i := range list {
 		other := &list[i]
 		exist[other.UID] = true
-		if other.UID == d.UID || other.Spec.Level != d.Spec.Level || other.Status.Schedule.Over ||
+		if other.UID == d.UID || controller.SpecOf(other).Level != d.Spec.Level || other.Status.Schedule.Over ||
 			controller.IsRemote(other) {
 			continue
 		}

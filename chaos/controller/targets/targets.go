@@ -58,10 +58,11 @@ func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile
 	var requests []reconcile.Request
 	for i := range list.Items {
 		d := &list.Items[i]
-		if isPod != (d.Spec.Level == chaos.LevelPod) || controller.Ending(d) || controller.IsRemote(d) {
+		spec := controller.SpecOf(d)
+		if isPod != (spec.Level == chaos.LevelPod) || controller.Ending(d) || controller.IsRemote(d) {
 			continue
 		}
-		s, err := controller.Selector(&d.Spec)
+		s, err := controller.Selector(spec)
 		if controller.HasTarget(d, o.GetUID()) || err == nil && s.Matches(labels.Set(o.GetLabels())) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
@@ -318,7 +319,7 @@ func (r *Reconciler) occupied(
 		}
 		for i := range list {
 			if other := &list[i]; other.UID != d.UID && !other.Status.Schedule.Over {
-				occupied[t.UID] = append(occupied[t.UID], controller.Kinds(&other.Spec.Kinds)...)
+				occupied[t.UID] = append(occupied[t.UID], controller.Kinds(&controller.SpecOf(other).Kinds)...)
 			}
 		}
 	}
