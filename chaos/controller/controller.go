@@ -149,6 +149,14 @@ func HasTarget(d *chaos.Disruption, uid types.UID) bool {
 	return slices.ContainsFunc(d.Status.Targets, func(t chaos.Target) bool { return t.UID == uid })
 }
 
+// TargetObject is a target, for events.
+func TargetObject(d *chaos.Disruption, name string, uid types.UID) *corev1.ObjectReference {
+	if d.Spec.Level == chaos.LevelNode {
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
+	}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: name, UID: uid}
+}
+
 // Rank orders candidates for a disruption.
 func Rank(disruption, candidate types.UID) string {
 	return shortHash(string(disruption) + "/" + string(candidate))

@@ -395,12 +395,7 @@ func (r *Reconciler) tell(d *chaos.Disruption, next own) {
 		if i.State == old.State {
 			continue
 		}
-		target := &corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: targetName(&d.Status, i.Target), UID: i.Target,
-		}
-		if d.Spec.Level == chaos.LevelNode {
-			target.Kind, target.Namespace = "Node", ""
-		}
+		target := controller.TargetObject(d, targetName(&d.Status, i.Target), i.Target)
 		switch i.State {
 		case chaos.InjectionInjected:
 			if d.Spec.DryRun {

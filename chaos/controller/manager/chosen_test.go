@@ -83,6 +83,10 @@ func TestWhoIsDisrupted(t *testing.T) {
 			e.Note != fmt.Sprintf("apiFault of disruption %s/some", f.namespace) {
 			t.Errorf("%+v", e)
 		}
+		if e := f.event(pods[target.Name], "Selected"); e.Type != corev1.EventTypeNormal || e.Related == nil ||
+			e.Related.UID != d.UID || e.Note != fmt.Sprintf("it is a target of disruption %s/some", f.namespace) {
+			t.Errorf("%+v", e)
+		}
 	}
 	f.end(d)
 	for _, name := range chosen {
@@ -95,10 +99,34 @@ func TestWhoIsDisrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range list.Items {
-		if (e.Reason == "Disrupted" || e.Reason == "NoLongerDisrupted") && !slices.Contains(chosen, e.Regarding.Name) {
+		if slices.Contains([]string{"Selected", "Disrupted", "NoLongerDisrupted"}, e.Reason) && !slices.Contains(chosen, e.Regarding.Name) {
 			t.Errorf("event %s of %s", e.Reason, e.Regarding.Name)
 		}
 	}
+}
+
+// TestSelectedTargetsHaveAnEvent: a target has an event when it is chosen, although nothing is injected yet.
+func TestSelectedTargetsHaveAnEvent(t *testing.T) {
+	start(t, account.Config(t), options())
+	f := newFixture(t)
+	pod := f.processes(1)[0]
+	d := f.disrupt("later", hangs(func(s *chaos.DisruptionSpec) {
+		s.Pulse = &chaos.Pulse{
+			InitialDelay: duration(time.Hour), ActiveDuration: *duration(time.Minute),
+			DormantDuration: *duration(time.Minute),
+		}
+	}))
+	f.event(pod, "Selected")
+	var list eventsv1.EventList
+	if err := f.List(t.Context(), &list, client.InNamespace(f.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.Regarding.UID == pod.UID && e.Reason == "Disrupted" {
+			t.Errorf("it is disrupted already: %+v", e)
+		}
+	}
+	f.end(d)
 }
 
 // TestTriggers: targets are chosen, and the duration begins, at the time that the trigger says.

@@ -1,7 +1,7 @@
 // Package targets chooses the targets of disruptions and keeps them up to date: running pods or ready nodes that match
 // both selectors and the filter, as many as count says, none that another disruption of the same kind has, and not more
 // than the safety nets allow. With the first targets it writes when the disruption has started. A target does not cease
-// to be one because of the disruption itself. The choice depends only on the disruption and the candidates, so that a
+// to be one because of the disruption itself. Each new target gets an event. The choice depends only on the disruption and the candidates, so that a
 // controller which has forgotten its choice makes the same one again.
 package targets
 
@@ -186,6 +186,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.release(d.UID)
 		return controller.Result(err)
 	}
+	r.tell(d, choice.targets)
 	if refused == "" {
 		return ctrl.Result{}, nil
 	}
@@ -197,6 +198,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// Other pods and disruptions than those that wake it may make room.
 	return ctrl.Result{RequeueAfter: lookAgain}, nil
+}
+
+// tell leaves an event on each target that the disruption did not have before.
+func (r *Reconciler) tell(d *chaos.Disruption, targets []chaos.Target) {
+	note := ""
+	if d.Spec.DryRun {
+		note = " (dry run)"
+	}
+	for _, t := range targets {
+		if !controller.HasTarget(d, t.UID) {
+			r.Env.Events.Eventf(controller.TargetObject(d, t.Name, t.UID), d, corev1.EventTypeNormal, "Selected", "Target",
+				"it is a target of disruption %s/%s%s", d.Namespace, d.Name, note)
+		}
+	}
 }
 
 // lookAgain is when a disruption that has fewer targets than it should, because of the safety nets, looks again.
