@@ -157,9 +157,13 @@ func TargetObject(d *chaos.Disruption, name string, uid types.UID) *corev1.Objec
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: name, UID: uid}
 }
 
-// Rank orders candidates for a disruption.
-func Rank(disruption, candidate types.UID) string {
-	return shortHash(string(disruption) + "/" + string(candidate))
+// Rank orders candidates for a disruption. The order is that of the seed in its status, so that a controller that has
+// forgotten a choice makes the same one again.
+func Rank(d *chaos.Disruption, candidate *chaos.Target) string {
+	if d.Status.Seed == nil { // an earlier version has begun it
+		return shortHash(string(d.UID) + "/" + string(candidate.UID))
+	}
+	return shortHash(fmt.Sprintf("%d/%s", *d.Status.Seed, candidate.Name))
 }
 
 // PodName is the name of the chaos pod for a target and a kind. Only one can exist: so two disruptions of a kind cannot

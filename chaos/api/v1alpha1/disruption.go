@@ -31,6 +31,7 @@ type Disruption struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.advancedSelector) == has(oldSelf.advancedSelector) && (!has(self.advancedSelector) || self.advancedSelector == oldSelf.advancedSelector)",message="advancedSelector is immutable: only count can be changed; create another disruption"
 	// +kubebuilder:validation:XValidation:rule="has(self.filter) == has(oldSelf.filter) && (!has(self.filter) || self.filter == oldSelf.filter)",message="filter is immutable: only count can be changed; create another disruption"
 	// +kubebuilder:validation:XValidation:rule="has(self.containers) == has(oldSelf.containers) && (!has(self.containers) || self.containers == oldSelf.containers)",message="containers is immutable: only count can be changed; create another disruption"
+	// +kubebuilder:validation:XValidation:rule="has(self.seed) == has(oldSelf.seed) && (!has(self.seed) || self.seed == oldSelf.seed)",message="seed is immutable: only count can be changed; create another disruption"
 	// +kubebuilder:validation:XValidation:rule="has(self.staticTargeting) == has(oldSelf.staticTargeting) && (!has(self.staticTargeting) || self.staticTargeting == oldSelf.staticTargeting)",message="staticTargeting is immutable: only count can be changed; create another disruption"
 	// +kubebuilder:validation:XValidation:rule="has(self.allowDisruptedTargets) == has(oldSelf.allowDisruptedTargets) && (!has(self.allowDisruptedTargets) || self.allowDisruptedTargets == oldSelf.allowDisruptedTargets)",message="allowDisruptedTargets is immutable: only count can be changed; create another disruption"
 	// +kubebuilder:validation:XValidation:rule="has(self.duration) == has(oldSelf.duration) && (!has(self.duration) || self.duration == oldSelf.duration)",message="duration is immutable: only count can be changed; create another disruption"
@@ -115,6 +116,10 @@ type DisruptionSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="count must be a number of targets, 0 or more, or a percentage from 0% to 100%"
 	Count *intstr.IntOrString `json:"count,omitempty"`
+	// Seed makes the choice of targets repeatable: the same seed chooses the same ones among pods or nodes of the same
+	// names. Without it, the choice is random for each disruption. It is for tests.
+	// +optional
+	Seed *int64 `json:"seed,omitempty"`
 	// StaticTargeting keeps the targets that were chosen first. Without it, targets that disappear are replaced.
 	// +optional
 	StaticTargeting bool `json:"staticTargeting,omitempty"`

@@ -43,6 +43,9 @@ type DisruptionStatus struct {
 	// Kinds are the kinds of the spec, with commas.
 	// +optional
 	Kinds string `json:"kinds,omitempty"`
+	// Seed is that of the choice of targets: the one of the spec, or a random one.
+	// +optional
+	Seed *int64 `json:"seed,omitempty"`
 	// Targets are the chosen targets.
 	// +kubebuilder:validation:MaxItems=1000
 	// +optional

@@ -521,6 +521,11 @@ func (in *DisruptionSpec) DeepCopyInto(out *DisruptionSpec) {
 		*out = new(intstr.IntOrString)
 		**out = **in
 	}
+	if in.Seed != nil {
+		in, out := &in.Seed, &out.Seed
+		*out = new(int64)
+		**out = **in
+	}
 	if in.Duration != nil {
 		in, out := &in.Duration, &out.Duration
 		*out = new(Duration)
@@ -566,6 +571,11 @@ func (in *DisruptionStatus) DeepCopyInto(out *DisruptionStatus) {
 		in, out := &in.Spec, &out.Spec
 		*out = new(runtime.RawExtension)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.Seed != nil {
+		in, out := &in.Seed, &out.Seed
+		*out = new(int64)
+		**out = **in
 	}
 	if in.Targets != nil {
 		in, out := &in.Targets, &out.Targets

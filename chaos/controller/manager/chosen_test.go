@@ -129,6 +129,38 @@ func TestSelectedTargetsHaveAnEvent(t *testing.T) {
 	f.end(d)
 }
 
+// TestSeed: disruptions with a seed have the same targets, and the others have those of a random seed, which their
+// status has.
+func TestSeed(t *testing.T) {
+	start(t, account.Config(t), options())
+	f := newFixture(t)
+	f.processes(6)
+	chosen := func(name string, seed *int64) (int64, string) {
+		t.Helper()
+		three := intstr.FromInt32(3)
+		d := f.disrupt(name, hangs(func(s *chaos.DisruptionSpec) { s.Count, s.Seed, s.DryRun = &three, seed, true }))
+		f.phase(d, chaos.Injected)
+		var names []string
+		for _, target := range d.Status.Targets {
+			names = append(names, target.Name)
+		}
+		slices.Sort(names)
+		if d.Status.Seed == nil {
+			t.Fatalf("no seed: %+v", d.Status)
+		}
+		used := *d.Status.Seed
+		f.end(d)
+		return used, strings.Join(names, " ")
+	}
+	random, first := chosen("random", nil)
+	if used, again := chosen("again", &random); used != random || again != first {
+		t.Errorf("seed %d: %s; seed %d: %s", random, first, used, again)
+	}
+	if other, _ := chosen("other", nil); other == random {
+		t.Errorf("twice the seed %d", other)
+	}
+}
+
 // TestTriggers: targets are chosen, and the duration begins, at the time that the trigger says.
 func TestTriggers(t *testing.T) {
 	start(t, account.Config(t), options())

@@ -58,6 +58,7 @@ func TestOnlyCountCanBeChanged(t *testing.T) {
 		{"advancedSelector", `[{"key":"a","operator":"Exists"}]`, `[{"key":"b","operator":"Exists"}]`, kind},
 		{"filter", `{"annotations":{"a":"1"}}`, `{"annotations":{"a":"2"}}`, ""},
 		{"containers", `["a"]`, `["a","b"]`, ""},
+		{"seed", `1`, `2`, ""},
 		{"staticTargeting", `true`, `false`, ""},
 		{"allowDisruptedTargets", `true`, `false`, ""},
 		{"duration", `"1m"`, `"2m"`, ""},

@@ -1,11 +1,13 @@
-// Package spechash writes down which spec a disruption has, and whether the safety nets accept it, before the other
-// controllers act on it. They carry out what is written down. The API server refuses changes of the spec. If one gets
-// through all the same, for instance because the definition's rules were removed, the hash does not match: the
-// controller says so in a condition and an event, and the change has no effect.
+// Package spechash writes down which spec a disruption has, the seed of its choice of targets, and whether the safety
+// nets accept it, before the other controllers act on it. They carry out what is written down. The API server refuses
+// changes of the spec. If one gets through all the same, for instance because the definition's rules were removed, the
+// hash does not match: the controller says so in a condition and an event, and the change has no effect.
 package spechash
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -32,11 +34,12 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 type own struct {
 	Hash, Kinds         string
 	Spec                *runtime.RawExtension
+	Seed                *int64
 	Unchanged, Accepted metav1.Condition
 }
 
 func fields(s *chaos.DisruptionStatus) own {
-	return own{s.SpecHash, s.Kinds, s.Spec, controller.Condition(s, chaos.ConditionSpecUnchanged),
+	return own{s.SpecHash, s.Kinds, s.Spec, s.Seed, controller.Condition(s, chaos.ConditionSpecUnchanged),
 		controller.Condition(s, chaos.ConditionAccepted)}
 }
 
@@ -67,8 +70,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		for _, kind := range controller.Kinds(&d.Spec.Kinds) {
 			kinds = append(kinds, string(kind))
 		}
+		seed := seed(d)
 		err := controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
-			s.SpecHash, s.Spec, s.Kinds = hash, spec, strings.Join(kinds, ",")
+			s.SpecHash, s.Spec, s.Seed, s.Kinds = hash, spec, seed, strings.Join(kinds, ",")
 			if refused != "" {
 				controller.SetCondition(s, chaos.ConditionAccepted, false, reason, refused)
 			}
@@ -115,4 +119,15 @@ func (r *Reconciler) compare(ctx context.Context, d *chaos.Disruption, hash stri
 	}
 	return set(false, controller.ReasonSpecChanged, fmt.Sprintf("the spec was changed (to the hash %s), which has no "+
 		"effect: only count can be changed; create another disruption", hash))
+}
+
+// seed is the spec's seed, or a random one. If another cluster carries the disruption out, that one writes it. The
+// random one is made of the UID, which is random: if the status is lost, the targets stay the same.
+func seed(d *chaos.Disruption) *int64 {
+	if d.Spec.Seed != nil || controller.IsRemote(d) {
+		return d.Spec.Seed
+	}
+	sum := sha256.Sum256([]byte(d.UID))
+	random := int64(binary.BigEndian.Uint32(sum[:])) // short enough to be copied by hand
+	return &random
 }

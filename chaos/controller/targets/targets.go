@@ -1,8 +1,8 @@
 // Package targets chooses the targets of disruptions and keeps them up to date: running pods or ready nodes that match
 // both selectors and the filter, as many as count says, none that another disruption of the same kind has, and not more
 // than the safety nets allow. With the first targets it writes when the disruption has started. A target does not cease
-// to be one because of the disruption itself. Each new target gets an event. The choice depends only on the disruption and the candidates, so that a
-// controller which has forgotten its choice makes the same one again.
+// to be one because of the disruption itself. The choice is random, but follows from the seed in the status and the
+// candidates: a controller that has forgotten it makes the same one again.
 package targets
 
 import (
@@ -419,7 +419,7 @@ func choose(d *chaos.Disruption, active bool, c *candidates, occupied map[types.
 		result.targets = result.targets[:result.desired]
 		return result
 	}
-	// The current ones come first, then an order that depends on the disruption, not on the caller's memory.
+	// The current ones come first, then an order that depends on the seed, not on the caller's memory.
 	slices.SortFunc(free, func(a, b chaos.Target) int {
 		if current[a.UID] != current[b.UID] {
 			if current[a.UID] {
@@ -427,7 +427,7 @@ func choose(d *chaos.Disruption, active bool, c *candidates, occupied map[types.
 			}
 			return 1
 		}
-		return strings.Compare(controller.Rank(d.UID, a.UID), controller.Rank(d.UID, b.UID))
+		return strings.Compare(controller.Rank(d, &a), controller.Rank(d, &b))
 	})
 	result.targets = free[:min(int(result.desired), len(free))]
 	slices.SortFunc(result.targets, func(a, b chaos.Target) int {

@@ -2,6 +2,7 @@ package targets
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,4 +165,48 @@ func TestReservations(t *testing.T) {
 func number(n int32) *intstr.IntOrString {
 	i := intstr.FromInt32(n)
 	return &i
+}
+
+// The choice depends on the seed and on the names of the candidates, and on nothing else: neither on their order, nor on
+// who disrupts them. Other seeds choose others.
+func TestTheChoiceIsThatOfTheSeed(t *testing.T) {
+	all := named("a", "b", "c", "d", "e", "f", "g", "h")
+	chosen := func(uid types.UID, seed *int64, candidatesUID string) string {
+		d := &chaos.Disruption{}
+		d.UID, d.Spec.Level, d.Spec.Count, d.Status.Seed = uid, chaos.LevelPod, number(3), seed
+		healthy := slices.Clone(all)
+		for i := range healthy {
+			healthy[i].UID = types.UID(candidatesUID + healthy[i].Name)
+		}
+		var names []string
+		for _, target := range choose(d, false, &candidates{healthy: healthy}, nil).targets {
+			names = append(names, target.Name)
+		}
+		slices.Sort(names)
+		return strings.Join(names, "")
+	}
+	distinct, hit := map[string]bool{}, map[rune]int{}
+	for seed := range int64(200) {
+		first := chosen("d", &seed, "1")
+		slices.Reverse(all)
+		if again := chosen("other", &seed, "2"); again != first {
+			t.Errorf("seed %d: %s, and then %s", seed, first, again)
+		}
+		distinct[first] = true
+		for _, name := range first {
+			hit[name]++
+		}
+	}
+	if len(distinct) < 40 { // of 56
+		t.Errorf("only %d choices", len(distinct))
+	}
+	for name, n := range hit {
+		if n < 45 || n > 105 { // of 75
+			t.Errorf("%c was chosen %d times", name, n)
+		}
+	}
+	// A disruption of an earlier version has no seed.
+	if chosen("d", nil, "1") == chosen("other", nil, "1") && chosen("d", nil, "1") == chosen("third", nil, "1") {
+		t.Error("without a seed it must be the choice of the disruption")
+	}
 }
