@@ -119,20 +119,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 				continue
 			}
 		}
+		overdue := pod.DeletionTimestamp.Add(cmp.Or(r.Env.Config.Overdue, 30*time.Second))
 		switch {
 		case err != nil:
 			errs = append(errs, err)
+			continue
 		case verdict == goes:
 			errs = append(errs, r.release(ctx, pod))
+			continue
+		case verdict == waits && r.Env.Clock.Now().Before(overdue):
+			soon(overdue)
+			continue
+		}
+		down, err := r.nodeDown(ctx, pod)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case down && !kinds.Of(controller.KindOf(pod)).InAPI: // what is left in the API does not wait for the node
+			errs = append(errs, r.abandon(ctx, pod))
 		case verdict == stays:
 			stuck.failed = append(stuck.failed, pod)
 		default:
-			overdue := pod.DeletionTimestamp.Add(cmp.Or(r.Env.Config.Overdue, 30*time.Second))
-			if !r.Env.Clock.Now().Before(overdue) {
-				stuck.overdue = append(stuck.overdue, pod)
-			} else {
-				soon(overdue)
-			}
+			stuck.overdue = append(stuck.overdue, pod)
 		}
 	}
 	lost, late, err := r.cleanAfterLost(ctx, req.NamespacedName, pods)

@@ -142,7 +142,10 @@ func (r *Reconciler) cleanAfterLost(
 			errs = append(errs, controllers.Delete(ctx, r.Env.Client, cleaner))
 		case replaced: // it may fail as long as the other one runs, whose change wakes the controller
 		case failing:
-			stuck = append(stuck, cleaner)
+			down, err := r.nodeDown(ctx, cleaner)
+			if errs = append(errs, err); err == nil && !down { // otherwise it runs when the node is back
+				stuck = append(stuck, cleaner)
+			}
 		case next.IsZero() || late.Before(next):
 			next = late
 		}

@@ -132,7 +132,7 @@ func sum(d *chaos.Disruption, pods, cleaners []corev1.Pod, now metav1.MicroTime)
 		if pod == nil && known && cleans(cleaners, d, of) {
 			i = old
 			i.State = chaos.InjectionUnknown
-			i.Error = "the chaos pod was removed without its finalizer, and what it has injected is being removed"
+			i.Error = "the chaos pod has gone without a report, and what it has injected is being removed"
 		}
 		if pod == nil && i.State == chaos.InjectionPending && known && old.State != chaos.InjectionPending {
 			i.InjectedAt = nil

@@ -411,6 +411,115 @@ func TestChaosPodGone(t *testing.T) {
 	f.gone(d)
 }
 
+// TestNodeThatIsNotReady: a disruption whose chaos pod is on a node that does not answer any more is removed all the
+// same, and a cleaner waits for the node. What has failed to clean up there waits, too.
+func TestNodeThatIsNotReady(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		spec   func(node string) chaos.DisruptionSpec
+		status corev1.ConditionStatus // of the node
+	}{
+		{"a node, unreachable", func(node string) chaos.DisruptionSpec {
+			return nodeLevel(func(s *chaos.DisruptionSpec) {
+				s.Selector, s.Duration = map[string]string{corev1.LabelHostname: node}, duration(time.Hour)
+			})
+		}, corev1.ConditionUnknown},
+		{"a pod, not ready", func(string) chaos.DisruptionSpec {
+			return hangs(func(s *chaos.DisruptionSpec) {
+				s.Kinds = chaos.Kinds{CPUPressure: &chaos.CPUPressure{}}
+			})
+		}, corev1.ConditionFalse},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			// The pods of this node are not run.
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+				Name: f.namespace, Labels: map[string]string{corev1.LabelHostname: f.namespace},
+			}}
+			if err := f.Create(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := f.Delete(context.WithoutCancel(t.Context()), node); err != nil {
+					t.Error(err)
+				}
+			})
+			ready := func(status corev1.ConditionStatus) {
+				t.Helper()
+				patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
+				err := f.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			runs := func(p *corev1.Pod) {
+				t.Helper()
+				p.Status.Phase = corev1.PodRunning
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name: p.Spec.Containers[0].Name, Ready: true,
+					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				}}
+				if err := f.Status().Update(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ready(corev1.ConditionTrue)
+			o := options()
+			o.Config.Simulated, o.Config.Overdue = "", time.Second
+			start(t, account.Config(t), o)
+			runs(f.pod("target", node.Name))
+			d := f.disrupt("down", tt.spec(node.Name))
+			var chaosPod *corev1.Pod
+			clustertest.Eventually(t, func(ctx context.Context) error {
+				pods, err := podsOf(ctx, f, d)
+				if err != nil || len(pods) != 1 {
+					return fmt.Errorf("%d chaos pods (%v)", len(pods), err)
+				}
+				chaosPod = &pods[0]
+				return nil
+			})
+			runs(chaosPod)
+			f.phase(d, chaos.Injected)
+			ready(tt.status)
+			if err := f.Delete(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			f.gone(d)
+			if e := f.event(d, "NodeNotReady"); e.Type != corev1.EventTypeWarning {
+				t.Errorf("%+v", e)
+			}
+			var cleaners corev1.PodList
+			if err := f.List(t.Context(), &cleaners, client.InNamespace("trommel-chaos"),
+				client.MatchingLabels{controller.LabelCleans: string(chaosPod.UID)}); err != nil {
+				t.Fatal(err)
+			}
+			if len(cleaners.Items) != 1 || len(cleaners.Items[0].OwnerReferences) > 0 ||
+				cleaners.Items[0].Spec.NodeName != node.Name {
+				t.Fatalf("cleaners: %v", cleaners.Items)
+			}
+			// The node is back, and the cleaner succeeds.
+			ready(corev1.ConditionTrue)
+			cleaner := &cleaners.Items[0]
+			cleaner.Status.Phase = corev1.PodSucceeded
+			if err := f.Status().Update(t.Context(), cleaner); err != nil {
+				t.Fatal(err)
+			}
+			clustertest.Eventually(t, func(ctx context.Context) error {
+				err := f.Get(ctx, client.ObjectKeyFromObject(cleaner), cleaner)
+				if err == nil {
+					err = errors.New("the cleaner is still there")
+					// Its processes are not ended, as a kubelet would do.
+					if cleaner.DeletionTimestamp != nil {
+						err = errors.Join(err, f.Delete(ctx, cleaner, client.GracePeriodSeconds(0)))
+					}
+				}
+				return client.IgnoreNotFound(err)
+			})
+		})
+	}
+}
+
 // TestSuccessorThatNeverBegan: a chaos pod has gone before its time, another one takes its place, and the disruption
 // ends before that one has begun. What the first one left is cleaned all the same.
 func TestSuccessorThatNeverBegan(t *testing.T) {
