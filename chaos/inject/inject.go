@@ -29,6 +29,22 @@ type State struct {
 	// InjectMillis and RemoveMillis are how long injection and removal took, in milliseconds, with all tries.
 	InjectMillis int64 `json:"injectMillis,omitempty"`
 	RemoveMillis int64 `json:"removeMillis,omitempty"`
+	// Counts are what it has done so far.
+	Counts Counts `json:"counts,omitzero"`
+}
+
+// Counts are what an injector has done since it was started. They are its metrics: it has no network, so the
+// controllers publish what it reports.
+type Counts struct {
+	// Injected faults.
+	Injected int `json:"injected,omitempty"`
+	// Cleaned faults: its own, and those that other injectors have left.
+	Cleaned int `json:"cleaned,omitempty"`
+	// Retries of clean-ups.
+	Retries int `json:"retries,omitempty"`
+	// InjectFailures and CleanFailures are the tries that have failed.
+	InjectFailures int `json:"injectFailures,omitempty"`
+	CleanFailures  int `json:"cleanFailures,omitempty"`
 }
 
 // Target is a pod or a node.

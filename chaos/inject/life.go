@@ -61,6 +61,8 @@ type injector struct {
 	journal *Journal
 	// How long these took.
 	injecting, removing time.Duration
+	counts              Counts
+	last                State // the newest that was reported
 }
 
 // Run injects a fault, waits until the context or the request's time is over, and removes the fault. Removing does not
@@ -95,10 +97,13 @@ func Run(ctx context.Context, config Config) error {
 	waiting, cancel := context.WithDeadline(ctx, i.Request.EndsAt.Add(overtime))
 	defer cancel()
 	// Others may have been killed without a cleanup. This injector injects all the same.
-	if _, err := i.cleanOver(ctx); err != nil {
+	removed, err := i.cleanOver(ctx)
+	if i.counts.Cleaned += removed; err != nil {
+		i.counts.CleanFailures++
 		i.Logger.Warn("clean what is over", "error", err)
 	}
 	if err := i.sweep(ctx); err != nil {
+		i.counts.CleanFailures++
 		// The earlier fault is not the one that was asked for. Whoever restarts the injector lets it try again.
 		err = fmt.Errorf("remove what an earlier injector has left: %w", err)
 		i.tell(v1alpha1.InjectionStuck, err)
@@ -136,6 +141,7 @@ func (i *injector) inject(ctx context.Context) (Injection, error) {
 		i.tell(v1alpha1.InjectionUnsupported, err)
 		return nil, err
 	case err != nil:
+		i.counts.InjectFailures++
 		i.tell(v1alpha1.InjectionFailed, err)
 		return nil, err
 	case i.DryRun:
@@ -153,6 +159,7 @@ func (i *injector) inject(ctx context.Context) (Injection, error) {
 		err = i.journal.write(entry)
 	}
 	if err != nil {
+		i.counts.InjectFailures++
 		i.tell(v1alpha1.InjectionFailed, err)
 		return nil, err
 	}
@@ -161,6 +168,11 @@ func (i *injector) inject(ctx context.Context) (Injection, error) {
 	i.injecting = time.Since(began)
 	if err == nil {
 		err = i.ready()
+	}
+	if err == nil {
+		i.counts.Injected++
+	} else {
+		i.counts.InjectFailures++
 	}
 	i.tellInjected(err)
 	return injection, err
@@ -202,11 +214,12 @@ func (i *injector) sweep(ctx context.Context) error {
 	if err := injection.Clean(ctx); err != nil {
 		return err
 	}
+	i.counts.Cleaned++
 	return i.journal.remove(i.Request.ID())
 }
 
 // clean removes the fault and its entry. It reports success unless the fault was not in effect: that stays the last
-// message. A clean-up that fails is retried, as long as there is time.
+// message, with other counts. A clean-up that fails is retried, as long as there is time.
 func (i *injector) clean(remove func(context.Context) error, wasInjected bool) error {
 	began := time.Now()
 	left := func() time.Duration { return time.Until(began.Add(i.cleanWithin())) }
@@ -218,16 +231,22 @@ func (i *injector) clean(remove func(context.Context) error, wasInjected bool) e
 		}
 		cancel()
 		i.removing = time.Since(began)
-		if err == nil && wasInjected {
+		switch {
+		case err == nil && wasInjected:
+			i.counts.Cleaned++
 			i.tell(v1alpha1.InjectionRemoved, nil)
-		}
-		if err == nil {
+			return nil
+		case err == nil:
+			i.counts.Cleaned++
+			i.write(i.last)
 			return nil
 		}
+		i.counts.CleanFailures++
 		i.Logger.Warn("clean", "try", n+1, "error", err)
 		if n == retries || left() <= 0 {
 			break
 		}
+		i.counts.Retries++
 		time.Sleep(pauseAfter(n, left())) // no event reports that it would work now
 	}
 	i.tell(v1alpha1.InjectionStuck, err)
@@ -254,15 +273,22 @@ func pauseAfter(n int, left time.Duration) time.Duration {
 }
 
 func (i *injector) tell(state v1alpha1.InjectionState, err error) {
-	s := State{State: state, At: time.Now(), InjectMillis: millis(i.injecting), RemoveMillis: millis(i.removing)}
+	s := State{State: state, At: time.Now()}
 	if err != nil {
 		s.Error = err.Error()
 	}
 	i.Logger.Info("state", "state", state, "error", s.Error)
+	i.Report(i.write(s))
+}
+
+// write writes a state into its file, with the present times and counts.
+func (i *injector) write(s State) State {
+	s.InjectMillis, s.RemoveMillis, s.Counts = millis(i.injecting), millis(i.removing), i.counts
+	i.last = s
 	if err := s.write(i.StateFile); err != nil {
-		i.Logger.Warn("the state is not told", "error", err)
+		i.Logger.Warn("write the state", "error", err)
 	}
-	i.Report(s)
+	return s
 }
 
 // millis rounds up: 0 says that it was not done.

@@ -105,10 +105,12 @@ func TestRun(t *testing.T) {
 		ready    bool
 		reported string // part of an error
 		left     bool
+		counts   inject.Counts
 	}{
 		{
 			name: "everything works", calls: "check inject clean", ready: true,
 			states: []v1alpha1.InjectionState{v1alpha1.InjectionInjected, v1alpha1.InjectionRemoved},
+			counts: inject.Counts{Injected: 1, Cleaned: 1},
 		},
 		{
 			name: "unsupported", script: script{check: unsupported}, calls: "check",
@@ -118,11 +120,13 @@ func TestRun(t *testing.T) {
 			name: "injected in part", script: script{inject: failed}, calls: "check inject clean",
 			states:   []v1alpha1.InjectionState{v1alpha1.InjectionFailed},
 			reported: "failed",
+			counts:   inject.Counts{InjectFailures: 1, Cleaned: 1},
 		},
 		{
 			name: "not even tried", script: script{check: failed}, calls: "check",
 			states:   []v1alpha1.InjectionState{v1alpha1.InjectionFailed},
 			reported: "failed",
+			counts:   inject.Counts{InjectFailures: 1},
 		},
 		{
 			name: "dry run", dryRun: true, calls: "check", ready: true,
@@ -132,12 +136,14 @@ func TestRun(t *testing.T) {
 			name: "clean at the third retry", script: script{cleans: []error{failed, failed, failed}}, ready: true,
 			calls:  "check inject clean clean clean clean",
 			states: []v1alpha1.InjectionState{v1alpha1.InjectionInjected, v1alpha1.InjectionRemoved},
+			counts: inject.Counts{Injected: 1, Cleaned: 1, Retries: 3, CleanFailures: 3},
 		},
 		{
 			name: "stuck", script: script{cleans: []error{failed, failed, failed, failed}}, ready: true,
 			calls:    "check inject clean clean clean clean",
 			states:   []v1alpha1.InjectionState{v1alpha1.InjectionInjected, v1alpha1.InjectionStuck},
 			reported: "failed", left: true,
+			counts: inject.Counts{Injected: 1, Retries: 3, CleanFailures: 4},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -145,12 +151,13 @@ func TestRun(t *testing.T) {
 			s := &tt.script
 			s.file = filepath.Join(dir, "effect")
 			ready, journal := filepath.Join(dir, "ready"), filepath.Join(dir, "journal")
+			state := filepath.Join(dir, "state")
 			ctx, cancel := context.WithCancel(t.Context())
 			var states []v1alpha1.InjectionState
 			wasReady, reported := false, ""
 			err := inject.Run(ctx, inject.Config{
 				Request: request(), Backends: []inject.Backend{s}, Backend: "script", Journal: journal,
-				ReadyFile: ready, DryRun: tt.dryRun, Grace: short, Report: func(state inject.State) {
+				ReadyFile: ready, StateFile: state, DryRun: tt.dryRun, Grace: short, Report: func(state inject.State) {
 					states = append(states, state.State)
 					reported += state.Error
 					if took := state.RemoveMillis > 0; took == tt.dryRun && state.State == v1alpha1.InjectionRemoved {
@@ -169,6 +176,11 @@ func TestRun(t *testing.T) {
 			}
 			if !slices.Equal(states, tt.states) || !strings.Contains(reported, tt.reported) {
 				t.Errorf("states: %v (%s), want %v (%s)", states, reported, tt.states, tt.reported)
+			}
+			text, err := os.ReadFile(state)
+			last := inject.StateOf(&corev1.ContainerStateTerminated{Message: string(text)})
+			if err != nil || last.Counts != tt.counts || last.State != tt.states[len(tt.states)-1] {
+				t.Errorf("it reported %+v (%v), want %+v", last, err, tt.counts)
 			}
 			if wasReady != tt.ready {
 				t.Errorf("ready: %v", wasReady)

@@ -32,11 +32,12 @@ type Reconciler struct {
 // Add adds the controller to a manager.
 func Add(mgr ctrl.Manager, env *controller.Env) error {
 	r := &Reconciler{env, newMetrics()}
-	if err := controllers.RegisterMetrics(r.metrics.changes, r.metrics.injectors); err != nil {
+	if err := controllers.RegisterMetrics(r.metrics.collectors()...); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("disruption-injections").For(&chaos.Disruption{}).
 		Watches(&corev1.Pod{}, controller.FromChaosPods()).Watches(&corev1.Pod{}, controller.FromCleaners()).
+		Watches(&corev1.Pod{}, r.metrics.ofChanges()).
 		Complete(r)
 }
 
@@ -78,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return controller.Result(err)
 	}
 	r.tell(d, next)
-	r.metrics.count(d, next, pods)
+	r.metrics.count(d, next)
 	return ctrl.Result{}, nil
 }
 

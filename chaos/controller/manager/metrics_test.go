@@ -3,14 +3,17 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
 // list is a reader with these disruptions.
@@ -71,4 +74,43 @@ trommel_injections{kind="dns",state="Stuck"} 1
 	if _, err := registry.Gather(); err == nil || !strings.Contains(err.Error(), "no cache") {
 		t.Errorf("want the reader's error, got %v", err)
 	}
+}
+
+// What an injector has done reaches the controllers' metrics, although it has no network.
+func TestWhatInjectorsReport(t *testing.T) {
+	start(t, account.Config(t), options())
+	f := newFixture(t)
+	f.processes(1)
+	value := func(name string) (sum float64) {
+		families, err := metrics.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() != name {
+				continue
+			}
+			for _, m := range family.GetMetric() {
+				for _, label := range m.GetLabel() {
+					if label.GetName() == "kind" && label.GetValue() == "apiFault" {
+						sum += m.GetCounter().GetValue()
+					}
+				}
+			}
+		}
+		return sum
+	}
+	const injected, cleaned = "trommel_injector_injected_total", "trommel_injector_cleaned_total"
+	before := map[string]float64{injected: value(injected), cleaned: value(cleaned)}
+	d := f.disrupt("counted", hangs(nil))
+	f.phase(d, chaos.Injected)
+	f.end(d)
+	clustertest.Eventually(t, func(context.Context) error {
+		for name, n := range before {
+			if now := value(name); now != n+1 {
+				return fmt.Errorf("%s was %v and is %v", name, n, now)
+			}
+		}
+		return nil
+	})
 }
