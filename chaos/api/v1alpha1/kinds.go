@@ -337,7 +337,8 @@ type GRPC struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
-	// Endpoints are the methods.
+	// Endpoints are the methods. Several entries of a method share its calls: the first ones, in their order, up to 100
+	// percent.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic

@@ -250,19 +250,39 @@ func (f *networkFault) disturbRequest(r *http.Request) consequence {
 	return none
 }
 
+// alteration is what happens to a call of a method; nil: nothing. Several entries of a method share its calls, in their
+// order. drawn is a random number from 0 to 100.
+func alteration(endpoints []v1alpha1.GRPCEndpoint, method string, drawn float64) *v1alpha1.GRPCEndpoint {
+	for i := range endpoints {
+		e := &endpoints[i]
+		if e.Method != method {
+			continue
+		}
+		share := 100.0
+		if e.Percentage != nil {
+			share = float64(*e.Percentage)
+		}
+		if drawn < share {
+			return e
+		}
+		drawn -= share
+	}
+	return nil
+}
+
 // disturbCall answers a gRPC call in the server's place.
 func (f *networkFault) disturbCall(w http.ResponseWriter, r *http.Request) consequence {
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 		return none
 	}
-	i := slices.IndexFunc(f.grpc, func(e v1alpha1.GRPCEndpoint) bool { return e.Method == r.URL.Path })
-	if i < 0 || !drawn(f.grpc[i].Percentage) {
+	e := alteration(f.grpc, r.URL.Path, rand.Float64()*100)
+	if e == nil {
 		return none
 	}
 	header := w.Header()
 	header.Set("Content-Type", "application/grpc")
-	if f.grpc[i].Error != "" {
-		header.Set("Grpc-Status", strconv.Itoa(slices.Index(grpcCodes, f.grpc[i].Error)))
+	if e.Error != "" {
+		header.Set("Grpc-Status", strconv.Itoa(slices.Index(grpcCodes, e.Error)))
 		header.Set("Grpc-Message", "injected by a disruption")
 		return answered
 	}
