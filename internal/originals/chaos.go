@@ -162,8 +162,11 @@ func network(c *converter, at string, in *yaml.Node, out *mapping) {
 		"hosts": list("hosts", host),
 		"allowedHosts": refused("only the given hosts and services are disturbed; name those, without the " +
 			"allowed ones"),
-		"disableDefaultAllowedHosts": refusedUnless("the connections of the node itself are never disturbed",
-			"false"),
+		"disableDefaultAllowedHosts": func(c *converter, at string, in *yaml.Node, out *mapping) {
+			if in.Value == "true" {
+				noted("no peer is exempt")(c, at, in, out)
+			}
+		},
 		"services": list("services", fields{
 			"name": as("name"), "namespace": as("namespace"), "ports": servicePorts,
 			"percentage": refusedUnless("all endpoints of a service are disturbed; name some pods' addresses as "+
