@@ -316,15 +316,8 @@ func podReplacement(c *converter, at string, in *yaml.Node, out *mapping) {
 	out.set("podReplacement", r.node)
 }
 
+// grpcEndpoints may have several entries of a method. Those without a percentage share what the others leave.
 func grpcEndpoints(c *converter, at string, in *yaml.Node, out *mapping) {
-	seen := map[string]bool{}
-	for i, item := range in.Content {
-		method := value(deref(item), "endpoint")
-		if seen[method] {
-			c.errorf(item, "%s[%d]: %s is there already; a method has one error or override", at, i, method)
-		}
-		seen[method] = true
-	}
 	list("endpoints", fields{
 		"endpoint": as("method"), "error": refusedOK, "queryPercent": given("percentage"),
 		"override": func(c *converter, at string, in *yaml.Node, out *mapping) {
@@ -337,6 +330,30 @@ func grpcEndpoints(c *converter, at string, in *yaml.Node, out *mapping) {
 			}
 		},
 	})(c, at, in, out)
+	left, open := map[string]int64{}, map[string][]*yaml.Node{}
+	endpoints := entry(out.node, "endpoints")
+	if endpoints == nil {
+		return
+	}
+	for _, e := range endpoints.Content {
+		method := value(e, "method")
+		if _, known := left[method]; !known {
+			left[method] = 100
+		}
+		if percent, err := strconv.ParseInt(value(e, "percentage"), 10, 32); err == nil {
+			left[method] -= percent
+		} else {
+			open[method] = append(open[method], e)
+		}
+	}
+	for method, shares := range open {
+		if left[method] == 100 && len(shares) == 1 {
+			continue // as it is without a percentage
+		}
+		for _, e := range shares {
+			(&mapping{e}).set("percentage", number(max(left[method], 0)/int64(len(shares))))
+		}
+	}
 }
 
 func refusedOK(c *converter, at string, in *yaml.Node, out *mapping) {

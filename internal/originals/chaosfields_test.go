@@ -172,7 +172,7 @@ var disruptionFields = []original{
 	{name: "grpc.endpoints[].override", outcome: converted, here: "`grpc.endpoints[].override`: `empty` for `{}`"},
 	{
 		name: "grpc.endpoints[].queryPercent", outcome: converted,
-		here: "`grpc.endpoints[].percentage`; several alterations of a method are refused",
+		here: "`grpc.endpoints[].percentage`; those without one share the rest, as there",
 	},
 	{name: "dns.records[].hostname", outcome: converted, here: "`dns.records[].name`"},
 	{

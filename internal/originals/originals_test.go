@@ -122,9 +122,13 @@ func TestDisruptions(t *testing.T) {
 			"podReplacement: {gracePeriod: 0s}",
 			"",
 		},
-		"two errors of a method": {"grpc: {port: 1, endpoints: [{endpoint: /a/b, error: UNKNOWN}, {endpoint: " +
-			"/a/b, override: \"{}\"}]}", "",
-			"a.yaml:5:65: spec.grpc.endpoints[1]: /a/b is there already; a method has one error or override"},
+		"alterations share the calls of a method": {
+			"grpc: {port: 1, endpoints: [{endpoint: /a/b, error: UNKNOWN, queryPercent: 40}, {endpoint: /a/b, " +
+				"override: \"{}\"}, {endpoint: /a/b, error: ABORTED}, {endpoint: /c/d, error: ABORTED}]}",
+			"grpc: {port: 1, endpoints: [{method: /a/b, error: UNKNOWN, percentage: 40}, {method: /a/b, override: " +
+				"empty, percentage: 30}, {method: /a/b, error: ABORTED, percentage: 30}, {method: /c/d, error: ABORTED}]}",
+			"",
+		},
 		"nanoseconds": {"duration: 60000000000", "duration: 1m0s", ""},
 		"a strange time": {
 			"duration: 1 hour",

@@ -28,8 +28,7 @@ var refusedExamples = []string{
 	// no selector
 	"disruption_crons-network_drop.yaml", "disruption_crons-reporting_network_drop.yaml",
 	"disruption_rollouts-disruption_rollout_network_drop.yaml",
-	// several errors of one method
-	"grpc.yaml",
+	// allowedHosts, cloud, percentages, connState, onInit
 	"network_allowed_hosts.yaml", "network_cloud.yaml", "network_cloud_s3.yaml", "network_dns_resolver_control.yaml",
 	"network_filter_connstate.yaml", "on_init.yaml",
 }
