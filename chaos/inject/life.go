@@ -29,8 +29,8 @@ type Config struct {
 	ReadyFile string
 	// DryRun does everything but inject.
 	DryRun bool
-	// Grace is the time from the end of the fault on in which the injector must have cleaned up, with all retries, since
-	// it is killed then; default: one minute.
+	// Grace is the time from the end of the fault on in which the injector must have cleaned up, with all retries. It
+	// is killed then. Default: one minute.
 	Grace time.Duration
 	// StateFile gets the newest state, as JSON; empty: none.
 	StateFile string
@@ -266,8 +266,8 @@ func tryFor(n int, left time.Duration) time.Duration {
 	return min(cleanTimeout, left)
 }
 
-// pauseAfter is the pause after try n. With little time left, the pauses still grow, and the last retry has as much time
-// as the pause before it.
+// pauseAfter is the pause after try n. With little time left, the pauses still grow, and the last retry has as much
+// time as the pause before it.
 func pauseAfter(n int, left time.Duration) time.Duration {
 	return min(firstPause<<n, left>>(retries-n))
 }

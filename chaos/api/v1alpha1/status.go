@@ -35,8 +35,8 @@ type DisruptionStatus struct {
 	// SpecHash identifies the spec (without count) that the controllers carry out.
 	// +optional
 	SpecHash string `json:"specHash,omitempty"`
-	// Spec is the spec (without count) that the controllers carry out: that of the first moment. If the disruption's spec
-	// is another one, that has no effect, and the condition SpecUnchanged is false.
+	// Spec is the spec (without count) that the controllers carry out: that of the first moment. If the disruption's
+	// spec is another one, that has no effect, and the condition SpecUnchanged is false.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	Spec *runtime.RawExtension `json:"spec,omitempty"`
@@ -85,7 +85,7 @@ type DisruptionStatus struct {
 const (
 	// ConditionTargetsFound is false while fewer targets are disrupted than desired, with the reason.
 	ConditionTargetsFound = "TargetsFound"
-	// ConditionSpecUnchanged is false while the spec is not the one that is carried out, although it must not be changed.
+	// ConditionSpecUnchanged is false while the spec is not the one that is carried out. It must not be changed.
 	ConditionSpecUnchanged = "SpecUnchanged"
 	// ConditionRemovable is false while something keeps a deleted disruption from disappearing.
 	ConditionRemovable = "Removable"

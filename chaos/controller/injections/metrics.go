@@ -38,12 +38,13 @@ func newMetrics() *metrics {
 			Help:    "How long injectors that have ended took to inject and to remove a fault, as they reported.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30},
 		}, []string{"kind", "step"}),
-		injected: counter("trommel_injector_injected_total", "Faults that injectors which have ended had injected.", "kind"),
+		injected: counter("trommel_injector_injected_total", "Faults that injectors which have ended had injected.",
+			"kind"),
 		cleaned: counter("trommel_injector_cleaned_total",
 			"Faults that injectors have removed: their own, and those that other injectors had left.", "kind"),
 		retries: counter("trommel_injector_retries_total", "Retries of clean-ups by injectors.", "kind"),
-		failures: counter("trommel_injector_failures_total", "Tries of injectors to inject or to remove that have failed.",
-			"kind", "step"),
+		failures: counter("trommel_injector_failures_total",
+			"Tries of injectors to inject or to remove that have failed.", "kind", "step"),
 	}
 }
 

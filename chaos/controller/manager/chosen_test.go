@@ -99,7 +99,8 @@ func TestWhoIsDisrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range list.Items {
-		if slices.Contains([]string{"Selected", "Disrupted", "NoLongerDisrupted"}, e.Reason) && !slices.Contains(chosen, e.Regarding.Name) {
+		if slices.Contains([]string{"Selected", "Disrupted", "NoLongerDisrupted"}, e.Reason) &&
+			!slices.Contains(chosen, e.Regarding.Name) {
 			t.Errorf("event %s of %s", e.Reason, e.Regarding.Name)
 		}
 	}
@@ -296,7 +297,8 @@ func TestChangedSpecHasNoEffect(t *testing.T) {
 		return args[slices.Index(args, "--spec")+1]
 	}
 	now, err := podsOf(t.Context(), f, d)
-	if err != nil || len(now) != 1 || specIn(&now[0]) != specIn(&pods[0]) || !strings.Contains(specIn(&now[0]), "hang") {
+	if err != nil || len(now) != 1 || specIn(&now[0]) != specIn(&pods[0]) ||
+		!strings.Contains(specIn(&now[0]), "hang") {
 		t.Errorf("%v (%v)", now, err)
 	}
 	if !d.Status.EndsAt.Equal(ends) {

@@ -447,8 +447,8 @@ func TestNodeThatIsNotReady(t *testing.T) {
 			ready := func(status corev1.ConditionStatus) {
 				t.Helper()
 				patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
-				err := f.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))
-				if err != nil {
+				change := client.RawPatch(types.StrategicMergePatchType, []byte(patch))
+				if err := f.Status().Patch(t.Context(), node, change); err != nil {
 					t.Fatal(err)
 				}
 			}

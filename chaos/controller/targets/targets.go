@@ -208,7 +208,8 @@ func (r *Reconciler) tell(d *chaos.Disruption, targets []chaos.Target) {
 	}
 	for _, t := range targets {
 		if !controller.HasTarget(d, t.UID) {
-			r.Env.Events.Eventf(controller.TargetObject(d, t.Name, t.UID), d, corev1.EventTypeNormal, "Selected", "Target",
+			target := controller.TargetObject(d, t.Name, t.UID)
+			r.Env.Events.Eventf(target, d, corev1.EventTypeNormal, "Selected", "Target",
 				"it is a target of disruption %s/%s%s", d.Namespace, d.Name, note)
 		}
 	}

@@ -167,8 +167,8 @@ func number(n int32) *intstr.IntOrString {
 	return &i
 }
 
-// The choice depends on the seed and on the names of the candidates, and on nothing else: neither on their order, nor on
-// who disrupts them. Other seeds choose others.
+// The choice depends on the seed and on the names of the candidates, and on nothing else: neither on their order, nor
+// on the disruption. Other seeds choose others.
 func TestTheChoiceIsThatOfTheSeed(t *testing.T) {
 	all := named("a", "b", "c", "d", "e", "f", "g", "h")
 	chosen := func(uid types.UID, seed *int64, candidatesUID string) string {
