@@ -111,10 +111,14 @@ var disruptionFields = []original{
 		name: "network.services[].ports[].name", outcome: leftOut,
 		here: "`network.services[].ports` has numbers only; a port without a number is refused",
 	},
-	{name: "network.services[].ports[].port", outcome: converted, here: "`network.services[].ports`, a list of numbers"},
+	{
+		name: "network.services[].ports[].port", outcome: converted,
+		here: "`network.services[].ports`, a list of numbers",
+	},
 	{
 		name: "network.services[].percentage", outcome: refusedField,
-		here: "write a part of the pods' addresses as hosts, or `network.percentage`, the share of packets or connections",
+		here: "write a part of the pods' addresses as hosts, or `network.percentage`, the " +
+			"share of packets or connections",
 	},
 	{name: "network.cloud.aws[].service", outcome: refusedField, here: cloud},
 	{name: "network.cloud.aws[].protocol", outcome: refusedField, here: cloud},
@@ -181,7 +185,8 @@ var disruptionFields = []original{
 	},
 	{
 		name: "dns.records[].record.value", outcome: converted,
-		here: "`dns.records[].addresses`, or `fault` (`nxdomain`, `servfail`, `drop`, `random`), for all types of queries",
+		here: "`dns.records[].addresses`, or `fault` (`nxdomain`, `servfail`, `drop`, " +
+			"`random`), for all types of queries",
 	},
 	{name: "dns.records[].record.ttl", outcome: leftOut, here: "the TTL is 0"},
 	{name: "dns.port", outcome: refusedField, here: "queries to port 53 are disturbed"},
@@ -217,11 +222,13 @@ var seriesFields = []original{
 	},
 	{
 		name: "targetResource.kind", outcome: converted,
-		here: "`target.kind` of a rollout; nothing for a cron: write the labels of its pods into the template's `selector`",
+		here: "`target.kind` of a rollout; nothing for a cron: write the labels of its pods " +
+			"into the template's `selector`",
 	},
 	{
 		name: "targetResource.name", outcome: converted,
-		here: "`target.name` of a rollout; nothing for a cron: write the labels of its pods into the template's `selector`",
+		here: "`target.name` of a rollout; nothing for a cron: write the labels of its pods " +
+			"into the template's `selector`",
 	},
 	{name: "reporting.slackChannel", outcome: leftOut, here: reporting},
 	{name: "reporting.purpose", outcome: leftOut, here: reporting},
@@ -258,11 +265,23 @@ var values = map[string]string{
 
 // together are the fields that are tested with others, on the left without them and on the right with them.
 var together = map[string][2]string{
-	"network.delayJitter":         {"network: {delay: 100}", "network: {delay: 100, delayJitter: 20}"},
-	"memoryPressure.rampDuration": {"memoryPressure: {targetPercent: 5%}", "memoryPressure: {targetPercent: 5%, rampDuration: 1m}"},
-	"dns.records[].hostname":      {"dns: {records: []}", "dns: {records: [{hostname: a, record: {type: A, value: 192.0.2.1}}]}"},
-	"dns.records[].record.type":   {"dns: {records: []}", "dns: {records: [{hostname: a, record: {type: A, value: 192.0.2.1}}]}"},
-	"dns.records[].record.value":  {"dns: {records: []}", "dns: {records: [{hostname: a, record: {type: A, value: DROP}}]}"},
+	"network.delayJitter": {"network: {delay: 100}", "network: {delay: 100, delayJitter: 20}"},
+	"memoryPressure.rampDuration": {
+		"memoryPressure: {targetPercent: 5%}",
+		"memoryPressure: {targetPercent: 5%, rampDuration: 1m}",
+	},
+	"dns.records[].hostname": {
+		"dns: {records: []}",
+		"dns: {records: [{hostname: a, record: {type: A, value: 192.0.2.1}}]}",
+	},
+	"dns.records[].record.type": {
+		"dns: {records: []}",
+		"dns: {records: [{hostname: a, record: {type: A, value: 192.0.2.1}}]}",
+	},
+	"dns.records[].record.value": {
+		"dns: {records: []}",
+		"dns: {records: [{hostname: a, record: {type: A, value: DROP}}]}",
+	},
 	"dns.records[].record.ttl": {"dns: {records: [{hostname: a, record: {type: A, value: DROP}}]}",
 		"dns: {records: [{hostname: a, record: {type: A, value: DROP, ttl: 60}}]}"},
 	"network.services[].ports[].name": {"network: {services: [{name: a, namespace: b, ports: [{port: 80}]}]}",
@@ -270,7 +289,10 @@ var together = map[string][2]string{
 	"containerFailure.forced":      {"containerFailure: {}", "containerFailure: {forced: true}"},
 	"nodeFailure.shutdown":         {"nodeFailure: {}", "nodeFailure: {shutdown: true}"},
 	"podReplacement.deleteStorage": {"podReplacement: {}", "podReplacement: {deleteStorage: false}"},
-	"grpc.endpoints[].override":    {"grpc: {port: 1}", `grpc: {port: 1, endpoints: [{endpoint: /a/b, override: "{}"}]}`},
+	"grpc.endpoints[].override": {
+		"grpc: {port: 1}",
+		`grpc: {port: 1, endpoints: [{endpoint: /a/b, override: "{}"}]}`,
+	},
 }
 
 // with is a spec in which a field has a value.
