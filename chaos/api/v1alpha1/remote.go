@@ -75,9 +75,16 @@ type RemoteClusterSpec struct {
 }
 
 // KubeConfig is where a kubeconfig is.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.key) || !has(self.secretRef.key)",message="key and secretRef.key are the same: give one of them"
 type KubeConfig struct {
 	// SecretRef names a Secret in the namespace of this cluster's controllers.
 	SecretRef SecretKey `json:"secretRef"`
+	// Key is another place for secretRef.key: that of Chaos Mesh's RFC 44.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Key string `json:"key,omitempty"`
 }
 
 // SecretKey names a key of a Secret.
@@ -85,11 +92,11 @@ type SecretKey struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Key of the Secret whose value is the kubeconfig. It must have all credentials in it: neither files nor programs
-	// that yield them are used.
-	// +kubebuilder:default=kubeconfig
+	// Key of the Secret whose value is the kubeconfig; default: kubeconfig. The kubeconfig must have all credentials in
+	// it: neither files nor programs that yield them are used.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +optional
 	Key string `json:"key,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -95,7 +96,7 @@ func passing(err error) error {
 
 // connect sees to the connection. What is wrong with the kubeconfig is in the status.
 func (r *clusterReconciler) connect(ctx context.Context, c *chaos.RemoteCluster) error {
-	text, wrong, err := r.kubeConfig(ctx, c)
+	text, wrong, err := kubeConfig(ctx, r.env, c)
 	if err != nil {
 		return err
 	}
@@ -124,21 +125,22 @@ func (r *clusterReconciler) connect(ctx context.Context, c *chaos.RemoteCluster)
 	}, to)
 }
 
-// kubeConfig reads the kubeconfig. wrong says why there is none.
-func (r *clusterReconciler) kubeConfig(
-	ctx context.Context, c *chaos.RemoteCluster,
+// kubeConfig reads the kubeconfig of a cluster. wrong says why there is none.
+func kubeConfig(
+	ctx context.Context, env *controller.Env, c *chaos.RemoteCluster,
 ) (text []byte, wrong string, err error) {
-	ref, secret := c.Spec.KubeConfig.SecretRef, &corev1.Secret{}
-	err = r.env.Reader.Get(ctx, client.ObjectKey{Namespace: r.env.Config.Namespace, Name: ref.Name}, secret)
+	of, secret := c.Spec.KubeConfig, &corev1.Secret{}
+	err = env.Reader.Get(ctx, client.ObjectKey{Namespace: env.Config.Namespace, Name: of.SecretRef.Name}, secret)
+	key := cmp.Or(of.Key, of.SecretRef.Key, "kubeconfig")
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Sprintf("there is no Secret %s/%s", r.env.Config.Namespace, ref.Name), nil
+		return nil, fmt.Sprintf("there is no Secret %s/%s", env.Config.Namespace, of.SecretRef.Name), nil
 	case err != nil:
 		return nil, "", err
-	case len(secret.Data[ref.Key]) == 0:
-		return nil, fmt.Sprintf("Secret %s/%s has no key %q", secret.Namespace, secret.Name, ref.Key), nil
+	case len(secret.Data[key]) == 0:
+		return nil, fmt.Sprintf("Secret %s/%s has no key %q", secret.Namespace, secret.Name, key), nil
 	}
-	return secret.Data[ref.Key], "", nil
+	return secret.Data[key], "", nil
 }
 
 // invalid ends the connection: there is no usable kubeconfig.
