@@ -22,19 +22,58 @@ func modeChart(mode string, values map[string]any) plan.Manifest {
 	}
 }
 
+// ofWebhook are the objects that only the webhook of a parent needs.
+var ofWebhook = []string{
+	"ClusterRole /trommel-disruption-webhook", "ClusterRoleBinding /trommel-disruption-webhook",
+	"NetworkPolicy trommel-chaos/disruption-webhook", "Role trommel-chaos/disruption-webhook",
+	"RoleBinding trommel-chaos/disruption-webhook", "Secret trommel-chaos/disruption-webhook",
+	"Service trommel-chaos/disruption-webhook", "ValidatingWebhookConfiguration /remote.chaos.trommel.dev",
+}
+
+// The webhook of a parent can be turned off, and nothing is left of it. Without authorization, there is none.
+func TestWebhookIsTurnedOff(t *testing.T) {
+	on := charttest.Render(t, modeChart("parent", nil))
+	for _, value := range []string{"webhook", "authorization"} {
+		off := charttest.Render(t, modeChart("parent", map[string]any{"remote": map[string]any{value: false}}))
+		var less []string
+		for name := range on {
+			if off[name] == nil {
+				less = append(less, name)
+			}
+		}
+		slices.Sort(less)
+		if diff := cmp.Diff(ofWebhook, less); diff != "" {
+			t.Errorf("%s: %s", value, diff)
+		}
+		const controllers = "Deployment trommel-chaos/disruption-controllers"
+		if text := fmt.Sprint(off[controllers].Object); strings.Contains(text, "webhook") {
+			t.Errorf("%s: %s", value, text)
+		}
+		if text := fmt.Sprint(on[controllers].Object); !strings.Contains(text, "--webhook=:9443") {
+			t.Error(text)
+		}
+	}
+	// API servers that cannot call it refuse what it is for, and nothing else.
+	hooks := on["ValidatingWebhookConfiguration /remote.chaos.trommel.dev"].Object["webhooks"].([]any)
+	if hook := hooks[0].(map[string]any); len(hooks) != 1 || hook["failurePolicy"] != "Fail" ||
+		hook["sideEffects"] != "None" || len(hook["matchConditions"].([]any)) != 3 {
+		t.Errorf("%v", hooks)
+	}
+}
+
 // The chart installs in each mode what its kustomization does, and says what a child leaves out.
 func TestModes(t *testing.T) {
 	single := charttest.Render(t, plan.Manifest{Path: "."})
 	for mode, tt := range map[string]struct{ added, removed []string }{
 		"parent": {
-			added: []string{
+			added: slices.Sorted(slices.Values(append([]string{
 				"ClusterRole /trommel-remote-clusters", "ClusterRoleBinding /trommel-remote-clusters",
 				"MutatingAdmissionPolicy /remote.chaos.trommel.dev",
 				"MutatingAdmissionPolicyBinding /remote.chaos.trommel.dev",
 				"Role trommel-chaos/remote-clusters", "RoleBinding trommel-chaos/remote-clusters",
 				"ValidatingAdmissionPolicy /remote.chaos.trommel.dev",
 				"ValidatingAdmissionPolicyBinding /remote.chaos.trommel.dev",
-			},
+			}, ofWebhook...))),
 			removed: []string{
 				"ValidatingAdmissionPolicy /modes.chaos.trommel.dev",
 				"ValidatingAdmissionPolicyBinding /modes.chaos.trommel.dev",

@@ -112,6 +112,9 @@ type Remote struct {
 	WithoutLocal bool
 	// WithoutAuthorization creates disruptions in other clusters without asking them whether the user may.
 	WithoutAuthorization bool
+	// Webhook is the address, host:port, of the webhook that refuses objects whose user may not create the disruption
+	// in the other cluster; empty: none.
+	Webhook string
 	// Look is how often a cluster is polled, in addition to its watches; default: ten seconds.
 	Look time.Duration
 	// Installer installs the controllers of RemoteClusters with spec.install; nil: they are installed by hand.

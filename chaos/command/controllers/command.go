@@ -78,6 +78,8 @@ func NewCommand(injector string, with ...func(*manager.Options)) *cobra.Command 
 	f.BoolVar(&o.Remote.WithoutLocal, "without-local", false, "with --mode=parent, carry out no disruptions here")
 	f.BoolVar(&o.Remote.WithoutAuthorization, "without-remote-authorization", false,
 		"with --mode=parent, do not ask the other cluster whether the user may create a disruption there")
+	f.StringVar(&o.Remote.Webhook, "webhook", "", "with --mode=parent, address of the webhook that refuses objects "+
+		"whose user may not create the disruption in the other cluster (default: none)")
 	n := &o.Nets
 	f.IntVar(&n.NamespaceShare, "max-namespace-share", n.NamespaceShare,
 		"largest share in percent of a namespace's pods that disruptions may hit; 0: no limit")

@@ -29,7 +29,8 @@ import (
 // labelled namespaces have the policies that would refuse what other tests do.
 const labelPolicies = "test-policies"
 
-// apply applies a file of the manifests. Policies about disruptions hold in labelled namespaces only.
+// apply applies a file of the manifests. Policies about disruptions hold in labelled namespaces only, and so does the
+// webhook.
 func apply(ctx context.Context, admin *rest.Config, file string) error {
 	c, err := objects.New(admin)
 	if err != nil {
@@ -46,6 +47,13 @@ func apply(ctx context.Context, admin *rest.Config, file string) error {
 				"spec", "matchResources", "namespaceSelector", "matchLabels")
 			if err != nil {
 				return err
+			}
+		}
+		if u.GetKind() == "ValidatingWebhookConfiguration" {
+			for _, hook := range u.Object["webhooks"].([]any) {
+				hook.(map[string]any)["namespaceSelector"] = map[string]any{
+					"matchLabels": map[string]any{labelWebhook: "true"},
+				}
 			}
 		}
 		if err := objects.Retry(ctx, func(ctx context.Context) error {
@@ -131,12 +139,7 @@ func (f *fixture) policies(file string, c client.Client, object client.Object, r
 	if err := apply(f.t.Context(), must(shared.RESTConfig("")), file); err != nil {
 		f.t.Fatal(err)
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
-	patch := client.MergeFrom(ns.DeepCopy())
-	ns.Labels = map[string]string{labelPolicies: "true"}
-	if err := f.Patch(f.t.Context(), ns, patch); err != nil {
-		f.t.Fatal(err)
-	}
+	f.label(labelPolicies)
 	clustertest.Eventually(f.t, func(ctx context.Context) error {
 		if err := c.Create(ctx, object, client.DryRunAll); !refusedBy(err) || !strings.Contains(err.Error(), reason) {
 			return fmt.Errorf("not refused yet: %w", err)

@@ -94,8 +94,11 @@ func (o *Options) check() error {
 		return fmt.Errorf("mode %q: must be single, parent or child", o.Mode)
 	case o.Mode == controller.ModeChild && o.Notify != nil:
 		return errors.New("mode child sends no notifications: the parent does")
-	case o.Mode != controller.ModeParent && (o.Remote.WithoutLocal || o.Remote.WithoutAuthorization):
+	case o.Mode != controller.ModeParent &&
+		(o.Remote.WithoutLocal || o.Remote.WithoutAuthorization || o.Remote.Webhook != ""):
 		return fmt.Errorf("mode %s knows no other clusters: only mode parent has settings for them", o.Mode)
+	case o.Remote.WithoutAuthorization && o.Remote.Webhook != "":
+		return errors.New("the webhook asks other clusters what users may: it does not go with authorization off")
 	}
 	return nil
 }

@@ -1190,6 +1190,11 @@ func TestModes(t *testing.T) {
 	for _, o := range []Options{
 		{Config: controller.Config{Mode: "both"}},
 		{Config: controller.Config{Mode: controller.ModeChild, Remote: controller.Remote{WithoutLocal: true}}},
+		{Config: controller.Config{Remote: controller.Remote{Webhook: ":9443"}}},
+		{Config: controller.Config{Mode: controller.ModeParent, Remote: controller.Remote{Webhook: "9443"}}},
+		{Config: controller.Config{Mode: controller.ModeParent, Remote: controller.Remote{
+			Webhook: ":9443", WithoutAuthorization: true,
+		}}},
 	} {
 		if _, err := New(must(shared.RESTConfig("")), o); err == nil {
 			t.Errorf("mode %s with %+v is accepted", o.Mode, o.Remote)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
+	"github.com/trommel-dev/trommel/chaos/controller"
 )
 
 // The ConfigMap in the controllers' namespace that says what users are called in other clusters, and its key.
@@ -173,35 +174,45 @@ func (r *disruptionReconciler) authorize(
 			all = append(all, user)
 		}
 	}
-	names, words, err := r.userMap(ctx)
+	names, words, err := userMap(ctx, r.env)
 	if err != nil || words != "" {
 		return words, err
 	}
 	for _, who := range all {
-		there, err := who.in(c.target.name, names)
-		if err != nil {
-			return err.Error(), nil
+		if words, err := who.mayCreate(ctx, &d.Spec, c.target.name, c.client, names); err != nil || words != "" {
+			return words, err
 		}
-		called := who.name
-		if there.name != who.name {
-			called += " (there " + there.name + ")"
+	}
+	return "", nil
+}
+
+// mayCreate asks a cluster whether a user of this one may create a disruption there; refused says why not.
+func (who identity) mayCreate(
+	ctx context.Context, spec *chaos.DisruptionSpec, cluster string, to client.Writer, names []mapping,
+) (refused string, err error) {
+	there, err := who.in(cluster, names)
+	if err != nil {
+		return err.Error(), nil
+	}
+	called := who.name
+	if there.name != who.name {
+		called += " (there " + there.name + ")"
+	}
+	for _, right := range rights(spec) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: there.name, Groups: there.groups, ResourceAttributes: &right.attributes,
+		}}
+		if err := to.Create(ctx, review); apierrors.IsForbidden(err) {
+			return fmt.Sprintf("cluster %s does not say what users may: %v", cluster, err), nil
+		} else if err != nil {
+			return "", err
 		}
-		for _, right := range rights(&d.Spec) {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: there.name, Groups: there.groups, ResourceAttributes: &right.attributes,
-			}}
-			if err := c.client.Create(ctx, review); apierrors.IsForbidden(err) {
-				return fmt.Sprintf("cluster %s does not say what users may: %v", c.target.name, err), nil
-			} else if err != nil {
-				return "", err
+		if !review.Status.Allowed {
+			words := fmt.Sprintf("user %s must not %s of cluster %s", called, right.words, cluster)
+			if reason := review.Status.Reason; reason != "" {
+				words += ": " + reason
 			}
-			if !review.Status.Allowed {
-				words := fmt.Sprintf("user %s must not %s of cluster %s", called, right.words, c.target.name)
-				if reason := review.Status.Reason; reason != "" {
-					words += ": " + reason
-				}
-				return words, nil
-			}
+			return words, nil
 		}
 	}
 	return "", nil
@@ -234,9 +245,9 @@ func (r *disruptionReconciler) ownerOf(
 }
 
 // userMap reads the ConfigMap; without one, users have the same names everywhere.
-func (r *disruptionReconciler) userMap(ctx context.Context) (all []mapping, refused string, err error) {
+func userMap(ctx context.Context, env *controller.Env) (all []mapping, refused string, err error) {
 	config := &corev1.ConfigMap{}
-	err = r.env.Reader.Get(ctx, client.ObjectKey{Namespace: r.env.Config.Namespace, Name: UserMap}, config)
+	err = env.Reader.Get(ctx, client.ObjectKey{Namespace: env.Config.Namespace, Name: UserMap}, config)
 	if err != nil {
 		return nil, "", client.IgnoreNotFound(err)
 	}

@@ -99,7 +99,7 @@ type connection struct {
 
 	to     *rest.Config // of the transport below, for the installer
 	http   *http.Client
-	dialer *connrotation.Dialer
+	hangUp func()        // closes all of its connections
 	client client.Client // reads from the API server
 	cache  cache.Cache
 	poked  chan struct{}
@@ -124,17 +124,7 @@ func newConnection(made target, to *rest.Config, scheme *runtime.Scheme) (_ *con
 			cancel()
 		}
 	}()
-	// Connections are closed when this ends. They would stay for a minute and a half otherwise: those of HTTP/2 are not
-	// idle yet when their watches have just ended, and what is being dialed becomes idle later.
-	c.dialer = connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
-	to.Dial = func(dialing context.Context, network, address string) (net.Conn, error) {
-		conn, err := c.dialer.DialContext(dialing, network, address)
-		if err == nil && ctx.Err() != nil {
-			_ = conn.Close()
-			return nil, ctx.Err()
-		}
-		return conn, err
-	}
+	c.hangUp = dial(ctx, to)
 	if c.http, err = rest.HTTPClientFor(to); err != nil {
 		return nil, err
 	}
@@ -166,6 +156,22 @@ func newConnection(made target, to *rest.Config, scheme *runtime.Scheme) (_ *con
 	c.poked, c.asked = make(chan struct{}, 1), make(chan struct{}, 1)
 	go c.run(ctx)
 	return c, nil
+}
+
+// dial has a client dial until a context ends. hangUp, which is called after that, closes its connections. They would
+// stay for a minute and a half otherwise: those of HTTP/2 are not idle yet when their watches have just ended, and what
+// is being dialed becomes idle later.
+func dial(ctx context.Context, to *rest.Config) (hangUp func()) {
+	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
+	to.Dial = func(dialing context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(dialing, network, address)
+		if err == nil && ctx.Err() != nil {
+			_ = conn.Close()
+			return nil, ctx.Err()
+		}
+		return conn, err
+	}
+	return dialer.CloseAll
 }
 
 // knownTypes knows where the types are that are used, without asking a cluster which may not answer. As the API
@@ -241,7 +247,7 @@ func (c *connection) poke() {
 
 func (c *connection) run(ctx context.Context) {
 	defer close(c.done)
-	defer c.dialer.CloseAll()
+	defer c.hangUp()
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	if c.target.installer != nil {

@@ -71,6 +71,11 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 	if err := building.Complete(ofClusters); err != nil {
 		return err
 	}
+	if env.Config.Remote.Webhook != "" {
+		if err := addWebhook(mgr, env); err != nil {
+			return err
+		}
+	}
 	of := &disruptionReconciler{env, all}
 	return ctrl.NewControllerManagedBy(mgr).Named("disruption-remote").
 		For(&chaos.Disruption{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
