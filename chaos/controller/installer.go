@@ -12,8 +12,8 @@ import (
 // installed themselves for the same RemoteCluster.
 type Installer interface {
 	// Install sees to it that the controllers are installed as this installer's version, with these values over the
-	// defaults of its chart. The values are as of JSON; it does not keep them. If all is as wanted it only reads. If it
-	// returns an error, Release says what is there nevertheless.
+	// defaults of its chart. The values are as of JSON, and may have names of older versions; it does not keep them. If
+	// all is as wanted it only reads. If it returns an error, Release says what is there nevertheless.
 	Install(ctx context.Context, at Place, values map[string]any) (Release, error)
 	// Uninstall removes all but the definitions, with which all disruptions would go. If nothing is there, it returns
 	// nil. Objects that are not ours stay; this is not an error.
@@ -35,4 +35,6 @@ type Release struct {
 	Version string
 	// Foreign says why what is installed does not belong to this parent; empty: it does, or nothing is installed.
 	Foreign string
+	// Former says which values have names of older versions; empty: none.
+	Former string
 }

@@ -49,7 +49,10 @@ const (
 )
 
 // Installer installs the chart trommel-chaos. It may be used concurrently.
-type Installer struct{ files []*loader.BufferedFile }
+type Installer struct {
+	files   []*loader.BufferedFile
+	renames []rename
+}
 
 var _ controller.Installer = (*Installer)(nil)
 
@@ -62,7 +65,7 @@ func New() (*Installer, error) {
 	if _, err := loader.LoadFiles(files); err != nil {
 		return nil, fmt.Errorf("chart %s: %w", Release, err)
 	}
-	return &Installer{files}, nil
+	return &Installer{files, renames}, nil
 }
 
 // Install is part of controller.Installer.
@@ -94,6 +97,9 @@ func (i *Installer) Install(
 		}
 	}
 	is.Version = versionOf(all)
+	if values, is.Former, err = migrate(values, i.renames); err != nil {
+		return is, err
+	}
 	if err := check(c, values); err != nil {
 		return is, err
 	}

@@ -19,9 +19,12 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/releaseutil"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -85,6 +88,113 @@ func TestCheckValues(t *testing.T) {
 		}
 		if got != tt.err {
 			t.Errorf("%s: %q, want %q", tt.values, got, tt.err)
+		}
+	}
+}
+
+// Values get the names that the chart has today, by way of those that they had in between.
+func TestMigrate(t *testing.T) {
+	table := []rename{
+		{"v0.2.0", "nodes", "nets.nodes"}, {"v0.3.0", "nets.nodes", "safetyNets.nodes"}, {"v0.3.0", "old", "new"},
+	}
+	const nodes = "nodes is called nets.nodes since v0.2.0"
+	const nets = "nets.nodes is called safetyNets.nodes since v0.3.0"
+	for _, tt := range []struct{ values, want, former, err string }{
+		{`{}`, `{}`, "", ""},
+		{`{"other": {"a": [1]}, "safetyNets": {"nodes": true}}`, `{"other":{"a":[1]},"safetyNets":{"nodes":true}}`,
+			"", ""},
+		{`{"nodes": true, "safetyNets": {"maxDuration": "1h"}}`, `{"safetyNets":{"maxDuration":"1h","nodes":true}}`,
+			nodes + ", " + nets, ""},
+		{`{"nets": {"nodes": false, "more": 1}}`, `{"nets":{"more":1},"safetyNets":{"nodes":false}}`, nets, ""},
+		{`{"old": null, "nets": "x"}`, `{"nets":"x","new":null}`, "old is called new since v0.3.0", ""},
+		{`{"nets": {"nodes": true}, "safetyNets": {"nodes": true}}`, "null", "",
+			"there are values of both names: " + nets},
+		{`{"nets": {"nodes": true}, "safetyNets": 1}`, "null", "", nets + ": value cannot be set because " +
+			".safetyNets is not a map[string]interface{}"},
+	} {
+		values := map[string]any{}
+		if err := utiljson.Unmarshal([]byte(tt.values), &values); err != nil {
+			t.Fatal(err)
+		}
+		before := runtime.DeepCopyJSON(values)
+		got, former, err := migrate(values, table)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if json := string(must(json.Marshal(got))); json != tt.want || former != tt.former || text != tt.err {
+			t.Errorf("%s: %s, %q, %q", tt.values, json, former, text)
+		}
+		if diff := cmp.Diff(before, values); diff != "" {
+			t.Errorf("%s: %s", tt.values, diff)
+		}
+	}
+}
+
+// The chart has the new name of each value, and no former one.
+func TestRenames(t *testing.T) {
+	c := must(loader.LoadFiles(must(New()).files))
+	former := map[string]bool{}
+	for _, r := range renames {
+		former[r.from] = true
+	}
+	for _, r := range renames {
+		for name, want := range map[string]bool{r.from: false, r.to: !former[r.to]} {
+			_, ok, _ := unstructured.NestedFieldNoCopy(c.Values, strings.Split(name, ".")...)
+			if ok != want {
+				t.Errorf("%+v: the chart has %s: %t", r, name, ok)
+			}
+		}
+	}
+}
+
+// TestFormerValues upgrades a child from an older version in which a value had another name. The values that were
+// written for it stay valid.
+func TestFormerValues(t *testing.T) {
+	far, i := childSide(t), must(New())
+	far.clean(t)
+	t.Cleanup(func() { far.clean(t) })
+	older := &Installer{}
+	for _, f := range i.files {
+		text := strings.ReplaceAll(string(f.Data), ".Values.imagePullPolicy", ".Values.pull.policy")
+		switch f.Name {
+		case "values.yaml":
+			text = strings.Replace(text, "imagePullPolicy: IfNotPresent", "pull: {policy: IfNotPresent}", 1)
+		case "Chart.yaml":
+			text = strings.Replace(text, "appVersion: "+version(), "appVersion: v0.0.9", 1)
+		}
+		older.files = append(older.files, &loader.BufferedFile{Name: f.Name, Data: []byte(text)})
+	}
+	written := values(map[string]any{"pull": map[string]any{"policy": "Never"}})
+	install := func(i *Installer) (controller.Release, error) {
+		return i.Install(t.Context(), far.place(nil), written)
+	}
+	policy := func() corev1.PullPolicy {
+		t.Helper()
+		d := &appsv1.Deployment{}
+		key := client.ObjectKey{Namespace: "trommel-chaos", Name: "disruption-controllers"}
+		if err := far.Get(t.Context(), key, d); err != nil {
+			t.Fatal(err)
+		}
+		return d.Spec.Template.Spec.Containers[0].ImagePullPolicy
+	}
+	if is, err := install(older); err != nil || is.Version != "v0.0.9" || policy() != corev1.PullNever {
+		t.Fatalf("%+v, %v, %s", is, err, policy())
+	}
+	// Without an entry in the table, the upgrade is refused, and what is there stays.
+	if is, err := install(i); err == nil || is.Version != "v0.0.9" ||
+		!strings.HasPrefix(err.Error(), "values that chart trommel-chaos does not have: pull (") {
+		t.Errorf("%+v, %v", is, err)
+	}
+	i.renames = []rename{{version(), "pull.policy", "imagePullPolicy"}}
+	former := "pull.policy is called imagePullPolicy since " + version()
+	for range 2 { // the second time nothing is to do
+		if is, err := install(i); err != nil || is.Version != version() || is.Former != former ||
+			policy() != corev1.PullNever {
+			t.Errorf("%+v, %v, %s", is, err, policy())
+		}
+		if n := len(far.revisions(t)); n != 2 {
+			t.Errorf("%d revisions", n)
 		}
 	}
 }

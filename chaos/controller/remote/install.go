@@ -78,6 +78,9 @@ func (o outcome) on(s state, want *wish) state {
 		s.installed = no("InstallFailed", "%s", o.err)
 	case there:
 		s.installed.message = fmt.Sprintf("version %s is installed", o.release.Version)
+		if o.release.Former != "" {
+			s.installed.message += "; values with names of an older version: " + o.release.Former
+		}
 	default:
 		s.installed, s.pending = no("Installing", "the controllers are being installed"), true
 	}

@@ -96,4 +96,11 @@ func TestOutcome(t *testing.T) {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}
+	former := outcome{
+		known: true, of: *want, release: controller.Release{Version: "v2", Former: "a is called b since v2"},
+	}
+	const words = "version v2 is installed; values with names of an older version: a is called b since v2"
+	if got := former.on(there, want).installed; got.message != words {
+		t.Errorf("%+v", got)
+	}
 }
