@@ -186,11 +186,11 @@ func PodName(level chaos.Level, namespace, target string, kind chaos.Kind) strin
 // Ready reports whether anything may be done for the disruption: it is checked, and stays until nothing of it is left.
 func Ready(d *chaos.Disruption) bool { return slices.Contains(d.Finalizers, Finalizer) && Checked(d) }
 
-// Checked reports whether controllers may decide about the disruption in its status: it has its hash, and is accepted.
+// Checked reports whether controllers may decide about the disruption in its status: it has its hash, and is not
+// refused.
 func Checked(d *chaos.Disruption) bool {
 	return d.Status.SpecHash != "" &&
-		!specLost(d) &&
-		!meta.IsStatusConditionFalse(d.Status.Conditions, chaos.ConditionAccepted)
+		!specLost(d) && Refusal(&d.Status) == nil
 }
 
 // Ending reports whether the disruption must end: it is deleted, over, or no longer what it was.
@@ -210,9 +210,14 @@ func SetCondition(status *chaos.DisruptionStatus, kind string, ok bool, reason, 
 	})
 }
 
-// IsRemote reports whether another cluster carries out the disruption. Then only the controllers of the package remote
-// decide anything about it, apart from what spechash and lifetime say.
+// IsRemote reports whether another cluster carries out the disruption.
 func IsRemote(d *chaos.Disruption) bool { return SpecOf(d).RemoteCluster != nil }
+
+// ReportedRemotely reports whether only the package remote writes how the disruption goes. A mode without remote
+// clusters refuses the disruption, and the same controllers report that as of any other refused one.
+func (c *Config) ReportedRemotely(d *chaos.Disruption) bool {
+	return IsRemote(d) && (c.Mode == ModeParent || !SpecRefused(&d.Status))
+}
 
 // Condition returns a condition, for comparison.
 func Condition(status *chaos.DisruptionStatus, kind string) metav1.Condition {

@@ -8,9 +8,9 @@ import (
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 )
 
-// Active reports whether a disruption is active: as its schedule says, or would say if it were not still to be
-// written after the start. Who acts on it need not wait for that. After its end it is not, whatever the schedule says:
-// the controllers may not have run for a while.
+// Active reports whether a disruption is active: as its schedule says. If an older version has written only its start,
+// the rest follows from that. After its end it is not active, whatever the schedule says: the controllers may not have
+// run for a while.
 func Active(d *chaos.Disruption, now time.Time) bool {
 	s := d.Status.Schedule
 	if Paused(d) {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -25,17 +24,14 @@ func WhenChanged[T any](reads func(*chaos.Disruption) T) builder.Predicates {
 
 // Readiness is what Ready and Ending depend on.
 type Readiness struct {
-	Finalizers []string
-	SpecHash   string
-	SpecLost   bool
-	Accepted   metav1.ConditionStatus
-	Over       bool
+	Finalizers              []string
+	SpecHash                string
+	SpecLost, Refused, Over bool
 }
 
 // ReadinessOf returns what Ready and Ending depend on.
 func ReadinessOf(d *chaos.Disruption) Readiness {
 	return Readiness{
-		d.Finalizers, d.Status.SpecHash, specLost(d),
-		Condition(&d.Status, chaos.ConditionAccepted).Status, d.Status.Schedule.Over,
+		d.Finalizers, d.Status.SpecHash, specLost(d), Refusal(&d.Status) != nil, d.Status.Schedule.Over,
 	}
 }

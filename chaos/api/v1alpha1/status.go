@@ -24,9 +24,10 @@ const (
 	PossiblyInjected            Phase = "PossiblyInjected"
 )
 
-// DisruptionStatus is written by the controllers; each writes its own fields.
+// DisruptionStatus is written by the controllers. Each field, and each condition, has one writer. For a disruption that
+// another cluster carries out, the controller disruption-remote is the writer of what comes from there.
 type DisruptionStatus struct {
-	// Phase summarises the injections. Written by the injection controller.
+	// Phase summarises the injections.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 	// Message says in a sentence what the disruption waits for or what a person has to do.
@@ -74,7 +75,8 @@ type DisruptionStatus struct {
 	// there.
 	// +optional
 	Remote *RemoteStatus `json:"remote,omitempty"`
-	// Conditions: Accepted, SpecUnchanged, TargetsFound, ChaosPods, Removable, Remote.
+	// Conditions: Accepted, SpecAccepted, WithinSafetyNets, AcceptedRemotely, SpecUnchanged, TargetsFound, ChaosPods,
+	// Removable, Remote.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -91,8 +93,17 @@ const (
 	ConditionRemovable = "Removable"
 	// ConditionChaosPods is false while chaos pods cannot be created or deleted, with the error.
 	ConditionChaosPods = "ChaosPods"
-	// ConditionAccepted is false if a safety net refuses the disruption, or the other cluster does.
+	// ConditionAccepted is false if one of the next three is false, with its reason. It is true when the disruption has
+	// passed all checks, and absent before.
 	ConditionAccepted = "Accepted"
+	// ConditionSpecAccepted is false if the spec is refused: by a safety net, by the controllers' mode, or because the
+	// selector is invalid.
+	ConditionSpecAccepted = "SpecAccepted"
+	// ConditionWithinSafetyNets is false if the first targets would be more than the safety nets allow.
+	ConditionWithinSafetyNets = "WithinSafetyNets"
+	// ConditionAcceptedRemotely is false if the other cluster refuses the disruption. Only disruptions with
+	// remoteCluster have it.
+	ConditionAcceptedRemotely = "AcceptedRemotely"
 	// ConditionRemote is true while the status is that of the disruption in the other cluster, and false with the
 	// reason while it is not, or not any more. Only disruptions with remoteCluster have it.
 	ConditionRemote = "Remote"
@@ -111,14 +122,19 @@ type Target struct {
 // Counts of targets.
 type Counts struct {
 	// Healthy matches of the selectors.
+	// +optional
 	Matching int32 `json:"matching"`
 	// Ignored matches: unhealthy, or disrupted by others.
+	// +optional
 	Ignored int32 `json:"ignored"`
 	// Desired by count.
+	// +optional
 	Desired int32 `json:"desired"`
 	// Selected targets.
+	// +optional
 	Selected int32 `json:"selected"`
 	// Injected targets: those with all kinds injected.
+	// +optional
 	Injected int32 `json:"injected"`
 }
 
@@ -157,7 +173,7 @@ type Injection struct {
 
 // Schedule says when a disruption is active.
 type Schedule struct {
-	// StartedAt is when the first targets were chosen; the duration begins then.
+	// StartedAt is when the disruption had its first targets; the duration begins then.
 	// +optional
 	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
 	// Active is whether its faults are injected or being injected now.

@@ -1,8 +1,7 @@
 // Package chaospods keeps one chaos pod for each target and kind while a disruption is active, and deletes the others:
 // also those whose disruption has gone, and those that have ended by themselves, for instance by eviction, which it
 // replaces. A chaos pod's name follows from its target and kind, so that none is created twice. Before it creates or
-// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions. It
-// does not wait until the schedule says that the start makes the disruption active, but computes the same.
+// deletes any it asks the API server what the disruption is now: the cache may have newer pods than disruptions.
 package chaospods
 
 import (

@@ -1,7 +1,7 @@
 // Package injections sums up in a disruption's status what its chaos pods have done: the state of each kind on each
-// target, the number of disrupted targets, the phase, and the message for people. It only reads chaos pods. A pause and
-// an end are reported when nothing is injected any more, not when they were decided. Changes leave events on the
-// disruption and on the targets.
+// target, the number of disrupted targets, the phase, the message for people, and whether the disruption is accepted.
+// It only reads chaos pods. A pause and an end are reported when nothing is injected any more, not when they were
+// decided. Changes leave events on the disruption and on the targets.
 package injections
 
 import (
@@ -13,9 +13,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
@@ -35,10 +37,13 @@ func Add(mgr ctrl.Manager, env *controller.Env) error {
 	if err := controllers.RegisterMetrics(r.metrics.collectors()...); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("disruption-injections").For(&chaos.Disruption{}).
-		Watches(&corev1.Pod{}, controller.FromChaosPods()).Watches(&corev1.Pod{}, controller.FromCleaners()).
-		Watches(&corev1.Pod{}, r.metrics.ofChanges()).
-		Complete(r)
+	building := ctrl.NewControllerManagedBy(mgr).Named("disruption-injections").For(&chaos.Disruption{})
+	if !env.Config.Remote.WithoutLocal {
+		building = building.
+			Watches(&corev1.Pod{}, controller.FromChaosPods()).Watches(&corev1.Pod{}, controller.FromCleaners()).
+			Watches(&corev1.Pod{}, r.metrics.ofChanges())
+	}
+	return building.Complete(r)
 }
 
 type own struct {
@@ -46,23 +51,25 @@ type own struct {
 	Phase      chaos.Phase
 	Message    string
 	Injected   int32
+	Accepted   metav1.Condition
 }
 
 func fields(s *chaos.DisruptionStatus) own {
-	return own{s.Injections, s.Phase, s.Message, s.Counts.Injected}
+	return own{
+		s.Injections, s.Phase, s.Message, s.Counts.Injected, controller.Condition(s, chaos.ConditionAccepted),
+	}
 }
 
 // Reconcile sums up.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	d, err := controller.Get(ctx, r.Env.Client, req.NamespacedName)
-	if d == nil || err != nil || d.Status.SpecHash == "" || controller.IsRemote(d) {
+	if d == nil || err != nil || d.Status.SpecHash == "" || r.Env.Config.ReportedRemotely(d) {
 		return ctrl.Result{}, err
 	}
-	pods, err := controller.ChaosPods(ctx, r.Env, d)
-	if err != nil {
-		return ctrl.Result{}, err
+	if r.Env.Config.Remote.WithoutLocal && !controller.SpecRefused(&d.Status) {
+		return ctrl.Result{}, nil // it began before, and its chaos pods are not looked at
 	}
-	cleaners, err := controller.CleanersOf(ctx, r.Env, req.NamespacedName)
+	pods, cleaners, err := r.pods(ctx, d)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -74,6 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
 		s.Injections, s.Phase, s.Message, s.Counts.Injected = next.Injections, next.Phase, next.Message, next.Injected
+		controller.SetAccepted(s)
 	})
 	if err != nil {
 		return controller.Result(err)
@@ -81,6 +89,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.tell(d, next)
 	r.metrics.count(d, next)
 	return ctrl.Result{}, nil
+}
+
+// pods lists the chaos pods and the cleaners of a disruption. Controllers that carry out nothing here keep no pods in
+// their cache.
+func (r *Reconciler) pods(ctx context.Context, d *chaos.Disruption) (chaosPods, cleaners []corev1.Pod, err error) {
+	if r.Env.Config.Remote.WithoutLocal {
+		return nil, nil, nil
+	}
+	if chaosPods, err = controller.ChaosPods(ctx, r.Env, d); err != nil {
+		return nil, nil, err
+	}
+	cleaners, err = controller.CleanersOf(ctx, r.Env, client.ObjectKeyFromObject(d))
+	return chaosPods, cleaners, err
 }
 
 // soon is the age from which a disruption reports that nothing is injected yet, if it has nothing else to report. Most
@@ -340,10 +361,11 @@ var (
 // message is the most important thing to say about a disruption.
 func message(d *chaos.Disruption, injections []chaos.Injection) string {
 	s := &d.Status
-	for _, kind := range []string{
-		chaos.ConditionRemovable, chaos.ConditionAccepted, chaos.ConditionChaosPods,
+	for _, c := range []*metav1.Condition{
+		meta.FindStatusCondition(s.Conditions, chaos.ConditionRemovable), controller.Refusal(s),
+		meta.FindStatusCondition(s.Conditions, chaos.ConditionChaosPods),
 	} {
-		if c := controller.Condition(s, kind); c.Status == metav1.ConditionFalse {
+		if c != nil && c.Status == metav1.ConditionFalse {
 			return c.Message
 		}
 	}

@@ -1,9 +1,8 @@
-// Package lifetime decides when a disruption is active: from its first targets on, or after its initial delay, in
-// pulses if it has some, unless a user has paused it, until its duration is over or all of its runs are made. It writes
-// the schedule and nothing else; the start of it is written with the first targets. One that is refused or unsupported,
-// or whose spec is unknown, is over at once; one that finds no target is over when its duration is. When a disruption
-// has been over for long enough, it deletes it. All times are computed from what the schedule says, so that a restart
-// in between makes nothing longer or shorter.
+// Package lifetime writes a disruption's schedule: when it has started, is active and is over. It starts with its first
+// targets. It is active at once or after its initial delay, in pulses if it has some, unless it is paused, until its
+// duration is over or all runs are made. A disruption that is refused or unsupported, or whose spec is unknown, is over
+// at once. One without targets is over when its duration is. Later, this controller deletes it. All times follow from
+// the schedule, so that a restart makes nothing longer or shorter.
 package lifetime
 
 import (
@@ -72,18 +71,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, controllers.Delete(ctx, r.Env.Client, d)
 	}
-	if controller.IsRemote(d) {
+	if r.Env.Config.ReportedRemotely(d) {
 		return ctrl.Result{}, nil // its schedule is that of the other cluster
 	}
 	if !controller.Checked(d) || unsupported(d) {
 		return controller.Result(r.over(ctx, d, now))
 	}
-	if d.Status.Schedule.StartedAt == nil && len(d.Status.Targets) == 0 {
+	if d.Status.Schedule.StartedAt == nil {
 		at := controller.Deadline(d)
-		if now.Before(at) {
+		if !now.Before(at) { // also if the controllers have not run since targets were chosen
+			return controller.Result(r.over(ctx, d, now))
+		}
+		if len(d.Status.Targets) == 0 {
 			return controller.After(now, at), nil // unless its targets wake it
 		}
-		return controller.Result(r.over(ctx, d, now))
 	}
 	schedule, next := controller.AdvanceOf(d, now)
 	// The API server keeps whole seconds of this time; rounded up, it is never too early.

@@ -56,7 +56,7 @@ var Controllers = []struct {
 }{
 	{"finalizer", finalizer.Add, true, nil}, {"spechash", spechash.Add, false, nil},
 	{"targets", targets.Add, true, nil}, {"lifetime", lifetime.Add, false, nil},
-	{"chaospods", chaospods.Add, true, nil}, {"injections", injections.Add, true, nil},
+	{"chaospods", chaospods.Add, true, nil}, {"injections", injections.Add, false, nil},
 	{"cleanup", cleanup.Add, true, nil}, {"cron", cron.Add, false, []controller.Mode{controller.ModeChild}},
 	{"rollout", rollout.Add, false, []controller.Mode{controller.ModeChild}},
 	{"remote", remote.Add, false, []controller.Mode{controller.ModeChild, controller.ModeSingle}},

@@ -132,7 +132,8 @@ func countOf(e *corev1.Event) int32 {
 	return e.Count
 }
 
-// copied is the status of a disruption that its child has. What spechash says stays the parent's.
+// copied is the status of a disruption that its child has. What spechash says stays the parent's. Whether the child is
+// accepted is a part of whether its parent is.
 func copied(d, child *chaos.Disruption, events []chaos.RemoteEvent) chaos.DisruptionStatus {
 	s := *child.Status.DeepCopy()
 	s.SpecHash, s.Spec, s.Kinds = d.Status.SpecHash, d.Status.Spec, d.Status.Kinds
@@ -140,12 +141,23 @@ func copied(d, child *chaos.Disruption, events []chaos.RemoteEvent) chaos.Disrup
 	s.Remote = &chaos.RemoteStatus{
 		Cluster: to.Cluster, Namespace: child.Namespace, Name: child.Name, UID: child.UID, Events: events,
 	}
-	for _, kind := range []string{chaos.ConditionRemote, chaos.ConditionSpecUnchanged} {
+	controller.SetAccepted(&s) // a child of an older version may not say it
+	there := controller.Condition(&s, chaos.ConditionAccepted)
+	// In the order in which they are set, so that a copy of the same status is the same.
+	for _, kind := range []string{
+		chaos.ConditionSpecUnchanged, chaos.ConditionSpecAccepted, chaos.ConditionAcceptedRemotely,
+		chaos.ConditionAccepted, chaos.ConditionRemote,
+	} {
 		meta.RemoveStatusCondition(&s.Conditions, kind)
 		if own := meta.FindStatusCondition(d.Status.Conditions, kind); own != nil {
 			s.Conditions = append(s.Conditions, *own)
 		}
 	}
+	if there.Type != "" {
+		controller.SetCondition(&s, chaos.ConditionAcceptedRemotely, there.Status == metav1.ConditionTrue, there.Reason,
+			there.Message)
+	}
+	controller.SetAccepted(&s)
 	controller.SetCondition(&s, chaos.ConditionRemote, true, "Copied", "this is the status of disruption "+
 		child.Namespace+"/"+child.Name+" in cluster "+to.Cluster)
 	return s

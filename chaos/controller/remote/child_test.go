@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -99,6 +100,51 @@ func TestCopied(t *testing.T) {
 	}
 	if len(child.Status.Conditions) != 1 || len(d.Status.Conditions) != 2 {
 		t.Error("the originals have changed")
+	}
+}
+
+// What the child says about its acceptance is the parent's AcceptedRemotely. The parent's own parts stay.
+func TestCopiedAcceptance(t *testing.T) {
+	now := metav1.NowMicro()
+	refuse := func(kind string) func(*chaos.DisruptionStatus) {
+		return func(s *chaos.DisruptionStatus) { controller.SetCondition(s, kind, false, "SafetyNet", "too many") }
+	}
+	for _, tt := range []struct {
+		name  string
+		child func(*chaos.DisruptionStatus)
+		want  metav1.ConditionStatus
+	}{
+		{"it has said nothing", func(*chaos.DisruptionStatus) {}, ""},
+		{"its controllers refuse its spec", refuse(chaos.ConditionSpecAccepted), metav1.ConditionFalse},
+		{"they refuse its targets", refuse(chaos.ConditionWithinSafetyNets), metav1.ConditionFalse},
+		{"they are of an older version and refuse it", refuse(chaos.ConditionAccepted), metav1.ConditionFalse},
+		{"they accept it", func(s *chaos.DisruptionStatus) {
+			controller.SetCondition(s, chaos.ConditionSpecAccepted, true, "Accepted", "")
+			controller.SetCondition(s, chaos.ConditionWithinSafetyNets, true, "Within", "")
+		}, metav1.ConditionTrue},
+		{"they are of an older version and have started it", func(s *chaos.DisruptionStatus) {
+			s.Schedule.StartedAt = &now
+		}, metav1.ConditionTrue},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, child := parent("x", "1"), newChild("parent-id", parent("x", "1"))
+			controller.SetCondition(&d.Status, chaos.ConditionSpecAccepted, true, "Accepted", "by the parent")
+			tt.child(&child.Status)
+			got := copied(d, child, nil)
+			if c := controller.Condition(&got, chaos.ConditionSpecAccepted); c.Message != "by the parent" {
+				t.Errorf("%+v", c)
+			}
+			for _, kind := range []string{chaos.ConditionAcceptedRemotely, chaos.ConditionAccepted} {
+				c := controller.Condition(&got, kind)
+				if c.Status != tt.want || tt.want == metav1.ConditionFalse && c.Message != "too many" {
+					t.Errorf("%+v, want %q", c, tt.want)
+				}
+			}
+			d.Status = got
+			if again := copied(d, child, nil); !equality.Semantic.DeepEqual(got, again) {
+				t.Errorf("it changes: %s", cmp.Diff(got, again))
+			}
+		})
 	}
 }
 

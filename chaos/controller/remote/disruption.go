@@ -86,9 +86,8 @@ func (r *disruptionReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	if d.Status.SpecHash == "" {
 		return ctrl.Result{}, nil // it wakes the controller
 	}
-	if accepted := controller.Condition(&d.Status, chaos.ConditionAccepted); d.Status.Remote == nil &&
-		accepted.Status == metav1.ConditionFalse {
-		return controller.Result(r.over(ctx, d, accepted.Message, nil))
+	if refusal := controller.Refusal(&d.Status); d.Status.Remote == nil && refusal != nil {
+		return controller.Result(r.over(ctx, d, refusal.Message, nil))
 	}
 	if d.Status.Remote == nil || d.Status.Remote.UID == "" {
 		if d.Status.Schedule.Over {
@@ -244,7 +243,7 @@ func (r *disruptionReconciler) wait(ctx context.Context, d *chaos.Disruption, mi
 // refuse ends a disruption that has not begun.
 func (r *disruptionReconciler) refuse(ctx context.Context, d *chaos.Disruption, reason, message string) error {
 	err := r.write(ctx, d, func(s *chaos.DisruptionStatus) {
-		controller.SetCondition(s, chaos.ConditionAccepted, false, reason, message)
+		controller.SetCondition(s, chaos.ConditionAcceptedRemotely, false, reason, message)
 		r.ended(s, message)
 	})
 	if err == nil {
@@ -282,6 +281,7 @@ func (r *disruptionReconciler) ended(s *chaos.DisruptionStatus, message string) 
 		s.Phase = next
 	}
 	s.Injections, s.Counts.Injected, s.IsStuckOnRemoval = nil, 0, false
+	controller.SetAccepted(s)
 }
 
 // follow copies the status of the child.

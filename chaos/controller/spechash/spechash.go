@@ -1,7 +1,7 @@
-// Package spechash writes down which spec a disruption has, the seed of its choice of targets, and whether the safety
-// nets accept it, before the other controllers act on it. They carry out what is written down. The API server refuses
-// changes of the spec. If one gets through all the same, for instance because the definition's rules were removed, the
-// hash does not match: the controller says so in a condition and an event, and the change has no effect.
+// Package spechash writes down which spec a disruption has, the seed of its choice of targets, and whether the spec is
+// accepted, before the other controllers act on it. They carry out what is written down. The API server refuses changes
+// of the spec. If one gets through all the same, for instance because the definition's rules were removed, the hash does
+// not match: the controller says so in a condition and an event, and the change has no effect.
 package spechash
 
 import (
@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,12 +34,12 @@ type own struct {
 	Hash, Kinds         string
 	Spec                *runtime.RawExtension
 	Seed                *int64
-	Unchanged, Accepted metav1.Condition
+	Accepted, Unchanged metav1.Condition
 }
 
 func fields(s *chaos.DisruptionStatus) own {
-	return own{s.SpecHash, s.Kinds, s.Spec, s.Seed, controller.Condition(s, chaos.ConditionSpecUnchanged),
-		controller.Condition(s, chaos.ConditionAccepted)}
+	return own{s.SpecHash, s.Kinds, s.Spec, s.Seed, controller.Condition(s, chaos.ConditionSpecAccepted),
+		controller.Condition(s, chaos.ConditionSpecUnchanged)}
 }
 
 // Reconcile writes the hash, or compares it.
@@ -58,14 +57,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if d.Status.SpecHash == "" {
-		reason, refused := "SafetyNet", r.Env.Config.Nets.Refuses(d)
-		mode := r.Env.Config.Refuses(d)
-		if mode != "" {
-			reason, refused = "Mode", mode
-		}
-		if _, err := controller.Selector(&d.Spec); err != nil && refused == "" {
-			reason, refused = "InvalidSelector", "selector: "+err.Error()
-		}
+		reason, refused := r.refuses(d)
 		var kinds []string
 		for _, kind := range controller.Kinds(&d.Spec.Kinds) {
 			kinds = append(kinds, string(kind))
@@ -73,14 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		seed := seed(d)
 		err := controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
 			s.SpecHash, s.Spec, s.Seed, s.Kinds = hash, spec, seed, strings.Join(kinds, ",")
-			if refused != "" {
-				controller.SetCondition(s, chaos.ConditionAccepted, false, reason, refused)
-			}
-			if mode != "" { // those who say so of others do not run
-				since := metav1.NewMicroTime(r.Env.Clock.Now().Truncate(time.Microsecond)) // as the API server keeps it
-				s.Phase, s.Message = chaos.PreviouslyNotInjected, mode
-				s.Schedule.Over, s.Schedule.Since = true, &since
-			}
+			controller.SetCondition(s, chaos.ConditionSpecAccepted, refused == "", reason, refused)
 		})
 		if err == nil && refused != "" {
 			r.Env.Events.Eventf(d, nil, corev1.EventTypeWarning, "Refused", "Validate", "%s", refused)
@@ -124,10 +109,27 @@ func (r *Reconciler) compare(ctx context.Context, d *chaos.Disruption, hash stri
 // seed is the spec's seed, or a random one. If another cluster carries the disruption out, that one writes it. The
 // random one is made of the UID, which is random: if the status is lost, the targets stay the same.
 func seed(d *chaos.Disruption) *int64 {
-	if d.Spec.Seed != nil || controller.IsRemote(d) {
+	switch {
+	case controller.IsRemote(d):
+		return nil
+	case d.Spec.Seed != nil:
 		return d.Spec.Seed
 	}
 	sum := sha256.Sum256([]byte(d.UID))
 	random := int64(binary.BigEndian.Uint32(sum[:])) // short enough to be copied by hand
 	return &random
+}
+
+// refuses returns why a spec is refused; an empty message if it is not.
+func (r *Reconciler) refuses(d *chaos.Disruption) (reason, message string) {
+	if message := r.Env.Config.Refuses(d); message != "" {
+		return "Mode", message
+	}
+	if message := r.Env.Config.Nets.Refuses(d); message != "" {
+		return "SafetyNet", message
+	}
+	if _, err := controller.Selector(&d.Spec); err != nil {
+		return "InvalidSelector", "selector: " + err.Error()
+	}
+	return "Accepted", ""
 }

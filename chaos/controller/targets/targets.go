@@ -1,8 +1,8 @@
 // Package targets chooses the targets of disruptions and keeps them up to date: running pods or ready nodes that match
 // both selectors and the filter, as many as count says, none that another disruption of the same kind has, and not more
-// than the safety nets allow. With the first targets it writes when the disruption has started. A target does not cease
-// to be one because of the disruption itself. The choice is random, but follows from the seed in the status and the
-// candidates: a controller that has forgotten it makes the same one again.
+// than the safety nets allow. A target does not cease to be one because of the disruption itself. The choice is random,
+// but follows from the seed in the status and the candidates: a controller that has forgotten it makes the same one
+// again.
 package targets
 
 import (
@@ -104,13 +104,13 @@ func (r *Reconciler) waiting(ctx context.Context, o client.Object) []reconcile.R
 type own struct {
 	Targets                              []chaos.Target
 	Matching, Ignored, Desired, Selected int32
-	Found, Accepted                      metav1.Condition
+	Found, Within                        metav1.Condition
 }
 
 func fields(s *chaos.DisruptionStatus) own {
 	return own{
 		s.Targets, s.Counts.Matching, s.Counts.Ignored, s.Counts.Desired, s.Counts.Selected,
-		controller.Condition(s, chaos.ConditionTargetsFound), controller.Condition(s, chaos.ConditionAccepted),
+		controller.Condition(s, chaos.ConditionTargetsFound), controller.Condition(s, chaos.ConditionWithinSafetyNets),
 	}
 }
 
@@ -159,26 +159,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 	}
-	started := d.Status.Schedule.StartedAt != nil
 	if refused != "" {
 		choice.targets = slices.DeleteFunc(slices.Clone(choice.targets), func(t chaos.Target) bool {
-			return !started || !controller.HasTarget(d, t.UID)
+			return !controller.HasTarget(d, t.UID)
 		})
 	}
 	err = controller.UpdateStatus(ctx, r.Env, d, fields, func(s *chaos.DisruptionStatus) {
 		s.Targets = choice.targets
-		if len(s.Targets) > 0 && s.Schedule.StartedAt == nil {
-			started := metav1.NewMicroTime(r.Env.Clock.Now().Truncate(time.Microsecond)) // as the API server keeps it
-			s.Schedule.StartedAt = &started
-		}
 		s.Counts.Matching, s.Counts.Ignored = choice.matching, choice.ignored
 		s.Counts.Desired, s.Counts.Selected = choice.desired, int32(len(choice.targets))
 		reason, message := choice.found()
 		if refused != "" {
 			reason, message = "SafetyNet", refused
 		}
-		if refused != "" && !started { // otherwise it goes on with the targets that it has
-			controller.SetCondition(s, chaos.ConditionAccepted, false, "SafetyNet", refused)
+		switch {
+		case refused != "" && !begun(d):
+			controller.SetCondition(s, chaos.ConditionWithinSafetyNets, false, "SafetyNet", refused)
+		case len(s.Targets) > 0: // also if more are refused: it goes on with those that it has
+			controller.SetCondition(s, chaos.ConditionWithinSafetyNets, true, "Within", "")
 		}
 		controller.SetCondition(s, chaos.ConditionTargetsFound, message == "", reason, message)
 	})
@@ -190,10 +188,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if refused == "" {
 		return ctrl.Result{}, nil
 	}
-	if !started || controller.Condition(&d.Status, chaos.ConditionTargetsFound).Reason != "SafetyNet" {
+	if !begun(d) || controller.Condition(&d.Status, chaos.ConditionTargetsFound).Reason != "SafetyNet" {
 		r.Env.Events.Eventf(d, nil, corev1.EventTypeWarning, "Refused", "Target", "%s", refused)
 	}
-	if !started {
+	if !begun(d) {
 		return ctrl.Result{}, nil
 	}
 	// Other pods and disruptions than those that wake it may make room.
@@ -255,6 +253,11 @@ func (r *Reconciler) behind(ctx context.Context, d *chaos.Disruption, kept []cha
 		}
 	}
 	return false, nil
+}
+
+// begun reports whether a disruption has had targets. Its start may still be to be written.
+func begun(d *chaos.Disruption) bool {
+	return d.Status.Schedule.StartedAt != nil || len(d.Status.Targets) > 0
 }
 
 // candidates are what a disruption can choose from.
@@ -382,7 +385,7 @@ func (c *candidates) hold(d *chaos.Disruption, active bool) {
 // away is not to be taken away, too.
 func static(d *chaos.Disruption, active bool) bool {
 	if d.Spec.StaticTargeting {
-		return d.Status.Schedule.StartedAt != nil
+		return begun(d)
 	}
 	return active && d.Spec.Level == chaos.LevelPod && len(d.Status.Targets) > 0 &&
 		slices.ContainsFunc(controller.Kinds(&d.Spec.Kinds), inAPI)
