@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,18 +57,4 @@ func (e *Env) CreateNext(
 		skipped, err = err.Error(), nil
 	}
 	return skipped, err
-}
-
-// UpdateWhole is UpdateLatest for a status that belongs to one controller as a whole. If it is no longer what was read,
-// it is not written: what it was computed from may have been handled.
-func UpdateWhole[O, S any, P interface {
-	*O
-	client.Object
-	DeepCopy() *O
-}](ctx context.Context, env *Env, o P, status func(P) *S, set func(*S)) error {
-	changed := P(o.DeepCopy())
-	if set(status(changed)); equality.Semantic.DeepEqual(status(o), status(changed)) {
-		return nil
-	}
-	return UpdateLatest(ctx, env, o, status, func(s *S) S { return *s }, set)
 }

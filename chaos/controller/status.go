@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,53 +78,92 @@ func UpdateStatus[T any](
 	}
 	err = env.Client.Status().Patch(ctx, object, patch)
 	if apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
-		// It finds out why the patch cannot be applied.
-		status := func(d *chaos.Disruption) *chaos.DisruptionStatus { return &d.Status }
-		return UpdateLatest(ctx, env, d, status, own, set)
+		err = updateNewest(ctx, env, d, own, set) // finds out why the patch cannot be applied
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// UpdateLatest is UpdateStatus without a patch, for any object: it reads the newest one, and writes its whole status.
-func UpdateLatest[O, S, T any, P interface {
+// updateNewest is UpdateStatus for a disruption whose state in the cache is not that of the API server.
+func updateNewest[T any](
+	ctx context.Context, env *Env, d *chaos.Disruption, own func(*chaos.DisruptionStatus) T,
+	set func(*chaos.DisruptionStatus),
+) error {
+	changed := func(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsConflict(err) }
+	return retry.OnError(retry.DefaultBackoff, changed, func() error {
+		newest := &chaos.Disruption{}
+		if err := env.Reader.Get(ctx, client.ObjectKeyFromObject(d), newest); err != nil || newest.UID != d.UID {
+			return err
+		}
+		if !equality.Semantic.DeepEqual(own(&newest.Status), own(&d.Status)) {
+			return ErrOutdated
+		}
+		object := newest.DeepCopy()
+		set(&object.Status)
+		if equality.Semantic.DeepEqual(&newest.Status, &object.Status) {
+			return nil
+		}
+		write := func(operations []Operation) error {
+			if equality.Semantic.DeepEqual(&newest.Status, &chaos.DisruptionStatus{}) {
+				// There may be a status without fields.
+				operations[0] = Operation{Op: "test", Path: "/metadata/resourceVersion", Value: newest.ResourceVersion}
+			}
+			patch, err := PatchIf(newest, operations...)
+			if err != nil {
+				return err
+			}
+			return env.Client.Status().Patch(ctx, object.DeepCopy(), patch)
+		}
+		err := write(changes(&newest.Status, &object.Status, own))
+		if apierrors.HasStatusCause(err, metav1.CauseTypeFieldValueRequired) {
+			// Helm does not upgrade definitions. That of an older version requires all counts at once.
+			whole := func(s *chaos.DisruptionStatus) chaos.DisruptionStatus { return *s }
+			err = write(changes(&newest.Status, &object.Status, whole))
+		}
+		return err
+	})
+}
+
+// UpdateWhole writes a status that belongs to one controller as a whole. If it is no longer what was read, it returns
+// ErrOutdated: what the new one was computed from may have been handled.
+func UpdateWhole[O, S any, P interface {
 	*O
 	client.Object
-}](ctx context.Context, env *Env, o P, status func(P) *S, own func(*S) T, set func(*S)) error {
+	DeepCopy() *O
+}](ctx context.Context, env *Env, o P, status func(P) *S, set func(*S)) error {
+	changed := P(o.DeepCopy())
+	if set(status(changed)); equality.Semantic.DeepEqual(status(o), status(changed)) {
+		return nil
+	}
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		latest := P(new(O))
 		if err := env.Reader.Get(ctx, client.ObjectKeyFromObject(o), latest); err != nil ||
 			latest.GetUID() != o.GetUID() {
 			return err
 		}
-		if !equality.Semantic.DeepEqual(own(status(latest)), own(status(o))) {
+		if !equality.Semantic.DeepEqual(status(latest), status(o)) {
 			return ErrOutdated
 		}
-		before := latest.DeepCopyObject().(P)
 		set(status(latest))
-		if equality.Semantic.DeepEqual(status(before), status(latest)) {
-			return nil
-		}
 		return env.Client.Status().Update(ctx, latest)
 	})
 	return client.IgnoreNotFound(err)
 }
 
 // changes are the operations that make one status of another, if the fields that change and the controller's own ones
-// are still the same. (A condition that does not exist is not among the latter.)
+// are still the same. (A condition that does not exist is not among the latter.) They write no other fields, so that
+// managed fields show who wrote what.
 func changes[T any](before, after *chaos.DisruptionStatus, own func(*chaos.DisruptionStatus) T) []Operation {
-	if equality.Semantic.DeepEqual(before, &chaos.DisruptionStatus{}) {
-		// There may be no status to add fields to.
-		return []Operation{{Op: "test", Path: "/status"}, {Op: "add", Path: "/status", Value: after}}
-	}
 	var operations []Operation
 	read, probing := own(before), *before
-	var compare func(path string, before, after, probe reflect.Value)
-	compare = func(path string, before, after, probe reflect.Value) {
+	// It returns what it adds.
+	var compare func(path string, before, after, probe reflect.Value) map[string]any
+	compare = func(path string, before, after, probe reflect.Value) map[string]any {
+		added := map[string]any{}
 		for i := range before.NumField() {
 			name, options, _ := strings.Cut(before.Type().Field(i).Tag.Get("json"), ",")
 			path, old, now, probed := path+"/"+name, before.Field(i), after.Field(i), probe.Field(i)
 			if old.Kind() == reflect.Struct {
-				compare(path, old, now, probed)
+				added[name] = compare(path, old, now, probed)
 				continue
 			}
 			change(probed)
@@ -131,7 +171,9 @@ func changes[T any](before, after *chaos.DisruptionStatus, own func(*chaos.Disru
 			probed.Set(old)
 			changed := !equality.Semantic.DeepEqual(old.Interface(), now.Interface())
 			omit := func(v reflect.Value) bool { return v.IsZero() && options == "omitempty" }
-			if owned || changed {
+			// The zero of a count is written by its controller, and may not have been yet: a test cannot allow both.
+			unsure := owned && old.IsZero() && !omit(old)
+			if (owned || changed) && !unsure {
 				test := Operation{Op: "test", Path: path}
 				if !omit(old) {
 					test.Value = old.Interface()
@@ -139,15 +181,22 @@ func changes[T any](before, after *chaos.DisruptionStatus, own func(*chaos.Disru
 				operations = append(operations, test)
 			}
 			switch {
-			case !changed:
+			case !changed && !unsure:
 			case omit(now):
 				operations = append(operations, Operation{Op: "remove", Path: path})
 			default:
+				added[name] = now.Interface()
 				operations = append(operations, Operation{Op: "add", Path: path, Value: now.Interface()})
 			}
 		}
+		return added
 	}
-	compare("/status", reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), reflect.ValueOf(&probing).Elem())
+	added := compare("/status", reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(),
+		reflect.ValueOf(&probing).Elem())
+	if equality.Semantic.DeepEqual(before, &chaos.DisruptionStatus{}) {
+		// There may be no status to add fields to. The first one has all structures to which others add theirs.
+		return []Operation{{Op: "test", Path: "/status"}, {Op: "add", Path: "/status", Value: added}}
+	}
 	return operations
 }
 

@@ -22,6 +22,52 @@ func ownSchedule(s *chaos.DisruptionStatus) scheduleAndEnd {
 	return scheduleAndEnd{s.Schedule, s.EndsAt}
 }
 
+// A controller writes no field of another one, not even its zero.
+func TestChangesWriteOnlyOwnFields(t *testing.T) {
+	at := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))
+	ownInjected := func(s *chaos.DisruptionStatus) struct {
+		Phase    chaos.Phase
+		Injected int32
+	} {
+		return struct {
+			Phase    chaos.Phase
+			Injected int32
+		}{s.Phase, s.Counts.Injected}
+	}
+	hash := func(s *chaos.DisruptionStatus) string { return s.SpecHash }
+	const begun = `{"status":{"counts":{},"schedule":{},"specHash":"x"}}`
+	for _, tt := range []struct {
+		name, document string
+		operations     []Operation
+		want           string
+	}{
+		{"the first", `{}`, changes(&chaos.DisruptionStatus{}, &chaos.DisruptionStatus{SpecHash: "x"}, hash), begun},
+		{"a count that is zero", begun,
+			changes(&chaos.DisruptionStatus{SpecHash: "x"},
+				&chaos.DisruptionStatus{SpecHash: "x", Phase: chaos.NotInjected}, ownInjected),
+			`{"status":{"counts":{"injected":0},"phase":"NotInjected","schedule":{},"specHash":"x"}}`},
+		{"a count that an older version wrote", `{"status":{"counts":{"injected":0,"matching":0},"schedule":{}}}`,
+			changes(&chaos.DisruptionStatus{Kinds: "x"}, &chaos.DisruptionStatus{Kinds: "x", Phase: chaos.Injected,
+				Counts: chaos.Counts{Injected: 1}}, ownInjected),
+			`{"status":{"counts":{"injected":1,"matching":0},"phase":"Injected","schedule":{}}}`},
+		{"the start", begun,
+			changes(&chaos.DisruptionStatus{SpecHash: "x"},
+				&chaos.DisruptionStatus{SpecHash: "x", Schedule: chaos.Schedule{StartedAt: &at}}, ownSchedule),
+			`{"status":{"counts":{},"schedule":{"startedAt":"2026-01-02T03:04:05.000006Z"},"specHash":"x"}}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			decoded, err := jsonpatch.DecodePatch(must(json.Marshal(tt.operations)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := decoded.Apply([]byte(tt.document))
+			if err != nil || !jsonpatch.Equal(got, []byte(tt.want)) {
+				t.Errorf("%s (%v), want %s", got, err, tt.want)
+			}
+		})
+	}
+}
+
 // A patch of the status keeps what others have written meanwhile, and is refused if the fields are no longer those that
 // the controller has read.
 func TestChanges(t *testing.T) {

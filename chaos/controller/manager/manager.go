@@ -62,6 +62,9 @@ var Controllers = []struct {
 	{"remote", remote.Add, false, []controller.Mode{controller.ModeChild, controller.ModeSingle}},
 }
 
+// FieldManager is the name under which a controller writes: managed fields of a disruption show which one wrote what.
+func FieldManager(controller string) string { return "disruption-" + controller }
+
 // New makes a manager with all controllers. Its Start blocks until the context ends.
 func New(to *rest.Config, o Options) (ctrl.Manager, error) {
 	o.Mode = cmp.Or(o.Mode, controller.ModeSingle)
@@ -131,7 +134,9 @@ func add(mgr ctrl.Manager, o Options) error {
 		if slices.Contains(c.Without, o.Mode) || c.Local && o.Remote.WithoutLocal {
 			continue
 		}
-		if err := c.Add(mgr, env); err != nil {
+		own := *env
+		own.Client = client.WithFieldOwner(env.Client, FieldManager(c.Name))
+		if err := c.Add(mgr, &own); err != nil {
 			return fmt.Errorf("controller %s: %w", c.Name, err)
 		}
 	}

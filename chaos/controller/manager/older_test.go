@@ -1,14 +1,21 @@
 package manager
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	chaos "github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/controller"
+	"github.com/trommel-dev/trommel/internal/testing/clustertest"
 )
 
 // TestStartThatWasMissed: the controllers were away from the choice of targets until after the disruption's end. It
@@ -106,4 +113,51 @@ func TestStatusOfAnOlderVersion(t *testing.T) {
 	for _, d := range []*chaos.Disruption{refused, mode, started, unstarted} {
 		f.end(d)
 	}
+}
+
+// TestDefinitionOfAnOlderVersion: Helm upgrades the controllers, but not the definitions. That of an older version
+// requires all counts of a status at once.
+func TestDefinitionOfAnOlderVersion(t *testing.T) {
+	f := newFixture(t)
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName("disruptions." + chaos.GroupVersion.Group)
+	patch := func(ctx context.Context, operation controller.Operation) error {
+		operation.Path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/counts/required"
+		text := must(json.Marshal([]controller.Operation{operation}))
+		return f.Patch(ctx, definition.DeepCopy(), client.RawPatch(types.JSONPatchType, text))
+	}
+	counts := []string{"matching", "ignored", "desired", "selected", "injected"}
+	if err := patch(t.Context(), controller.Operation{Op: "add", Value: counts}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := patch(context.Background(), controller.Operation{Op: "remove"}); err != nil {
+			t.Error(err)
+		}
+	})
+	clustertest.Eventually(t, func(ctx context.Context) error { // the API server takes it over after a while
+		d := f.disruption("required", hangs(nil))
+		if err := f.Create(ctx, d); err != nil {
+			return err
+		}
+		empty := client.RawPatch(types.MergePatchType, []byte(`{"status":{"counts":{}}}`))
+		err := f.Status().Patch(ctx, d, empty)
+		if err := f.Delete(ctx, d); err != nil {
+			return err
+		}
+		if !apierrors.IsInvalid(err) {
+			return fmt.Errorf("a status without counts: %w", err)
+		}
+		return nil
+	})
+	start(t, account.Config(t), options())
+	f.processes(1)
+	d := f.disrupt("life", hangs(nil))
+	f.phase(d, chaos.Injected)
+	if d.Status.Counts.Injected != 1 || d.Status.Counts.Matching != 1 {
+		t.Errorf("%+v", d.Status.Counts)
+	}
+	f.end(d)
 }
