@@ -1,9 +1,8 @@
-// Package cleanup decides when a chaos pod that is being deleted may go, and takes its finalizer away: when it has
-// completed, never started, or its target cannot be cleaned any more because it has gone or does not run. A chaos pod
-// that failed although its target can be cleaned stays, since something may be left in the target, until a cleaner has
-// undone it by the journal. If that does not work, the disruption is stuck on removal and says what a person has to do,
-// and also while a chaos pod runs long after its grace period. If the finalizer of a chaos pod was removed by other
-// clients, its node is cleaned too, although the pod, and perhaps its disruption, has gone.
+// Package cleanup takes the finalizer of a chaos pod that is being deleted away: when it has completed, never started,
+// or its target cannot be cleaned any more. A chaos pod that failed although its target can be cleaned stays until a
+// cleaner has undone by the journal what is left. If that does not work, or if a chaos pod runs long after its grace
+// period, the disruption is stuck on removal and says what a person has to do. If other clients removed the finalizer
+// of a chaos pod, its node is cleaned too.
 package cleanup
 
 import (

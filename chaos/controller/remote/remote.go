@@ -1,12 +1,8 @@
-// Package remote has disruptions carried out in other clusters. For each RemoteCluster it keeps one connection, which
-// is made again after a restart and goes with it. A disruption with remoteCluster gets one child there, a Disruption
-// without it, whose name follows from the parent's UID, so that a controller which has forgotten that it created one
-// does not create a second. The spec goes down once; the status, and events, come up. It deletes only what names this
-// cluster and the UID of its parent, and it asks the API server there, not the cache, before it lets a parent go. What
-// needs a cluster that does not answer waits, and nothing else does.
-//
-// With spec.install an Installer, if the controllers are given one, installs the controllers there. It works beside the
-// connection that looks at the same cluster, and ends with it.
+// Package remote has disruptions carried out in other clusters. It keeps one connection for each RemoteCluster, and
+// installs the controllers there if spec.install asks for it. A disruption with remoteCluster gets one child there,
+// whose name follows from the parent's UID, so that none is created twice. The spec goes down once; the status and the
+// events come up. The controller deletes only children of this cluster, and asks the API server there before it lets a
+// parent go. Only what needs a cluster that does not answer waits for it.
 package remote
 
 import (
