@@ -126,7 +126,8 @@ func TestDisruptions(t *testing.T) {
 			"grpc: {port: 1, endpoints: [{endpoint: /a/b, error: UNKNOWN, queryPercent: 40}, {endpoint: /a/b, " +
 				"override: \"{}\"}, {endpoint: /a/b, error: ABORTED}, {endpoint: /c/d, error: ABORTED}]}",
 			"grpc: {port: 1, endpoints: [{method: /a/b, error: UNKNOWN, percentage: 40}, {method: /a/b, override: " +
-				"empty, percentage: 30}, {method: /a/b, error: ABORTED, percentage: 30}, {method: /c/d, error: ABORTED}]}",
+				"empty, percentage: 30}, {method: /a/b, error: ABORTED, percentage: 30}, {method: /c/d, " +
+				"error: ABORTED}]}",
 			"",
 		},
 		"nanoseconds": {"duration: 60000000000", "duration: 1m0s", ""},

@@ -32,8 +32,8 @@ const requester = "nodes.trommel.dev/node-cycling"
 const LabelStatus = "nodes.trommel.dev/status-uid"
 
 // NoEvictionRequests says why the API server has no EvictionRequests.
-const NoEvictionRequests = "method EvictionRequest needs the API lifecycle.k8s.io/v1alpha1 of Kubernetes 1.37 or newer: " +
-	"its feature gate EvictionRequestAPI, and --runtime-config=lifecycle.k8s.io/v1alpha1=true"
+const NoEvictionRequests = "method EvictionRequest needs the API lifecycle.k8s.io/v1alpha1 of Kubernetes 1.37 or " +
+	"newer: its feature gate EvictionRequestAPI, and --runtime-config=lifecycle.k8s.io/v1alpha1=true"
 
 // HasEvictionRequests reports whether the API server has EvictionRequests.
 func (e *Env) HasEvictionRequests() (bool, error) {

@@ -99,7 +99,7 @@ func (w *writers) note(kind string, o client.Object) error {
 			continue
 		}
 		var owned map[string]map[string]any
-		if err := json.Unmarshal(entry.FieldsV1.Raw, &owned); err != nil {
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned); err != nil {
 			return err
 		}
 		for _, field := range leaves("", owned["f:status"]) {

@@ -1,7 +1,7 @@
 // Package spechash writes down which spec a disruption has, the seed of its choice of targets, and whether the spec is
 // accepted, before the other controllers act on it. They carry out what is written down. The API server refuses changes
-// of the spec. If one gets through all the same, for instance because the definition's rules were removed, the hash does
-// not match: the controller says so in a condition and an event, and the change has no effect.
+// of the spec. If one gets through all the same, for instance because the definition's rules were removed, the hash
+// does not match: the controller says so in a condition and an event, and the change has no effect.
 package spechash
 
 import (
