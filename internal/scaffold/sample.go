@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/trommel-dev/trommel/instrumentation"
 	"github.com/trommel-dev/trommel/internal/objects"
@@ -135,7 +136,11 @@ func (r *Repository) findSample(s *source, t *tree) {
 // takeSample records the key of the object and what it needs.
 func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*unstructured.Unstructured) {
 	key := plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Name: u.GetName()}
-	for _, t := range objects.Defined(s.objects) {
+	defined := objects.Defined(s.objects)
+	if ambiguous(defined, u.GroupVersionKind().GroupKind()) {
+		key.Group = u.GroupVersionKind().Group
+	}
+	for _, t := range defined {
 		if t.Kind.GroupKind() == u.GroupVersionKind().GroupKind() && t.Namespaced {
 			key.Namespace = u.GetNamespace()
 			if key.Namespace == "" {
@@ -150,6 +155,21 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 	for _, n := range manifests.MissingNamespaces(slices.Concat(made, all)) {
 		r.Sample.Namespaces = append(r.Sample.Namespaces, n.GetName())
 	}
+}
+
+// ambiguous reports whether a kind of the same name exists in another group, of the definitions or of Kubernetes.
+func ambiguous(defined []objects.Type, kind schema.GroupKind) bool {
+	for _, t := range defined {
+		if strings.EqualFold(t.Kind.Kind, kind.Kind) && t.Kind.Group != kind.Group {
+			return true
+		}
+	}
+	for known := range scheme.Scheme.AllKnownTypes() {
+		if strings.EqualFold(known.Kind, kind.Kind) && known.Group != kind.Group {
+			return true
+		}
+	}
+	return false
 }
 
 // Samples are compared by points. What a sample lacks counts more than any name.
