@@ -71,7 +71,7 @@ func readFiles(dir string) (*tree, error) {
 	return t, nil
 }
 
-// readFile reads the objects of a file. It has none if it holds something else.
+// readFile reads the objects of a file. It has none if it holds something else, such as a patch of a definition.
 func readFile(dir, name string) (file, error) {
 	text, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
@@ -81,10 +81,24 @@ func readFile(dir, name string) (file, error) {
 	if err != nil {
 		return file{path: name}, nil
 	}
+	if slices.ContainsFunc(list, incomplete) {
+		return file{path: name}, nil
+	}
 	if served, _, err := manifests.Served(list); err == nil && len(served) > 0 {
 		list = served
 	}
 	return file{path: name, objects: list}, nil
+}
+
+// incomplete reports whether an object is only a part of a definition: a patch that adds to one, or what a generator of
+// definitions writes for a type that has no group or no fields.
+func incomplete(u *unstructured.Unstructured) bool {
+	if u.GetKind() != definitionKind {
+		return false
+	}
+	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
+	return group == "" || plural == ""
 }
 
 // readDocs reads the files with objects in a repository's documentation.
@@ -478,7 +492,8 @@ func (s *source) holds(f file) bool {
 }
 
 // addDefinitions adds the files of definitions that the source lacks. If the source has definitions, it takes only
-// those that its roles name: others belong to something else in the repository.
+// those that its roles name: others belong to something else in the repository. It does not take those that a
+// kustomization of the source leaves out.
 func (r *Repository) addDefinitions(s *source, t *tree) {
 	some := slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
 		return u.GetKind() == definitionKind
@@ -491,7 +506,7 @@ func (r *Repository) addDefinitions(s *source, t *tree) {
 				some && !slices.Contains(groups, group) && !slices.Contains(groups, "*")
 		})
 	}
-	files := slices.Clone(t.files)
+	files := slices.DeleteFunc(slices.Clone(t.files), func(f file) bool { return t.leftOut(s, f) })
 	// The repository may contain the same definition several times, for several purposes and in several versions.
 	slices.SortStableFunc(files, func(a, b file) int { return definitionScore(b) - definitionScore(a) })
 	for _, f := range files {
@@ -506,6 +521,29 @@ func (r *Repository) addDefinitions(s *source, t *tree) {
 		}
 	}
 	slices.Sort(r.Definitions)
+}
+
+// leftOut reports whether a kustomization of the source lists other definitions of the file's directory, but not the
+// file: it is an old version, or it defines something that nothing uses.
+func (t *tree) leftOut(s *source, f file) bool {
+	if s.kind != aKustomization {
+		return false
+	}
+	siblings := false
+	for _, at := range append([]string{s.manifests[0].Path}, s.parts...) {
+		k, _ := readKustomization(filepath.Join(t.dir, at))
+		for _, name := range k.Resources {
+			name = path.Join(at, name)
+			if name == f.path {
+				return false
+			}
+			if path.Dir(name) == path.Dir(f.path) {
+				listed, err := t.file(name)
+				siblings = siblings || err == nil && listed.has(definitionKind)
+			}
+		}
+	}
+	return siblings
 }
 
 // groupsOfRoles lists the API groups that roles among the objects name.
