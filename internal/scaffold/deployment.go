@@ -100,8 +100,13 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 	case byKo:
 		score -= 40
 	}
-	if len(command) > 0 && path.Base(command[0]) == p.binary {
-		score += 40
+	if len(command) > 0 {
+		switch base := path.Base(command[0]); {
+		case base == p.binary:
+			score += 40
+		case strings.HasSuffix(base, "-"+p.binary):
+			score += 30
+		}
 	}
 	switch words := strings.Split(image, "-"); {
 	case image == p.binary || image == path.Base(p.pkg):
@@ -115,12 +120,12 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 	case "manager", "controller", "operator", "controller-manager", p.binary, path.Base(p.pkg):
 		score += 15
 	}
+	score = min(score, 45) // it certainly runs this program, but the program may not be the controller
 	for _, word := range []string{"controller", "operator", "manager"} {
 		if strings.Contains(deployment.GetName(), word) {
 			score += 5
 		}
 	}
-	score = min(score, 45) // it certainly runs this program, but the program may not be the controller
 	if image != "" && (deployment.GetName() == image || strings.HasSuffix(deployment.GetName(), "-"+image)) {
 		score += 8 // others with this image have further words in their names: they do something else with it
 	}
@@ -130,7 +135,8 @@ func containerScore(deployment *unstructured.Unstructured, c map[string]any, p p
 		}
 	}
 	for _, word := range []string{"webhook", "cert", "ui", "dashboard", "agent", "apiserver", "metrics", "cleanup"} {
-		if name != p.binary && slices.Contains(strings.Split(deployment.GetName(), "-"), word) {
+		if slices.Contains(strings.Split(deployment.GetName(), "-"), word) &&
+			!slices.Contains(strings.Split(p.module, "-"), word) {
 			score -= 10
 		}
 	}

@@ -65,6 +65,8 @@ type program struct {
 	binary string // base name of the executable that it is built to
 	module string // name of the module, which images often have
 	rank   int    // how much it looks like a controller
+
+	controllers int // how many it makes
 }
 
 // otherThings lists words in the paths of programs that are not the controller.
@@ -108,10 +110,18 @@ var evidence = map[int]*regexp.Regexp{
 	watches:       regexp.MustCompile(`\bNewSharedInformerFactory|\bcache\.NewSharedIndexInformer\(`),
 }
 
+// mostControllers is added to the rank of the program that starts more controllers than each other one.
+const mostControllers = 4
+
+// controllers finds where a controller is made: with controller-runtime, or by hand with a queue.
+var controllers = regexp.MustCompile(
+	`\bNewControllerManagedBy\(|\bcontroller\.New(?:Unmanaged)?\(|\bworkqueue\.New\w*Queue|\.NewImpl\w*\(`)
+
 // packages are those of a module, by import path.
 type packages map[string]*struct {
-	imports []string // of the same module
-	rank    int      // by the evidence in it
+	imports     []string // of the same module
+	rank        int      // by the evidence in it
+	controllers int      // how many it makes
 }
 
 // add adds a source file to a package.
@@ -119,8 +129,9 @@ func (all packages) add(at string, imports []string, module string, text []byte)
 	p := all[at]
 	if p == nil {
 		p = &struct {
-			imports []string
-			rank    int
+			imports     []string
+			rank        int
+			controllers int
 		}{}
 		all[at] = p
 	}
@@ -134,10 +145,11 @@ func (all packages) add(at string, imports []string, module string, text []byte)
 			p.rank = rank
 		}
 	}
+	p.controllers += len(controllers.FindAllIndex(text, -1))
 }
 
-// reached returns the highest rank of a package and of those that it imports.
-func (all packages) reached(at string) (rank int) {
+// reached returns the highest rank of a package and of those that it imports, and how many controllers they make.
+func (all packages) reached(at string) (rank, controllers int) {
 	seen := map[string]bool{at: true}
 	for queue := []string{at}; len(queue) > 0; queue = queue[1:] {
 		p := all[queue[0]]
@@ -145,6 +157,7 @@ func (all packages) reached(at string) (rank int) {
 			continue
 		}
 		rank = max(rank, p.rank)
+		controllers += p.controllers
 		for _, i := range p.imports {
 			if !seen[i] {
 				seen[i] = true
@@ -152,7 +165,7 @@ func (all packages) reached(at string) (rank int) {
 			}
 		}
 	}
-	return rank
+	return rank, controllers
 }
 
 // findMains lists the main packages of the module, the likeliest first. It counts in owns how many types the controller
@@ -214,7 +227,9 @@ func findMains(dir, module, name string, owns map[string]int) (mains []program, 
 	}
 	var others []program
 	for _, p := range byPackage {
-		p.rank = max(p.rank, all.reached(p.path))
+		var rank int
+		rank, p.controllers = all.reached(p.path)
+		p.rank = max(p.rank, rank)
 		base := path.Base(p.pkg)
 		if p.pkg != "." && base != name && containsAny(base, otherThings) {
 			p.rank -= 30
@@ -231,6 +246,7 @@ func findMains(dir, module, name string, owns map[string]int) (mains []program, 
 			mains = append(mains, *p)
 		}
 	}
+	preferMost(mains)
 	likeliestFirst(others)
 	if len(mains) == 0 {
 		text := fmt.Sprintf("%s has no main package, so no program to use as the controller", dir)
@@ -250,6 +266,25 @@ func findMains(dir, module, name string, owns map[string]int) (mains []program, 
 		}
 	}
 	return mains, elsewhere, nil
+}
+
+// preferMost raises the rank of the program that makes more controllers than each other one.
+func preferMost(programs []program) {
+	most, second := -1, 0
+	for i, p := range programs {
+		switch {
+		case most < 0 || p.controllers > programs[most].controllers:
+			if most >= 0 {
+				second = programs[most].controllers
+			}
+			most = i
+		default:
+			second = max(second, p.controllers)
+		}
+	}
+	if most >= 0 && programs[most].controllers > second {
+		programs[most].rank += mostControllers
+	}
 }
 
 func containsAny(text string, words []string) bool {
@@ -275,8 +310,10 @@ func ignored(text []byte) bool {
 	return false
 }
 
-// buildLine is a command with an output path; it ends where the next command begins.
-var buildLine = regexp.MustCompile(`go build\b[^&|;\n]*?\s-o[ =](\S+)([^&|;\n]*)`)
+// buildLine is a command with an output path, perhaps in a directory of its own; it ends where the next command begins.
+// The command may be a variable, such as $(GO_BUILD).
+var buildLine = regexp.MustCompile(
+	`(?i)(?:\bcd\s+(\S+)\s*&&\s*)?[^&|;\n]*?\bgo[ _]?build\b[^&|;\n]*?\s-o[ =](\S+)([^&|;\n]*)`)
 
 // findBinaries reads the programs' output paths from Dockerfiles and Makefiles.
 func findBinaries(dir string, mains []program) error {
@@ -291,11 +328,11 @@ func findBinaries(dir string, mains []program) error {
 		}
 		joined := strings.ReplaceAll(string(text), "\\\n", " ")
 		for _, m := range buildLine.FindAllStringSubmatch(joined, -1) {
-			words := strings.Fields(m[2])
-			if len(words) == 0 || strings.ContainsAny(path.Base(m[1]), "$%@*") {
+			words := strings.Fields(m[3])
+			if len(words) == 0 || strings.ContainsAny(path.Base(m[2]), "$%@*") || path.IsAbs(m[1]) {
 				continue
 			}
-			pkg := path.Clean(words[len(words)-1])
+			pkg := path.Join(m[1], words[len(words)-1])
 			if path.Ext(pkg) == ".go" {
 				pkg = path.Dir(pkg)
 			}
@@ -304,7 +341,7 @@ func findBinaries(dir string, mains []program) error {
 			}
 			for i := range mains {
 				if mains[i].pkg == pkg {
-					mains[i].binary = path.Base(m[1])
+					mains[i].binary = path.Base(m[2])
 				}
 			}
 		}
