@@ -19,8 +19,9 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Sample is the object that the first workload creates. The zero value is none.
+// Sample is the object that a workload creates. The zero value is none.
 type Sample struct {
+	Kind       string   // in lower case
 	Key        string   // its resource key
 	File       string   // empty: Text is the object
 	Text       string   // the object as one line of YAML
@@ -30,8 +31,11 @@ type Sample struct {
 	Others     []string // files of further samples of its kind
 }
 
-// mostOthers limits how many further samples the suite names.
-const mostOthers = 5
+// mostOthers limits how many further samples the suite names, and mostKinds of how many kinds it creates an object.
+const (
+	mostOthers = 5
+	mostKinds  = 3
+)
 
 // findSample chooses the likeliest file whose objects the cluster will accept and one of which is of a kind that is
 // defined here. If there is none, it tries an object with an empty spec.
@@ -42,10 +46,11 @@ func (r *Repository) findSample(s *source, t *tree) {
 	}
 	likely, ranks := r.kindsByLikeliness(s, objects.Defined(s.objects))
 	type candidate struct {
-		file  *file
-		main  *unstructured.Unstructured
-		needs []*file
-		score int
+		file     *file
+		main     *unstructured.Unstructured
+		needs    []*file
+		complete bool // it lacks nothing, as far as is known
+		score    int
 	}
 	checked := map[*file]bool{}
 	accepted := func(f *file) bool {
@@ -85,7 +90,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 			if blanks {
 				score -= pointsForBlank
 			}
-			valid = append(valid, candidate{f, main, needed, score})
+			valid = append(valid, candidate{f, main, needed, missing == 0 && !blanks, score})
 		}
 		return valid
 	}
@@ -99,17 +104,31 @@ func (r *Repository) findSample(s *source, t *tree) {
 	}
 	if len(valid) > 0 {
 		slices.SortStableFunc(valid, func(a, b candidate) int { return b.score - a.score })
-		best := valid[0]
-		all := best.file.objects
-		r.Sample.File = best.file.path
-		for _, f := range best.needs {
-			r.Sample.Needs = append(r.Sample.Needs, f.path)
-			all = slices.Concat(all, f.objects)
+		take := func(c candidate) Sample {
+			all := c.file.objects
+			for _, f := range c.needs {
+				all = slices.Concat(all, f.objects)
+			}
+			sample := sampleOf(s, c.main, all)
+			sample.File = c.file.path
+			for _, f := range c.needs {
+				sample.Needs = append(sample.Needs, f.path)
+			}
+			return sample
 		}
-		r.takeSample(s, best.main, all)
+		best := valid[0]
+		r.Sample = take(best)
+		kinds := map[schema.GroupKind]bool{best.main.GroupVersionKind().GroupKind(): true}
 		for _, other := range valid[1:] {
-			if other.main.GroupVersionKind() == best.main.GroupVersionKind() && len(r.Sample.Others) < mostOthers {
-				r.Sample.Others = append(r.Sample.Others, other.file.path)
+			kind := other.main.GroupVersionKind()
+			switch {
+			case kind == best.main.GroupVersionKind():
+				if len(r.Sample.Others) < mostOthers {
+					r.Sample.Others = append(r.Sample.Others, other.file.path)
+				}
+			case !kinds[kind.GroupKind()] && len(kinds) < mostKinds && other.complete && r.handles(s, kind):
+				kinds[kind.GroupKind()] = true
+				r.More = append(r.More, take(other))
 			}
 		}
 		return
@@ -125,7 +144,7 @@ func (r *Repository) findSample(s *source, t *tree) {
 		if err != nil {
 			continue
 		}
-		r.takeSample(s, u, []*unstructured.Unstructured{u})
+		r.Sample = sampleOf(s, u, []*unstructured.Unstructured{u})
 		r.Sample.Text = string(text)
 		r.Notes = append(r.Notes,
 			"no sample was found whose kind is defined here and that is valid: the workload's object has an empty spec")
@@ -133,8 +152,8 @@ func (r *Repository) findSample(s *source, t *tree) {
 	}
 }
 
-// takeSample records the key of the object and what it needs.
-func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*unstructured.Unstructured) {
+// sampleOf returns the sample of an object: its key, and the namespaces that all objects of the sample need.
+func sampleOf(s *source, u *unstructured.Unstructured, all []*unstructured.Unstructured) Sample {
 	key := plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Name: u.GetName()}
 	defined := objects.Defined(s.objects)
 	if ambiguous(defined, u.GroupVersionKind().GroupKind()) {
@@ -148,13 +167,19 @@ func (r *Repository) takeSample(s *source, u *unstructured.Unstructured, all []*
 			}
 		}
 	}
-	r.Sample.Key = key.String()
-	r.Sample.Status = hasStatus(s.objects, u.GroupVersionKind())
-	r.Sample.Namespaces = nil
+	sample := Sample{Kind: key.Type, Key: key.String(), Status: hasStatus(s.objects, u.GroupVersionKind())}
 	made := slices.Concat(s.objects, manifests.MissingNamespaces(s.objects))
 	for _, n := range manifests.MissingNamespaces(slices.Concat(made, all)) {
-		r.Sample.Namespaces = append(r.Sample.Namespaces, n.GetName())
+		sample.Namespaces = append(sample.Namespaces, n.GetName())
 	}
+	return sample
+}
+
+// handles reports whether something probably happens to an object of the kind: a controller is set up for it, or it has
+// a status, and others do not merely use it.
+func (r *Repository) handles(s *source, kind schema.GroupVersionKind) bool {
+	_, setUp := r.owns[kind.Kind]
+	return (setUp || hasStatus(s.objects, kind)) && !containsAny(kind.Kind, passive)
 }
 
 // ambiguous reports whether a kind of the same name exists in another group, of the definitions or of Kubernetes.

@@ -29,6 +29,7 @@ type Repository struct {
 	Also        []Program       // the same program in further Deployments
 	Definitions []string        // kinds that the CustomResourceDefinitions define
 	Sample      Sample          // an object of such a kind
+	More        []Sample        // objects of further kinds
 	Notes       []string        // what the user must check
 
 	owns  map[string]int    // how many types the controller of a kind owns
