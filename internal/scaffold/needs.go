@@ -85,10 +85,10 @@ func needs(
 	return needed, missing
 }
 
-// baseline names an object that another one needs.
-type baseline struct{ kind, name string }
+// reference names an object that another one needs.
+type reference struct{ kind, name string }
 
-func (f *file) holds(r baseline) bool {
+func (f *file) holds(r reference) bool {
 	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
 		return u.GetKind() == r.kind && u.GetName() == r.name
 	})
@@ -96,9 +96,9 @@ func (f *file) holds(r baseline) bool {
 
 // referredIn lists the objects of some kinds that a file's objects certainly refer to, as in storeRef: {name: a} or
 // {kind: Store, name: a}, and the service accounts of pods, which are not created without them.
-func referredIn(f *file, kinds []string) (all []baseline) {
+func referredIn(f *file, kinds []string) (all []reference) {
 	add := func(kind, name string) {
-		if r := (baseline{kind, name}); name != "" && !slices.Contains(all, r) {
+		if r := (reference{kind, name}); name != "" && !slices.Contains(all, r) {
 			all = append(all, r)
 		}
 	}
