@@ -279,6 +279,62 @@ func TestWhatComesIfTheAnswerIsNotLost(t *testing.T) {
 	}
 }
 
+// A status that keeps a hash of all annotations differs because another client adds one, not because of a conflict.
+func TestWhatComesWithoutAConflict(t *testing.T) {
+	hash := finding("db.example.com/default/a", "status.seen is \"b\"; without faults: \"a\"")
+	lost := finding("db.example.com/default/a", "status.phase is absent; without faults: \"New\"")
+	hash.Harm, hash.Field, lost.Harm, lost.Field = record.HarmWrong, "status.seen", record.HarmWrong, "status.phase"
+	for _, tt := range []struct {
+		name    string
+		quietly []record.Finding
+		want    string
+		found   []record.Finding
+		runs    int
+	}{
+		{"nothing", nil, "w-conflict-1 bug 3/3", []record.Finding{hash, lost}, 4},
+		{"the hash", []record.Finding{hash}, "w-conflict-1 bug 3/3", []record.Finding{lost}, 4},
+		{"all", []record.Finding{hash, lost}, "w-conflict-1 unconfirmed 1/1", []record.Finding{hash, lost}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			runs := 0
+			f := &fake{answer: func(
+				p *plan.Plan, _ int, m *record.Meta, found *[]record.Finding, history *[]string,
+			) error {
+				const key = "db.example.com/default/a"
+				*history = []string{
+					key, "op " + key + ` {"metadata": {"resourceVersion": "1"}, "status": {"phase": "New", "seen": "a"}}`,
+				}
+				switch p.TestName {
+				case "w-conflict-1":
+					*found, m.Verdict = []record.Finding{hash, lost}, record.Bug
+				case "w-conflict-1-quietly":
+					last := p.Steps[len(p.Steps)-1]
+					if len(p.Actions) > 0 || last.Patch == nil || last.Patch.ResourceKey.String() != key {
+						t.Errorf("%d actions; the last step is %+v", len(p.Actions), last)
+					}
+					*found = tt.quietly
+				default:
+					return nil
+				}
+				runs++
+				return nil
+			}}
+			c := config(t, f, "w")
+			c.Patterns = []string{"conflict"}
+			r := mustRun(t, c)
+			if diff := cmp.Diff([]string{tt.want}, statuses(r)); diff != "" {
+				t.Error(diff)
+			}
+			if o := r.Outcomes[0]; !slices.Equal(o.Findings, tt.found) || (o.Reason == "") != (len(tt.quietly) < 2) {
+				t.Errorf("findings %v, reason %q", o.Findings, o.Reason)
+			}
+			if runs != tt.runs {
+				t.Errorf("%d runs, want %d", runs, tt.runs)
+			}
+		})
+	}
+}
+
 // A campaign that is interrupted goes on where it was: it runs the plan again that did not end, and no other. The
 // records of runs are whole, or absent.
 func TestResume(t *testing.T) {

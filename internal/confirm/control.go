@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -69,6 +71,37 @@ func Answered(of *plan.Plan) *Control {
 		Due: "the same comes if the answer is not lost: it is due to what the other client does",
 	}
 }
+
+// Quietly makes a plan's changes that only cause conflicts when nothing is in conflict with them: after the workload's
+// steps, when the controllers have had time to come to rest. What a controller derives from all that an object has, such
+// as a hash of its annotations, differs then, too. The result is nil if the plan does anything else than such changes.
+func Quietly(of *plan.Plan, steps []plan.Step, suite *plan.Suite) *Control {
+	if len(of.Actions) == 0 {
+		return nil
+	}
+	p := Undisturbed(of)
+	p.TestName = of.TestName + "-quietly"
+	p.Workload, p.Steps = "", append(slices.Clone(steps), plan.Step{Name: "the controllers come to rest", Sleep: rest})
+	for i := range of.Actions {
+		a := &of.Actions[i]
+		if !judge.Conflicts(a) {
+			return nil
+		}
+		p.Steps = append(p.Steps, plan.Step{
+			Name: fmt.Sprintf("another client changes %s", a.ResourceKey), Cluster: a.Cluster,
+			Patch: &plan.PatchStep{ResourceKey: a.ResourceKey, PatchType: a.PatchType, Patch: a.Patch},
+		})
+	}
+	p.Complete(suite)
+	return &Control{
+		Plan: &p, How: "with the other client's change after the workload",
+		Due: "the same comes if the other client makes its change when nothing is in conflict with it: it is due to the " +
+			"change itself, for instance because a controller keeps a hash of all annotations",
+	}
+}
+
+// rest is the time for controllers to come to rest. The run's clock skips what nothing happens in.
+const rest = 10 * time.Second
 
 // Restarted only restarts the controller where a plan shows it the past: when the controller is moved to an API server
 // that is behind, or when deliveries to it or its reads begin to be held. A write that the controller must not see is

@@ -169,7 +169,7 @@ func harmsData(
 
 // copied reports whether an object has the annotation of conflicts that the plan has not written to it.
 func copied(p *plan.Plan, objects map[facts.Key]*facts.Object) bool {
-	if !slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return conflicts(&a) }) {
+	if !slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return Conflicts(&a) }) {
 		return false
 	}
 	for key, o := range objects {

@@ -25,7 +25,7 @@ func (duplicates) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 	// A plan that writes may change how many are wanted, or take objects away from their owner.
 	if e.Plan != nil && slices.ContainsFunc(e.Plan.Actions, func(a plan.Action) bool {
 		write := plan.EffectOf[*plan.Write](&a)
-		return write != nil && write.Deletes.IsZero() && !conflicts(&a)
+		return write != nil && write.Deletes.IsZero() && !Conflicts(&a)
 	}) {
 		return nil, nil
 	}

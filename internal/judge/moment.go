@@ -120,13 +120,13 @@ func (e Evidence) writes() bool {
 // writes reports whether a plan writes more than the annotation of conflicts.
 func writes(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool {
-		return plan.Has[*plan.Write](&a) && !conflicts(&a)
+		return plan.Has[*plan.Write](&a) && !Conflicts(&a)
 	})
 }
 
-// conflicts reports whether all that an action does is to change an object's version by an annotation that means
+// Conflicts reports whether all that an action does is to change an object's version by an annotation that means
 // nothing.
-func conflicts(a *plan.Action) bool {
+func Conflicts(a *plan.Action) bool {
 	only := func(value any, key string) any {
 		m, _ := value.(map[string]any)
 		if len(m) != 1 {
