@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -27,6 +29,7 @@ type Sample struct {
 	Text       string   // the object as one line of YAML
 	Needs      []string // files to apply before it, which have objects that it names
 	Namespaces []string // that it needs and no manifest creates
+	NodeLabels []string // that a node needs to be selected by it: "key: value"
 	Status     bool     // objects of its kind have a status
 	Others     []string // files of further samples of its kind
 }
@@ -168,6 +171,10 @@ func sampleOf(s *source, u *unstructured.Unstructured, all []*unstructured.Unstr
 		}
 	}
 	sample := Sample{Kind: key.Type, Key: key.String(), Status: hasStatus(s.objects, u.GroupVersionKind())}
+	labels := selectedNode(u.Object)
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		sample.NodeLabels = append(sample.NodeLabels, fmt.Sprintf("%s: %q", label, labels[label]))
+	}
 	made := slices.Concat(s.objects, manifests.MissingNamespaces(s.objects))
 	for _, n := range manifests.MissingNamespaces(slices.Concat(made, all)) {
 		sample.Namespaces = append(sample.Namespaces, n.GetName())
