@@ -283,6 +283,7 @@ type Process struct {
 	Planned  bool
 	Log      string // identifies the log for ProcessNode.OpenLog; the same for all starts of a container
 	LogStart int64  // offset at which this start begins in the log, in bytes
+	Unready  string // the error of the readiness probe, while it fails and the container is not ready
 	// MetMachine explains, for a process that exited unplanned, what it looked for in its pod and found, or missed, on
 	// this machine instead, as far as its log shows it, and how to solve that. With few exceptions such a process has
 	// no hooks.

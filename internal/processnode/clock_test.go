@@ -14,6 +14,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/child"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/clock/keeper"
+	"github.com/trommel-dev/trommel/internal/cluster"
 )
 
 // atClock runs a test of a container of a node with a clock that only the test moves. Nothing else is there.
@@ -42,23 +43,25 @@ func TestProbeByClock(t *testing.T) {
 	atClock(t, func(ctx context.Context, t *testing.T, c *clock.Clock, of *container) {
 		of.spec.ReadinessProbe = &corev1.Probe{InitialDelaySeconds: 600, PeriodSeconds: 3600}
 		ctx, cancel := context.WithCancel(ctx)
-		ended := make(chan struct{})
+		ended, record := make(chan struct{}), &cluster.Process{}
 		go func() {
 			defer close(ended)
-			of.probe(ctx, &run{})
+			of.probe(ctx, &run{record: record})
 		}()
 		for i, tt := range []struct {
-			ready bool
-			next  time.Duration
+			ready   bool
+			next    time.Duration
+			unready string
 		}{
-			{false, 10 * time.Minute},
-			{true, time.Hour},
-			{true, time.Hour},
-			{false, firstEager},
-			{false, 2 * firstEager},
+			{false, 10 * time.Minute, ""},
+			{true, time.Hour, ""},
+			{true, time.Hour, ""},
+			{false, firstEager, `no port "none"`},
+			{false, 2 * firstEager, `no port "none"`},
 		} {
-			if next := due(c); of.ready != tt.ready || next != tt.next {
+			if next := due(c); of.ready != tt.ready || next != tt.next || record.Unready != tt.unready {
 				t.Errorf("%d: ready %t, and the next probe is in %s; want %t, %s", i, of.ready, next, tt.ready, tt.next)
+				t.Errorf("%d: the probe fails: %q, want %q", i, record.Unready, tt.unready)
 			}
 			if i == 2 { // from now on it fails: there is no such port
 				of.spec.ReadinessProbe.FailureThreshold = 1

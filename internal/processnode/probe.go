@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,7 +69,7 @@ func (c *container) probe(ctx context.Context, r *run) {
 		case failures >= max(int(probe.FailureThreshold), 1):
 			ready = false
 		}
-		c.setReady(ready)
+		c.setReady(r, ready, err)
 		wait = period
 		if !ready {
 			wait = min(unready, period)
@@ -92,7 +93,7 @@ func (c *container) followReadyFile(ctx context.Context, r *run) error {
 	}
 	for {
 		_, err := os.Stat(c.program.readyFile)
-		c.setReady(err == nil)
+		c.setReady(r, err == nil, err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -105,11 +106,16 @@ func (c *container) followReadyFile(ctx context.Context, r *run) error {
 	}
 }
 
-func (c *container) setReady(ready bool) {
+// setReady notes whether the container is ready, and the error of its last probe.
+func (c *container) setReady(r *run, ready bool, probe error) {
 	n := c.pod.node
 	n.mu.Lock()
 	news := ready != c.ready
 	c.ready = ready
+	r.record.Unready = ""
+	if !ready && probe != nil {
+		r.record.Unready = probe.Error()
+	}
 	n.mu.Unlock()
 	if news {
 		c.pod.touch()
@@ -147,13 +153,19 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	if get.Scheme == corev1.URISchemeHTTPS {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		scheme+"://"+net.JoinHostPort(c.probeHost(get.Host), port)+get.Path, nil)
+	at := probeURL(scheme, net.JoinHostPort(c.probeHost(get.Host), port), get.Path)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return err
 	}
 	for _, h := range get.HTTPHeaders {
 		req.Header.Add(h.Name, h.Value)
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	if _, ok := req.Header["User-Agent"]; !ok {
+		req.Header.Set("User-Agent", "kube-probe/trommel") // some servers look for a kubelet's prefix
 	}
 	// A kubelet does not verify certificates either.
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
@@ -166,6 +178,16 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 		return fmt.Errorf("status %s", resp.Status)
 	}
 	return nil
+}
+
+// probeURL returns the URL of an HTTP probe. As with a kubelet, the path may have a query and need not begin with a slash.
+func probeURL(scheme, address, path string) string {
+	u, err := url.Parse(path)
+	if err != nil {
+		u = &url.URL{Path: path}
+	}
+	u.Scheme, u.Host = scheme, address
+	return u.String()
 }
 
 // probeHost returns the pod's address, unless the probe names a host. Such a host is the machine's own, because a

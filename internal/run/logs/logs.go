@@ -160,14 +160,20 @@ func (l *Set) Tail(p cluster.Process) string {
 	return processlog.Tail(recorded[0], 20)
 }
 
-// Tails returns the last lines of every controller's log.
+// Tails returns, of every controller, why its processes are not ready, and the last lines of its log.
 func (l *Set) Tails(ctx context.Context) string {
 	var text strings.Builder
 	for _, name := range l.Controllers {
 		processes, err := l.Node.Status(ctx, name)
-		if err == nil && len(processes) > 0 {
-			fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", name, l.Tail(processes[len(processes)-1]))
+		if err != nil || len(processes) == 0 {
+			continue
 		}
+		for _, p := range processes {
+			if p.Running() && p.Unready != "" {
+				fmt.Fprintf(&text, "\nthe readiness probe of %s's pod %s fails: %s", name, p.Pod, p.Unready)
+			}
+		}
+		fmt.Fprintf(&text, "\nthe end of %s's log:\n%s", name, l.Tail(processes[len(processes)-1]))
 	}
 	return text.String()
 }

@@ -99,7 +99,9 @@ func TestLogs(t *testing.T) {
 	if got := l.LastErrors(t.Context()); len(got) != 1 || got[0] != want {
 		t.Errorf("last errors %q, want %q", got, want)
 	}
-	if got := l.Tails(t.Context()); !strings.HasPrefix(got, "\nthe end of db's log:\nstarting\n") ||
+	node.ran["db"][1].Unready = "status 503"
+	if got := l.Tails(t.Context()); !strings.HasPrefix(got, "\nthe readiness probe of db's pod db-0 fails: status 503"+
+		"\nthe end of db's log:\nstarting\n") ||
 		!strings.Contains(got, "\nthe end of web's log:\n") {
 		t.Errorf("tails %q", got)
 	}
