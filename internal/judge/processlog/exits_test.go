@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/trommel-dev/trommel/internal/errorlog"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -182,8 +181,28 @@ func TestTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.Split(Tail(record.Process{LogFile: path, LogStart: 7}, 3), "\n")
-	if len(got) != 3 || !strings.HasPrefix(got[2], "line 999 ") || len(got[2]) > errorlog.MaxLine {
+	if len(got) != 3 || !strings.HasPrefix(got[2], "line 999 ") || len(got[2]) > maxErrorLine+3 {
 		t.Errorf("got %d lines, the last begins %.20q", len(got), got[len(got)-1])
+	}
+	repeated := strings.Join([]string{
+		`I1129 11:50:15.1 1 a.go:1] "started"`,
+		`E1129 11:50:15.2 1 a.go:2] "no" node="/node-1" id="ba9d5a56-4a7b-4407-a9d3-6d8c6ef90ba2"`,
+		`E1129 11:50:16.3 1 a.go:2] "no" node="/node-2" id="2a9d5a56-4a7b-4407-a9d3-6d8c6ef90ba2"`,
+		`I1129 11:50:17.4 1 a.go:3] renewed`,
+		`E1129 11:50:18.5 1 a.go:2] "no" node="/node-3" id="3a9d5a56-4a7b-4407-a9d3-6d8c6ef90ba2"`,
+		"panic: gone", "	/a.go:1 +0x1", "	/a.go:2 +0x2",
+	}, "\n")
+	if err := os.WriteFile(path, []byte(repeated), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join([]string{
+		`I1129 11:50:15.1 1 a.go:1] "started"`,
+		`I1129 11:50:17.4 1 a.go:3] renewed`,
+		`E1129 11:50:18.5 1 a.go:2] "no" node="/node-3" id="3a9d5a56-4a7b-4407-a9d3-6d8c6ef90ba2" (3 similar lines)`,
+		"panic: gone", "	/a.go:1 +0x1", "	/a.go:2 +0x2",
+	}, "\n")
+	if got := Tail(record.Process{LogFile: path}, 6); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if got := Tail(record.Process{LogFile: path + "-none"}, 3); !strings.Contains(got, "no such file") {
 		t.Errorf("got %q", got)

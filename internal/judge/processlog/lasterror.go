@@ -11,12 +11,12 @@ import (
 // ErrorLine is the newest error that a controller has logged.
 type ErrorLine struct {
 	Text    string
-	Times   int            // how often it was logged, ignoring differences in numbers and hexadecimal names
+	Times   int            // how often it was logged, ignoring differences in numbers, UUIDs and hexadecimal names
 	Process record.Process // the process that logged it last
 }
 
 // variable is what may differ between two lines that count as the same error.
-var variable = regexp.MustCompile(`[0-9a-f]{8,}|\d+`)
+var variable = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d+`)
 
 // maxErrorLine is the maximum length of an ErrorLine's text, in bytes.
 const maxErrorLine = 500

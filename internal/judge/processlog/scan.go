@@ -1,8 +1,11 @@
 package processlog
 
 import (
+	"fmt"
+	"maps"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/errorlog"
 	"github.com/trommel-dev/trommel/record"
@@ -13,16 +16,46 @@ const (
 	panicLines = 25
 )
 
-// Tail returns the last lines that a process has printed.
+// Tail returns the last lines that a process has printed. Of log lines that repeat, only the last is there.
 func Tail(p record.Process, lines int) string {
 	log, err := scan(p, -1)
 	if err != nil && len(log.tail) == 0 {
 		return "(" + err.Error() + ")"
 	}
-	if over := len(log.tail) - lines; over > 0 {
-		log.tail = log.tail[over:]
+	tail := fold(log.tail)
+	if over := len(tail) - lines; over > 0 {
+		tail = tail[over:]
 	}
-	return strings.Join(log.tail, "\n")
+	return strings.Join(tail, "\n")
+}
+
+// fold shortens lines for a message. Of lines with a time that are otherwise alike, it keeps the last, and says how
+// many there are. Other lines, such as those of a stack, all stay.
+func fold(lines []string) []string {
+	key := func(line string) string {
+		if _, logged := errorlog.Time(line, time.Now()); !logged {
+			return ""
+		}
+		return variable.ReplaceAllString(line, "#")
+	}
+	times := map[string]int{}
+	for _, line := range lines {
+		times[key(line)]++
+	}
+	var folded []string
+	left := maps.Clone(times)
+	for _, line := range lines {
+		k := key(line)
+		if left[k]--; k != "" && left[k] > 0 {
+			continue
+		}
+		text := Shorten(line)
+		if k != "" && times[k] > 1 {
+			text += fmt.Sprintf(" (%d similar lines)", times[k])
+		}
+		folded = append(folded, text)
+	}
+	return folded
 }
 
 // logged is what inspect needs of a log.
