@@ -92,8 +92,11 @@ func result() *Result {
 			{Plan: "create-skew-10", File: "trommel-runs/test/plans/create-skew-10.yaml", Workload: "create"},
 		},
 		GoOn: "trommel test --resume trommel-runs/test --budget 10m", Elsewhere: 4,
-		Unlearned: []Unlearned{{"scale", "learn workload \"scale\": it ends differently\n  pod/default/a: gone"}},
-		Dropped:   map[string]int{"there are 3 plans like it": 5, "it changes no field": 1},
+		Unlearned: []Unlearned{
+			{"scale", "learn workload \"scale\": it ends differently\n  pod/default/a: gone"},
+			{"own", "learn workload \"own\": a webhook did not respond\nthe end of op's log:\nE1129 no\n  a stack"},
+		},
+		Dropped: map[string]int{"there are 3 plans like it": 5, "it changes no field": 1},
 		Skipped: []Skipped{{At: "db/trommel.yaml:40", What: "pattern drift, type db: by design", Plans: 3},
 			{At: "db/trommel.yaml:41", What: "name x-*"}},
 		Empty: []string{"zombie"}, Unreached: map[string][]string{"op": {"annotatedCall backup", "reconcile"}},

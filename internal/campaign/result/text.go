@@ -189,6 +189,17 @@ func shown(reason string) string {
 	return strings.Join(lines[:min(2, len(lines))], "\n")
 }
 
+// withoutLog is a reason without the end of a log that may follow it: its first line, and the details below it, which
+// are indented. The whole reason was shown when it came.
+func withoutLog(reason string) string {
+	lines := strings.Split(reason, "\n")
+	n := 1
+	for n < len(lines) && strings.HasPrefix(lines[n], " ") {
+		n++
+	}
+	return strings.Join(lines[:n], "\n")
+}
+
 func indent(text, by string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+by)
 }
@@ -220,7 +231,7 @@ func (u Unrun) String() string {
 func (r *Result) notTested() []string {
 	var lines []string
 	for _, u := range r.Unlearned {
-		lines = append(lines, u.Reason)
+		lines = append(lines, withoutLog(u.Reason))
 	}
 	if n := len(r.Unstudied); n > 0 {
 		lines = append(lines, fmt.Sprintf("%s, because learning has had a quarter of the budget: %s",
