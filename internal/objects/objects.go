@@ -109,6 +109,15 @@ func (c *Client) Apply(ctx context.Context, u *unstructured.Unstructured) (*unst
 	return applied, nil
 }
 
+// Update replaces an object, if it still has the resource version that u has.
+func (c *Client) Update(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	t, err := c.ResolveKind(ctx, u.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	return c.Resource(t, u.GetNamespace()).Update(ctx, u, metav1.UpdateOptions{FieldManager: c.manager})
+}
+
 // DeleteOptions say how to delete.
 type DeleteOptions struct {
 	GracePeriod *time.Duration // nil: the type's default

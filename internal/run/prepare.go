@@ -11,6 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/coordinator"
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/cluster"
+	"github.com/trommel-dev/trommel/internal/run/certificates"
 	"github.com/trommel-dev/trommel/internal/run/clientgo"
 	"github.com/trommel-dev/trommel/internal/run/clusters"
 	"github.com/trommel-dev/trommel/internal/run/logs"
@@ -145,6 +146,9 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	if err := set.addons.Start(ctx); err != nil {
 		return err
 	}
+	if err := r.startInjectors(ctx, p.Site); err != nil {
+		return err
+	}
 	if p.Node == nil && len(r.suite.Controllers) > 0 {
 		return fmt.Errorf("run controllers: %w", cluster.ErrNotSupported)
 	}
@@ -176,6 +180,24 @@ func (r *runner) startControllers(ctx context.Context, p *parts, set *preparatio
 	}
 	if keep := p.Lease.KeepCertificates; keep != nil && p.webhooks.Any() {
 		keep(ctx)
+	}
+	return nil
+}
+
+// startInjectors does the work of cert-manager's CA injector in all clusters, if the manifests need cert-manager: the
+// controllers may write further configurations of webhooks.
+func (r *runner) startInjectors(ctx context.Context, at *site.Site) error {
+	issuer := &at.Lease.Manifests.Issuer
+	if !issuer.Issues() {
+		return nil
+	}
+	for _, m := range at.All() {
+		injector := certificates.Injector{Issuer: issuer, Objects: m.Objects, Logger: r.session.Logger}
+		stop, err := injector.Start(ctx)
+		if err != nil {
+			return fmt.Errorf("inject the certificate authority: %w", err)
+		}
+		r.teardown.later(func(context.Context) error { stop(); return nil })
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,9 +28,11 @@ const (
 
 // Issuer issues certificates instead of cert-manager, all signed by its own CA. Manifests that have the same
 // Certificate get the same Secret, as long as its Secret is asked for of one Issuer. The zero value has no CA yet.
+// It is safe for concurrent use.
 type Issuer struct {
+	mu     sync.Mutex
 	ca     *pki.Authority
-	issued map[string]issued // Secrets, by namespace/name
+	issued map[string]issued // Secrets, by namespace/name of their Certificate
 }
 
 type issued struct {
@@ -65,6 +68,8 @@ func (i *Issuer) Certificates(
 		// Annotations alone mean nothing: they often remain in projects that create their certificates themselves.
 		return manifests, nil
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	if i.ca == nil {
 		ca, err := pki.New("trommel: in place of cert-manager")
 		if err != nil {
@@ -129,6 +134,44 @@ func (i *Issuer) Certificates(
 		}
 	}
 	return all, errors.Join(errs...)
+}
+
+// Issues reports whether any manifests had objects of cert-manager.
+func (i *Issuer) Issues() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.ca != nil
+}
+
+// Injects reports whether an object with these annotations gets the CA as its caBundle: they name a Certificate of the
+// manifests or its Secret.
+func (i *Issuer) Injects(annotations map[string]string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if from := annotations[injectFromAnnotation]; from != "" {
+		_, ok := i.issued[from]
+		return ok
+	}
+	from := annotations[injectFromSecret]
+	for _, known := range i.issued {
+		if from != "" && name(known.secret) == from {
+			return true
+		}
+	}
+	return false
+}
+
+// Inject returns a copy of an object of the cluster that has the CA as its caBundle, if its annotations ask for that.
+// It returns nil if there is nothing to change.
+func (i *Issuer) Inject(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if !i.Injects(u.GetAnnotations()) {
+		return nil
+	}
+	injected := inject(u, bundle(i.ca))
+	if reflect.DeepEqual(injected.Object, u.Object) {
+		return nil
+	}
+	return injected
 }
 
 func isCertManagers(u *unstructured.Unstructured) bool {

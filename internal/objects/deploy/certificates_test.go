@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,39 @@ func TestCertificates(t *testing.T) {
 	if before, _, _ := unstructured.NestedSlice(hook.Object,
 		"webhooks"); len(before[0].(map[string]any)["clientConfig"].(map[string]any)) != 1 {
 		t.Error("the manifests were changed")
+	}
+}
+
+// What controllers write while they run gets the same authority as the manifests.
+func TestInject(t *testing.T) {
+	i := new(Issuer)
+	if i.Issues() || i.Inject(object(t, validating)) != nil {
+		t.Error("it injects without any Certificate")
+	}
+	all, err := i.Certificates([]*unstructured.Unstructured{object(t, certificate), object(t, validating),
+		object(t, definition)}, time.Now())
+	if err != nil || !i.Issues() {
+		t.Fatal(err)
+	}
+	for k, manifest := range []string{validating, definition} {
+		got := i.Inject(object(t, manifest))
+		if got == nil || !reflect.DeepEqual(got.Object, all[k+1].Object) {
+			t.Errorf("%v, want %v", got, all[k+1])
+			continue
+		}
+		if again := i.Inject(got); again != nil {
+			t.Errorf("it injects again: %v", again)
+		}
+	}
+	for _, other := range []string{
+		strings.ReplaceAll(validating, "system/serving-cert", "system/other"),
+		strings.ReplaceAll(definition, "system/webhook-server-cert", "other/webhook-server-cert"), manager,
+		// It has no conversion webhook.
+		definition[:strings.Index(definition, "spec:")],
+	} {
+		if got := i.Inject(object(t, other)); got != nil {
+			t.Errorf("it injects %v", got)
+		}
 	}
 }
 
