@@ -166,6 +166,7 @@ func (lr *Learner) learnOne(ctx context.Context, w workload, l *Learned, why str
 	}
 	l.wait, l.trouble = lr.endings(w, l.Baseline, err)
 	if err != nil {
+		lr.lessons.failed(w.name)
 		l.Baseline, l.Err = nil, fmt.Errorf("learn workload %q: %w", workload, err)
 		if ctx.Err() == nil {
 			lr.Say("%v", l.Err)

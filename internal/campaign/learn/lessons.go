@@ -43,6 +43,13 @@ func (l *lessons) begin(name string) bool {
 	return l.schedule.Begin(l.clock.Elapsed(), name)
 }
 
+// failed takes in that a workload cannot be learned.
+func (l *lessons) failed(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.schedule.Failed(name)
+}
+
 // learning shows which run without faults begins, and about how long learning will still take. The caller calls ended
 // with the run's record, or nil if there is none, and with the run's error.
 func (l *lessons) learning(w workload, i, runs int) (ended func(*record.Run, error)) {

@@ -17,7 +17,9 @@ type Learning struct {
 	Budget
 	All   bool     // the user has chosen what is learned: no workload is left out
 	begun []string // names of workloads
-	left  []string // names of those that are not learned
+	// vain are the names of workloads that were begun and cannot be learned.
+	vain  []string
+	left  []string // names of those that are not begun
 	runs  map[string]int
 	ended int
 	took  time.Duration // the runs that have ended, by the machine's clock; all together
@@ -44,17 +46,29 @@ func (l *Learning) Ended(id string, ran bool, took time.Duration) {
 	}
 }
 
+// Failed takes in that a workload cannot be learned.
+func (l *Learning) Failed(name string) {
+	if !slices.Contains(l.vain, name) {
+		l.vain = append(l.vain, name)
+	}
+}
+
 // Begin reports whether another workload is to be learned: if its runs, and those that others still need, take as long
-// as the runs so far, they end within the share. The first ones are learned anyway. A workload is learned with all
-// builds or with none, because an upgrade needs both.
+// as the runs so far, they end within the share. The first ones, apart from those that cannot be learned, may take the
+// whole budget: without them there is no plan. A workload is learned with all builds or with none, because an upgrade
+// needs both.
 func (l *Learning) Begin(now time.Duration, name string) bool {
 	switch {
 	case slices.Contains(l.begun, name):
 		return true
 	case slices.Contains(l.left, name):
 		return false
-	case l.Limit > 0 && !l.All && len(l.begun) >= max(1, l.Runners):
-		left := l.Given()/learnShare - (now - l.Spent)
+	case l.Limit > 0 && !l.All && len(l.begun) > 0:
+		share := l.Given() / learnShare
+		if len(l.begun)-len(l.vain) < max(1, l.Runners) {
+			share = l.Given()
+		}
+		left := share - (now - l.Spent)
 		if left <= 0 || l.takes(append(l.begun, name)) > left {
 			l.left = append(l.left, name)
 			return false

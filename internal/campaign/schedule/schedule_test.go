@@ -332,6 +332,15 @@ func TestLearning(t *testing.T) {
 	begin(10*time.Second, "x", true)
 	begin(10*time.Second, "w", false)
 	begin(90*time.Second, "x", true)
+	l.Failed("v")
+	l.ToLearn("z", 2)
+	begin(90*time.Second, "z", false) // x can still be learned
+	l.Failed("x")
+	l.ToLearn("x", 0)
+	l.ToLearn("y", 2)
+	begin(85*time.Second, "y", true) // nothing is learned so far
+	l.Failed("y")
+	begin(101*time.Second, "u", false)
 	l.All = true
 	begin(90*time.Second, "y", true)
 }
