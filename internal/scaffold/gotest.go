@@ -53,10 +53,17 @@ func Released(version string) bool {
 }
 
 // modulePath returns the path of the Go module in dir.
+// noModuleError says that a directory is not the root of a Go module.
+type noModuleError struct{ dir string }
+
+func (e *noModuleError) Error() string {
+	return e.dir + " has no go.mod: run it in the root of the controller's Go module"
+}
+
 func modulePath(dir string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s has no go.mod: run it in the root of the controller's Go module", dir)
+		return "", &noModuleError{dir}
 	}
 	if err != nil {
 		return "", err

@@ -287,6 +287,42 @@ func preferMost(programs []program) {
 	}
 }
 
+// modulesBelow lists the directories below one that are Go modules with a program that may be a controller, the
+// likeliest first.
+func modulesBelow(dir string) []string {
+	type module struct {
+		at   string
+		main program
+	}
+	var all []module
+	err := walk(dir, func(file string) error {
+		if path.Base(file) != "go.mod" {
+			return nil
+		}
+		at := path.Dir(file)
+		name, err := modulePath(filepath.Join(dir, at))
+		if err != nil {
+			return nil
+		}
+		mains, _, err := findMains(filepath.Join(dir, at), name, controllerName(name), map[string]int{})
+		if err == nil && mains[0].rank >= importsClient {
+			all = append(all, module{at, mains[0]})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b module) int {
+		return cmp.Or(b.main.rank-a.main.rank, b.main.controllers-a.main.controllers)
+	})
+	var dirs []string
+	for _, m := range all {
+		dirs = append(dirs, m.at)
+	}
+	return dirs
+}
+
 func containsAny(text string, words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 }

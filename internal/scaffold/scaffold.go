@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"path"
+	"path/filepath"
 	"strings"
 	"text/template"
 
@@ -40,6 +41,9 @@ type Repository struct {
 func Inspect(dir string, stage func(what string)) (*Repository, error) {
 	module, err := modulePath(dir)
 	if err != nil {
+		if below := modulesBelow(dir); len(below) > 0 {
+			return nil, fmt.Errorf("%w: `trommel init %s`%s", err, filepath.Join(dir, below[0]), others(below[1:]))
+		}
 		return nil, err
 	}
 	if stage == nil {
@@ -69,6 +73,14 @@ func Inspect(dir string, stage func(what string)) (*Repository, error) {
 	stage("choosing a sample")
 	r.findSample(s, files)
 	return r, nil
+}
+
+// others names further directories with Go modules.
+func others(below []string) string {
+	if len(below) == 0 {
+		return ""
+	}
+	return "; other modules with a controller: " + strings.Join(below[:min(len(below), mostOthers)], ", ")
 }
 
 // controllerName makes a valid name from the last element of the module path that is not a version.
