@@ -60,11 +60,12 @@ func walk(dir string, visit func(file string) error) error {
 
 // program is a main package.
 type program struct {
-	pkg    string // as `go build` takes it: . or ./cmd/manager
-	path   string // as `import` takes it
-	binary string // base name of the executable that it is built to
-	module string // name of the module, which images often have
-	rank   int    // how much it looks like a controller
+	pkg    string   // as `go build` takes it: . or ./cmd/manager
+	path   string   // as `import` takes it
+	binary string   // base name of the executable that it is built to
+	module string   // name of the module, which images often have
+	tags   []string // with which it is built
+	rank   int      // how much it looks like a controller
 
 	controllers int // how many it makes
 }
@@ -172,7 +173,8 @@ func (all packages) reached(at string) (rank, controllers int) {
 // of a kind owns. Elsewhere are programs of other modules below the directory that are likelier than all of these.
 func findMains(dir, module, name string, owns map[string]int) (mains []program, elsewhere []string, err error) {
 	byPackage, all := map[string]*program{}, packages{}
-	var nested []string // directories of other modules
+	tags := map[string]bool{} // that constraints name
+	var nested []string       // directories of other modules
 	err = walk(dir, func(file string) error {
 		if file != "go.mod" && path.Base(file) == "go.mod" {
 			nested = append(nested, path.Dir(file)+"/")
@@ -185,6 +187,7 @@ func findMains(dir, module, name string, owns map[string]int) (mains []program, 
 			return err
 		}
 		countOwned(text, owns)
+		constraintTags(text, tags)
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly|parser.ParseComments)
 		if err != nil || ignored(text) {
 			return nil // the build will report syntax errors
@@ -256,7 +259,7 @@ func findMains(dir, module, name string, owns map[string]int) (mains []program, 
 		}
 		return nil, nil, errors.New(text)
 	}
-	if err := findBinaries(dir, mains); err != nil {
+	if err := findBinaries(dir, mains, tags); err != nil {
 		return nil, nil, err
 	}
 	likeliestFirst(mains)
@@ -346,13 +349,56 @@ func ignored(text []byte) bool {
 	return false
 }
 
+// constraintTags adds the tags that a file's build constraint names.
+func constraintTags(text []byte, tags map[string]bool) {
+	for _, line := range strings.Split(string(text[:min(len(text), 4096)]), "\n") {
+		if e, err := constraint.Parse(strings.TrimSpace(line)); err == nil {
+			e.Eval(func(tag string) bool { tags[tag] = true; return false })
+		}
+		if strings.HasPrefix(line, "package ") {
+			return
+		}
+	}
+}
+
+// tagsFlag finds the tags of a build, which may be a variable, and variable the value of one.
+var (
+	tagsFlag = regexp.MustCompile(`\s-?-tags[ =]["']?([\w.,]+|\$[({]\w+[)}])`)
+	variable = regexp.MustCompile(`(?m)^(?:export )?(\w+)\s*[?:]?=\s*["']?([\w.,]+)["']?\s*$`)
+)
+
+// tagsIn returns the tags of a command in a file that constraints of the module name. Without them it lacks what they
+// are for.
+func tagsIn(command, text string, known map[string]bool) (tags []string) {
+	m := tagsFlag.FindStringSubmatch(command)
+	if m == nil {
+		return nil
+	}
+	value := m[1]
+	if name := strings.Trim(value, "$({})"); name != value {
+		value = ""
+		for _, v := range variable.FindAllStringSubmatch(text, -1) {
+			if v[1] == name {
+				value = v[2]
+			}
+		}
+	}
+	for _, tag := range strings.Split(value, ",") {
+		if known[tag] {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
 // buildLine is a command with an output path, perhaps in a directory of its own; it ends where the next command begins.
 // The command may be a variable, such as $(GO_BUILD).
 var buildLine = regexp.MustCompile(
 	`(?i)(?:\bcd\s+(\S+)\s*&&\s*)?[^&|;\n]*?\bgo[ _]?build\b[^&|;\n]*?\s-o[ =](\S+)([^&|;\n]*)`)
 
-// findBinaries reads the programs' output paths from Dockerfiles and Makefiles.
-func findBinaries(dir string, mains []program) error {
+// findBinaries reads the programs' output paths and tags from Dockerfiles and Makefiles. Known are the tags that
+// constraints name.
+func findBinaries(dir string, mains []program, known map[string]bool) error {
 	return walk(dir, func(file string) error {
 		base := path.Base(file)
 		if !strings.Contains(base, "Dockerfile") && base != "Makefile" {
@@ -365,7 +411,7 @@ func findBinaries(dir string, mains []program) error {
 		joined := strings.ReplaceAll(string(text), "\\\n", " ")
 		for _, m := range buildLine.FindAllStringSubmatch(joined, -1) {
 			words := strings.Fields(m[3])
-			if len(words) == 0 || strings.ContainsAny(path.Base(m[2]), "$%@*") || path.IsAbs(m[1]) {
+			if len(words) == 0 || path.IsAbs(m[1]) {
 				continue
 			}
 			pkg := path.Join(m[1], words[len(words)-1])
@@ -376,8 +422,14 @@ func findBinaries(dir string, mains []program) error {
 				pkg = "./" + strings.TrimPrefix(pkg, "./")
 			}
 			for i := range mains {
-				if mains[i].pkg == pkg {
+				if mains[i].pkg != pkg {
+					continue
+				}
+				if !strings.ContainsAny(path.Base(m[2]), "$%@*") {
 					mains[i].binary = path.Base(m[2])
+				}
+				if tags := tagsIn(m[0], joined, known); len(tags) > 0 {
+					mains[i].tags = tags
 				}
 			}
 		}

@@ -264,7 +264,7 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 		}
 	}
 	r.Manifests = s.manifests
-	r.Package = s.match.program.pkg
+	r.Package, r.Tags = s.match.program.pkg, s.match.program.tags
 	for _, m := range mains {
 		if m.pkg != r.Package {
 			r.OtherMains = append(r.OtherMains, m.pkg)

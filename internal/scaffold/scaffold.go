@@ -21,6 +21,7 @@ type Repository struct {
 	Program                     // the controller's; without a Deployment, one is generated
 	Module      string          // module path
 	Package     string          // the main package that looks most like the manager
+	Tags        []string        // with which a Makefile or a Dockerfile builds it
 	OtherMains  []string        // further main packages
 	Manifests   []plan.Manifest // what to apply
 	Beside      []string        // files beside the manifests that nothing in them needs
