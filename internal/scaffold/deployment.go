@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +18,8 @@ type Program struct {
 	Name       string
 	Deployment string // namespace/name in the manifests; empty: none was found
 	Image      string // of its container, if there are several
+	Other      string // its main package, if it is another one than the controller's
+	Serves     string // what API servers call it for
 }
 
 // match is a container that runs one of the programs.
@@ -180,19 +183,148 @@ func (r *Repository) takeDeployment(s *source, mains []program) {
 		if len(containers) > 1 {
 			also.Image = s.match.image
 		}
-		for also.Name == r.Name || slices.ContainsFunc(r.Also, func(o Program) bool { return o.Name == also.Name }) {
-			also.Name += "-2"
-		}
-		r.Also, known = append(r.Also, also), append(known, u)
+		r.addProgram(also)
+		known = append(known, u)
 	}
+	known = append(known, r.takeServers(s, mains, known, namespace)...)
 	if other := s.likeliest(mains, known); other.deployment != nil && other.score > s.match.score-closeScores {
 		r.Notes = append(r.Notes, fmt.Sprintf("Deployment %s (image %s) may run the controller too; "+
 			"check `deployment:` and `package:`", other.deployment.GetName(), other.image))
 	}
+	r.checkSettings(s)
 	if s.match.unsure {
 		r.Notes = append(r.Notes,
 			"the Deployment has several containers; the controller's was guessed: check `image:`")
 	}
+}
+
+// reference finds a variable in an argument.
+var reference = regexp.MustCompile(`\$\((\w+)\)`)
+
+// checkSettings notes what the manifests leave to the user: variables without a value, and rights.
+func (r *Repository) checkSettings(s *source) {
+	var empty []string
+	for _, c := range containersOf(s.match.deployment) {
+		container, _ := c.(map[string]any)
+		if !s.match.same(c) {
+			continue
+		}
+		args, _, _ := unstructured.NestedStringSlice(container, "args")
+		used := reference.FindAllStringSubmatch(strings.Join(args, " "), -1)
+		variables, _, _ := unstructured.NestedSlice(container, "env")
+		for _, v := range variables {
+			v, _ := v.(map[string]any)
+			name, _ := v["name"].(string)
+			if v["valueFrom"] == nil && (v["value"] == nil || v["value"] == "") &&
+				slices.ContainsFunc(used, func(m []string) bool { return m[1] == name }) {
+				empty = append(empty, name)
+			}
+		}
+	}
+	if len(empty) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("the Deployment's arguments use variables without a value (%s): write those "+
+			"that the controller needs below its name, such as `env: {%s: …}`", strings.Join(empty, ", "), empty[0]))
+	}
+	account := accountOf(s.match.deployment)
+	if account != "" && !slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
+		return binds(u, account)
+	}) {
+		r.Notes = append(r.Notes, fmt.Sprintf("the manifests bind no role to the Deployment's service account %s, so "+
+			"the controller may do nothing: add a file with its ClusterRoleBinding to the manifests", account))
+	}
+}
+
+// accountOf returns the service account of a Deployment's pods, under its current or former name; empty: the default.
+func accountOf(deployment *unstructured.Unstructured) string {
+	spec, _, _ := unstructured.NestedMap(deployment.Object, "spec", "template", "spec")
+	name, _ := spec["serviceAccountName"].(string)
+	former, _ := spec["serviceAccount"].(string)
+	return cmp.Or(name, former)
+}
+
+// binds reports whether an object gives a service account of that name a role.
+func binds(u *unstructured.Unstructured, account string) bool {
+	if kind := u.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
+		return false
+	}
+	subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
+	return slices.ContainsFunc(subjects, func(subject any) bool {
+		m, _ := subject.(map[string]any)
+		return m["name"] == account || m["kind"] == "Group"
+	})
+}
+
+// addProgram adds a program of the suite, with a name that no other one has.
+func (r *Repository) addProgram(p Program) {
+	for p.Name == r.Name || slices.ContainsFunc(r.Also, func(o Program) bool { return o.Name == p.Name }) {
+		p.Name += "-2"
+	}
+	r.Also = append(r.Also, p)
+}
+
+// certain is how well a container must match a program that is not the controller.
+const certain = 20
+
+// takeServers adds the other programs of the module that API servers call: without them the cluster would refuse what
+// their webhooks are for, and types would be missing. It returns their Deployments.
+func (r *Repository) takeServers(
+	s *source, mains []program, known []*unstructured.Unstructured, namespace string,
+) (taken []*unstructured.Unstructured) {
+	called := calledServices(s.objects)
+	for _, u := range s.objects {
+		if len(containersOf(u)) == 0 || slices.Contains(known, u) {
+			continue
+		}
+		i := slices.IndexFunc(s.objects, func(service *unstructured.Unstructured) bool {
+			_, selected := selectedBy(service, u)
+			return selected && called[service.GetName()] != ""
+		})
+		if i < 0 {
+			continue
+		}
+		one := &source{objects: []*unstructured.Unstructured{u}}
+		if !one.find(mains) || one.match.score-one.match.program.rank < certain {
+			r.Notes = append(r.Notes, fmt.Sprintf("Deployment %s serves %s, but its program is not in this module: "+
+				"the cluster will miss it", u.GetName(), called[s.objects[i].GetName()]))
+			continue
+		}
+		also := Program{
+			Name: controllerName(u.GetName()), Deployment: cmp.Or(u.GetNamespace(), namespace) + "/" + u.GetName(),
+			Other: one.match.program.pkg, Serves: called[s.objects[i].GetName()],
+		}
+		if !one.match.alone {
+			also.Image = one.match.image
+		}
+		r.addProgram(also)
+		taken = append(taken, u)
+	}
+	return taken
+}
+
+// calledServices returns what the Services are for that API servers call, by their names.
+func calledServices(list []*unstructured.Unstructured) map[string]string {
+	called := map[string]string{}
+	add := func(in any, what string, fields ...string) {
+		m, _ := in.(map[string]any)
+		if name, _, _ := unstructured.NestedString(m, fields...); name != "" {
+			called[name] = what
+		}
+	}
+	for _, u := range list {
+		what := u.GetKind() + " " + u.GetName()
+		switch u.GetKind() {
+		case "APIService":
+			add(u.Object, what, "spec", "service", "name")
+		case definitionKind:
+			add(u.Object, "the conversion of "+what, "spec", "conversion", "webhook", "clientConfig", "service", "name")
+		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+			hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+			for _, hook := range hooks {
+				add(hook, what, "clientConfig", "service", "name")
+			}
+		}
+	}
+	return called
 }
 
 // unbound reports whether a ClusterRoleBinding names a service account without a namespace: the manifests are meant to
@@ -206,8 +338,7 @@ func (s *source) unbound() bool {
 // meantFor returns the namespace that manifests without a namespace are intended for: that of the service account that
 // they give roles to, or the only one that they create.
 func meantFor(s *source) string {
-	account, _, _ := unstructured.NestedString(s.match.deployment.Object, "spec", "template", "spec",
-		"serviceAccountName")
+	account := accountOf(s.match.deployment)
 	for _, u := range s.objects {
 		if kind := u.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
 			continue

@@ -408,7 +408,7 @@ func (s *source) needs(f file) bool {
 				return true
 			}
 		case "Service":
-			if _, ours := s.selectedBy(u); ours {
+			if _, ours := selectedBy(u, s.match.deployment); ours {
 				return true
 			}
 		default:
@@ -427,7 +427,7 @@ func (s *source) othersServe(f file, t *tree) bool {
 	served := map[string]bool{} // by the name of a Service, whether it selects the Deployment's pods
 	for _, other := range t.files {
 		for _, u := range other.objects {
-			if selects, ours := s.selectedBy(u); selects {
+			if selects, ours := selectedBy(u, s.match.deployment); selects {
 				served[u.GetName()] = served[u.GetName()] || ours
 			}
 		}
@@ -443,9 +443,9 @@ func (s *source) othersServe(f file, t *tree) bool {
 	})
 }
 
-// selectedBy reports whether an object is a Service that selects pods, and the Deployment's.
-func (s *source) selectedBy(u *unstructured.Unstructured) (selects, ours bool) {
-	own, _, _ := unstructured.NestedStringMap(s.match.deployment.Object, "spec", "template", "metadata", "labels")
+// selectedBy reports whether an object is a Service that selects pods, and those of the Deployment.
+func selectedBy(u, deployment *unstructured.Unstructured) (selects, ours bool) {
+	own, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "labels")
 	selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
 	selects = u.GetKind() == "Service" && len(selector) > 0
 	return selects, selects && labels.SelectorFromSet(selector).Matches(labels.Set(own))
