@@ -18,11 +18,12 @@ import (
 )
 
 // skippedDirs lists directories that contain neither a controller nor manifests to apply, but old copies, copies for
-// other tools, and files for tests.
+// other tools, files for tests, and designs.
 var skippedDirs = []string{
 	"vendor", "testdata", "node_modules", "hack", "tools", "third_party", "site", "website",
 	"trommel-runs",
 	"trommel-plans",
+	"design", "designs", "proposal", "proposals", "enhancements", "rfc", "rfcs", "keps",
 	"bundle", "bundles", "csv", "olm", "olm-catalog", "catalog", "scorecard",
 }
 

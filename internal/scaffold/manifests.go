@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -13,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/kustomize/api/konfig"
 
 	"github.com/trommel-dev/trommel/instrumentation"
@@ -57,7 +59,8 @@ func readFiles(dir string) (*tree, error) {
 	}
 	for _, name := range candidates {
 		inChart := slices.ContainsFunc(t.charts, func(c string) bool { return within(name, c) })
-		if notObjects[name] || inChart && !strings.Contains(name, "/crds/") || strings.Contains(name, "/templates/") {
+		if notObjects[name] || inChart && !strings.Contains(name, "/crds/") ||
+			strings.Contains(name, "/templates/") && isTemplate(filepath.Join(dir, name)) {
 			continue
 		}
 		f, err := t.file(name)
@@ -69,6 +72,12 @@ func readFiles(dir string) (*tree, error) {
 		}
 	}
 	return t, nil
+}
+
+// isTemplate reports whether a file has an action of a Go template.
+func isTemplate(name string) bool {
+	text, err := os.ReadFile(name)
+	return err != nil || bytes.Contains(text, []byte("{{"))
 }
 
 // readFile reads the objects of a file. It has none if it holds something else, such as a patch of a definition.
@@ -110,6 +119,52 @@ func readDocs(dir string) ([]file, error) {
 				return nil
 			}
 			f, err := readFile(dir, path.Join(docs, name))
+			if len(f.objects) > 0 {
+				all = append(all, f)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+var (
+	// testDirs are directories of tests. Their manifests are only looked at if no others have a sample.
+	testDirs = []string{"test", "tests", "testing", "e2e"}
+	// foreignDirs may hold definitions of other projects, of which the controller uses objects.
+	foreignDirs = append([]string{"hack", "third_party"}, testDirs...)
+)
+
+// mostFiles limits how many files of other directories are read.
+const mostFiles = 2000
+
+// readTests reads the files with objects in a repository's tests.
+func readTests(dir string) ([]file, error) { return readAll(dir, testDirs) }
+
+// readAll reads the files with objects in directories that are skipped otherwise.
+func readAll(dir string, below []string) (all []file, err error) {
+	count := 0
+	for _, top := range below {
+		err := filepath.WalkDir(filepath.Join(dir, top), func(p string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && (strings.HasPrefix(d.Name(), ".") || d.Name() == "vendor" || d.Name() == "node_modules"):
+				return fs.SkipDir
+			case d.IsDir() || !manifests.IsYAML(p):
+				return nil
+			}
+			if count++; count > mostFiles {
+				return fs.SkipAll
+			}
+			rel, err := filepath.Rel(dir, p)
+			if err != nil {
+				return err
+			}
+			f, err := readFile(dir, filepath.ToSlash(rel))
 			if len(f.objects) > 0 {
 				all = append(all, f)
 			}
@@ -260,7 +315,8 @@ func (r *Repository) choose(dir string, mains []program, t *tree) *source {
 	default:
 		s = &source{match: match{program: mains[0]}}
 		if len(t.kustomizations)+len(t.charts) > 0 {
-			r.Notes = append(r.Notes, "no kustomization and no chart contains a Deployment of the controller")
+			r.Notes = append(r.Notes, "no kustomization and no chart contains a Deployment of the controller, so "+
+				"one is generated; if the program needs arguments, such as a subcommand, write them as `args:`")
 		}
 	}
 	r.Manifests = s.manifests
@@ -282,7 +338,7 @@ func (t *tree) ownCharts() []string {
 
 // Words in the names of directories that make them more or less likely.
 var (
-	preferred = []string{"default", "standalone", "production", "prod", "cluster", "release"}
+	preferred = []string{"default", "standalone", "production", "prod", "cluster", "release", "kubernetes"}
 	otherUses = []string{"dev", "debug", "ci", "openshift", "prometheus", "sample", "example", "scorecard", "local",
 		"kind", "namespaced"}
 )
@@ -290,12 +346,11 @@ var (
 func wordScore(at string) int {
 	score := 0
 	for _, element := range strings.Split(at, "/") {
-		if slices.Contains(preferred, element) {
+		begins := func(word string) bool { return element == word || strings.HasPrefix(element, word+"-") }
+		if slices.ContainsFunc(preferred, begins) {
 			score += 5
 		}
-		if slices.ContainsFunc(otherUses, func(word string) bool {
-			return element == word || strings.HasPrefix(element, word+"-")
-		}) {
+		if slices.ContainsFunc(otherUses, begins) {
 			score -= 15
 		}
 	}
@@ -491,22 +546,27 @@ func (s *source) holds(f file) bool {
 	return slices.ContainsFunc(f.objects, s.has)
 }
 
-// addDefinitions adds the files of definitions that the source lacks. If the source has definitions, it takes only
-// those that its roles name: others belong to something else in the repository. It does not take those that a
-// kustomization of the source leaves out.
+// addDefinitions adds the files of definitions that the source lacks. It takes only those that the source's roles name:
+// others belong to something else in the repository. It takes all if the source has no definitions and its roles name
+// none. It does not take those that a kustomization of the source leaves out.
 func (r *Repository) addDefinitions(s *source, t *tree) {
-	some := slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
-		return u.GetKind() == definitionKind
-	})
 	groups := groupsOfRoles(s.objects)
+	named := func(u *unstructured.Unstructured) bool {
+		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+		return slices.Contains(groups, group) || slices.Contains(groups, "*")
+	}
+	defines := func(u *unstructured.Unstructured) bool { return u.GetKind() == definitionKind }
+	some := slices.ContainsFunc(s.objects, defines) || slices.ContainsFunc(t.files, func(f file) bool {
+		return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return defines(u) && named(u) })
+	})
 	wanted := func(f file) bool {
 		return len(f.objects) > 0 && !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
-			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-			return u.GetKind() != definitionKind || s.has(u) ||
-				some && !slices.Contains(groups, group) && !slices.Contains(groups, "*")
+			return !defines(u) || s.has(u) || some && !named(u)
 		})
 	}
 	files := slices.DeleteFunc(slices.Clone(t.files), func(f file) bool { return t.leftOut(s, f) })
+	// The file that a link leads to says more than the link.
+	slices.SortStableFunc(files, func(a, b file) int { return t.links(a) - t.links(b) })
 	// The repository may contain the same definition several times, for several purposes and in several versions.
 	slices.SortStableFunc(files, func(a, b file) int { return definitionScore(b) - definitionScore(a) })
 	for _, f := range files {
@@ -514,13 +574,69 @@ func (r *Repository) addDefinitions(s *source, t *tree) {
 			s.take(f)
 		}
 	}
-	r.Manifests = s.manifests
 	for _, t := range objects.Defined(s.objects) {
 		if !slices.Contains(r.Definitions, t.Kind.Kind) {
 			r.Definitions = append(r.Definitions, t.Kind.Kind)
 		}
 	}
 	slices.Sort(r.Definitions)
+	r.addForeign(s, t)
+	r.Manifests = s.manifests
+}
+
+// links returns 1 for a file that is a symbolic link, and 0 for others.
+func (t *tree) links(f file) int {
+	if info, err := os.Lstat(filepath.Join(t.dir, f.path)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return 1
+	}
+	return 0
+}
+
+// addForeign adds definitions of other projects whose groups the source's roles name and which nothing defines: a
+// controller that watches them does not start without them. Files that have further objects are only noted.
+func (r *Repository) addForeign(s *source, t *tree) {
+	groups := groupsOfRoles(s.objects)
+	missing := func(u *unstructured.Unstructured) bool {
+		group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+		return u.GetKind() == definitionKind && slices.Contains(groups, group) && !s.has(u)
+	}
+	if !slices.ContainsFunc(groups, func(group string) bool {
+		return strings.Contains(group, ".") && !scheme.Scheme.IsGroupRegistered(group) && !s.defines(group)
+	}) {
+		return
+	}
+	further, err := readAll(t.dir, foreignDirs)
+	if err != nil {
+		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
+	}
+	defined := slices.Clone(s.objects)
+	noted := map[string]bool{}
+	for _, f := range slices.Concat(further, t.files) {
+		for _, u := range f.objects {
+			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+			if !missing(u) || (&source{objects: defined}).defines(group) || noted[group] {
+				continue
+			}
+			if !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return !missing(u) }) {
+				s.take(f)
+				break
+			}
+			if !s.defines(group) {
+				noted[group] = true
+				r.Notes = append(r.Notes, fmt.Sprintf("the roles name the group %s, which the manifests do not define; "+
+					"%s has its definitions among other objects: add it to the manifests if the controller needs them",
+					group, f.path))
+			}
+		}
+	}
+}
+
+// defines reports whether the source has a definition of a type of the group.
+func (s *source) defines(group string) bool {
+	return slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
+		of, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+		return u.GetKind() == definitionKind && of == group
+	})
 }
 
 // leftOut reports whether a kustomization of the source lists other definitions of the file's directory, but not the
