@@ -1,6 +1,8 @@
 package scaffold
 
 import (
+	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -85,10 +87,43 @@ func needs(
 	return needed, missing
 }
 
-// reference names an object that another one needs.
-type reference struct{ kind, name string }
+// stored are the names of objects with data that the files have, with the directories of the files.
+type stored map[string][]string
 
-func (f *file) holds(r reference) bool {
+// storedNames lists the Secrets, ConfigMaps and PersistentVolumeClaims in the files. Names of one word may mean
+// something else and are left out.
+func storedNames(files []file) stored {
+	all := stored{}
+	for _, f := range files {
+		for _, u := range f.objects {
+			if slices.Contains([]string{"Secret", "ConfigMap", "PersistentVolumeClaim"}, u.GetKind()) &&
+				strings.Contains(u.GetName(), "-") {
+				all[u.GetName()] = append(all[u.GetName()], path.Dir(f.path))
+			}
+		}
+	}
+	return all
+}
+
+// namedBy counts the names in a sample of objects with data that are only in other directories, so that they are
+// neither in the sample nor among what it needs.
+func (all stored) namedBy(sample *file, needed []*file) (count int) {
+	for _, name := range namesIn(sample) {
+		has := func(f *file) bool {
+			return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return u.GetName() == name })
+		}
+		if dirs := all[name]; len(dirs) > 0 && !slices.Contains(dirs, path.Dir(sample.path)) && !has(sample) &&
+			!slices.ContainsFunc(needed, has) {
+			count++
+		}
+	}
+	return count
+}
+
+// objectName names an object that another one needs.
+type objectName struct{ kind, name string }
+
+func (f *file) holds(r objectName) bool {
 	return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
 		return u.GetKind() == r.kind && u.GetName() == r.name
 	})
@@ -96,9 +131,9 @@ func (f *file) holds(r reference) bool {
 
 // referredIn lists the objects of some kinds that a file's objects certainly refer to, as in storeRef: {name: a} or
 // {kind: Store, name: a}, and the service accounts of pods, which are not created without them.
-func referredIn(f *file, kinds []string) (all []reference) {
+func referredIn(f *file, kinds []string) (all []objectName) {
 	add := func(kind, name string) {
-		if r := (reference{kind, name}); name != "" && !slices.Contains(all, r) {
+		if r := (objectName{kind, name}); name != "" && !slices.Contains(all, r) {
 			all = append(all, r)
 		}
 	}
@@ -130,6 +165,68 @@ func referredIn(f *file, kinds []string) (all []reference) {
 		walk("", u.Object)
 	}
 	return all
+}
+
+// targetsIn lists the workloads, and their autoscalers, that a file's objects refer to by apiVersion, kind and name, and
+// that the file does not have.
+func targetsIn(f *file) (all []objectName) {
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			version, _ := v["apiVersion"].(string)
+			kind, _ := v["kind"].(string)
+			name, _ := v["name"].(string)
+			r := objectName{kind, name}
+			group, _, _ := strings.Cut(version, "/")
+			if name != "" && targetGroups[kind] == group && group != "" && !f.holds(r) && !slices.Contains(all, r) {
+				all = append(all, r)
+			}
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				walk(v[k])
+			}
+		case []any:
+			for _, value := range v {
+				walk(value)
+			}
+		}
+	}
+	for _, u := range f.objects {
+		walk(u.Object)
+	}
+	return all
+}
+
+// targetGroups are the groups of the kinds that other objects act on.
+var targetGroups = map[string]string{
+	"Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "HorizontalPodAutoscaler": "autoscaling",
+}
+
+// text returns the least object of that kind and name, as one line of YAML. An autoscaler is for the first workload of
+// the targets.
+func (b objectName) text(namespace string, targets []objectName) string {
+	meta := "metadata: {name: " + b.name + "}"
+	if namespace != "" {
+		meta = "metadata: {name: " + b.name + ", namespace: " + namespace + "}"
+	}
+	if b.kind == "HorizontalPodAutoscaler" {
+		target := objectName{"Deployment", b.name}
+		for _, other := range targets {
+			if other.kind != b.kind {
+				target = other
+				break
+			}
+		}
+		return fmt.Sprintf("{apiVersion: autoscaling/v2, kind: %s, %s, spec: {scaleTargetRef: {apiVersion: apps/v1, "+
+			"kind: %s, name: %s}, minReplicas: 1, maxReplicas: 2}}", b.kind, meta, target.kind, target.name)
+	}
+	extra := ""
+	if b.kind == "StatefulSet" {
+		extra = "serviceName: " + b.name + ", "
+	}
+	return fmt.Sprintf("{apiVersion: apps/v1, kind: %s, %s, spec: {%sselector: {matchLabels: {app: %s}}, "+
+		"template: {metadata: {labels: {app: %s}}, spec: {containers: [{name: %s, image: nginx}]}}}}",
+		b.kind, meta, extra, b.name, b.name, b.name)
 }
 
 // namesIn lists the texts in a file's objects that may be names of other objects.

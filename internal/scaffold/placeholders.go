@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// placeholder finds what a user must replace in a value: "AgBy8h...", <your-token>, CHANGE_ME, YOUR-BUCKET, xxxx.
+// placeholder finds what a user must replace in a value: "AgBy8h...", <your-token>, CHANGE_ME, YOUR-BUCKET, xxxx, $BUCKET, ${BUCKET}.
 var placeholder = regexp.MustCompile(
 	`\.\.\.|…|^<[^<>]+>$|<(?i:your|my|insert|replace)[^<>]*>` +
-		`|(?i:\b(?:change|replace|fill)[-_ ]?me\b)|(?i:\byour[-_][a-z])|\bTODO\b|\b[xX]{4,}\b`)
+		`|(?i:\b(?:change|replace|fill)[-_ ]?me\b)|(?i:\byour[-_][a-z])|\bTODO\b|\b[xX]{4,}\b` +
+		`|\$\{?[A-Z][A-Z0-9_]+\b`)
 
 // programs are fields whose texts are programs or commands, in which all of that may be meant.
 var programs = []string{"args", "command", "script", "source", "annotations", "description"}

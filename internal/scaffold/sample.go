@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/bits"
 	"path"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type Sample struct {
 	File       string   // empty: Text is the object
 	Text       string   // the object as one line of YAML
 	Needs      []string // files to apply before it, which have objects that it names
+	Targets    []string // objects to apply before it, which it names and no file has, each as one line of YAML
 	Namespaces []string // that it needs and no manifest creates
 	NodeLabels []string // that a node needs to be selected by it: "key: value"
 	Status     bool     // objects of its kind have a status
@@ -41,26 +43,23 @@ const (
 )
 
 // findSample chooses the likeliest file whose objects the cluster will accept and one of which is of a kind that is
-// defined here. If there is none, it tries an object with an empty spec.
+// defined here, then one in the documentation and the tests. If there is none, it tries a sample of an older version,
+// and then an object with the fields that are required.
 func (r *Repository) findSample(s *source, t *tree) {
 	checker, err := manifests.NewChecker(s.objects, instrumentation.KubernetesVersion)
 	if err != nil {
 		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
 	}
-	likely, ranks := r.kindsByLikeliness(s, objects.Defined(s.objects))
-	type candidate struct {
-		file     *file
-		main     *unstructured.Unstructured
-		needs    []*file
-		complete bool // it lacks nothing, as far as is known
-		score    int
-	}
+	defined := slices.DeleteFunc(objects.Defined(s.objects), func(t objects.Type) bool {
+		return !slices.Contains(r.Definitions, t.Kind.Kind)
+	})
+	likely, ranks := r.kindsByLikeliness(s, t, defined)
 	checked := map[*file]bool{}
 	accepted := func(f *file) bool {
 		ok, known := checked[f]
 		if !known {
 			ok = !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
-				return u.GetName() == "" || checker.Check(u) != nil
+				return u.GetName() == "" || strings.ContainsAny(u.GetName(), "$<>{}") || checker.Check(u) != nil
 			})
 			checked[f] = ok
 		}
@@ -70,57 +69,23 @@ func (r *Repository) findSample(s *source, t *tree) {
 	for _, kind := range likely {
 		kinds = append(kinds, kind.Kind)
 	}
-	applied := &file{objects: s.objects}
-	among := func(files []file) (valid []candidate) {
-		byName := namedFiles(files)
-		for i := range files {
-			f := &files[i]
-			if f.has("CustomResourceDefinition") {
-				continue
+	valid := candidates(t.files, ranks, kinds, s, accepted)
+	if len(valid) == 0 || valid[0].doubtful(s) {
+		for _, read := range []func(string) ([]file, error){readDocs, readTests} {
+			others, err := read(t.dir)
+			if err != nil {
+				r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
 			}
-			main, score := mainObject(f, ranks)
-			if main == nil || !accepted(f) {
-				continue
+			better := candidates(others, ranks, kinds, s, accepted)
+			if len(better) > 0 && (len(valid) == 0 || better[0].rank < valid[0].rank) {
+				valid = better
+				break
 			}
-			needed, missing := needs(f, byName, kinds, applied, accepted)
-			missing += misplaced(f)
-			blanks := placeholders(f)
-			for _, n := range needed {
-				missing += misplaced(n)
-				blanks = blanks || placeholders(n)
-			}
-			score -= pointsForNeed*len(needed) + pointsForLack*missing
-			if blanks {
-				score -= pointsForBlank
-			}
-			valid = append(valid, candidate{f, main, needed, missing == 0 && !blanks, score})
 		}
-		return valid
-	}
-	valid := among(t.files)
-	if len(valid) == 0 {
-		documented, err := readDocs(t.dir)
-		if err != nil {
-			r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
-		}
-		valid = among(documented)
 	}
 	if len(valid) > 0 {
-		slices.SortStableFunc(valid, func(a, b candidate) int { return b.score - a.score })
-		take := func(c candidate) Sample {
-			all := c.file.objects
-			for _, f := range c.needs {
-				all = slices.Concat(all, f.objects)
-			}
-			sample := sampleOf(s, c.main, all)
-			sample.File = c.file.path
-			for _, f := range c.needs {
-				sample.Needs = append(sample.Needs, f.path)
-			}
-			return sample
-		}
 		best := valid[0]
-		r.Sample = take(best)
+		r.Sample = s.sampleOf(best)
 		kinds := map[schema.GroupKind]bool{best.main.GroupVersionKind().GroupKind(): true}
 		for _, other := range valid[1:] {
 			kind := other.main.GroupVersionKind()
@@ -131,32 +96,119 @@ func (r *Repository) findSample(s *source, t *tree) {
 				}
 			case !kinds[kind.GroupKind()] && len(kinds) < mostKinds && other.complete && r.handles(s, kind):
 				kinds[kind.GroupKind()] = true
-				r.More = append(r.More, take(other))
+				r.More = append(r.More, s.sampleOf(other))
 			}
 		}
 		return
 	}
-	for _, kind := range likely {
-		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
-		u.SetGroupVersionKind(kind)
-		u.SetName("example")
-		if checker.Check(u) != nil {
-			continue
-		}
-		text, err := json.Marshal(u.Object)
-		if err != nil {
-			continue
-		}
-		r.Sample = sampleOf(s, u, []*unstructured.Unstructured{u})
-		r.Sample.Text = string(text)
-		r.Notes = append(r.Notes,
-			"no sample was found whose kind is defined here and that is valid: the workload's object has an empty spec")
+	if u := t.renewed(likely, checker); u != nil {
+		r.takeText(s, u, "the samples are of versions that are not served: the workload's object is one of them, "+
+			"in a version that is")
 		return
 	}
+	for _, kind := range likely {
+		if u := leastObject(definition(s.objects, kind.GroupKind()), kind); checker.Check(u) == nil {
+			r.takeText(s, u, "no sample was found whose kind is defined here and that is valid: the workload's object "+
+				"has only the fields that are required")
+			return
+		}
+	}
+	r.Notes = append(r.Notes, "no sample was found whose kind is defined here and that is valid: write an object that "+
+		"your controller handles into the workload")
 }
 
-// sampleOf returns the sample of an object: its key, and the namespaces that all objects of the sample need.
-func sampleOf(s *source, u *unstructured.Unstructured, all []*unstructured.Unstructured) Sample {
+// candidate is a file that may be the sample.
+type candidate struct {
+	file    *file
+	main    *unstructured.Unstructured
+	rank    int          // of its kind
+	needs   []*file      // to apply before it
+	targets []objectName // that it names and no file has
+	// complete: as far as is known, it names nothing that is missing, and has no placeholder.
+	complete bool
+	score    int
+}
+
+// candidates lists the files with an object of a kind that is defined here, and that the cluster accepts, the likeliest
+// first.
+func candidates(
+	files []file, ranks map[schema.GroupVersionKind]int, kinds []string, s *source, accepted func(*file) bool,
+) (valid []candidate) {
+	byName, applied := namedFiles(files), &file{objects: s.objects}
+	elsewhere := storedNames(files)
+	for i := range files {
+		f := &files[i]
+		if f.has(definitionKind) {
+			continue
+		}
+		main, score := mainObject(f, ranks)
+		if main == nil || !accepted(f) {
+			continue
+		}
+		needed, missing := needs(f, byName, kinds, applied, accepted)
+		missing += misplaced(f) + elsewhere.namedBy(f, needed)
+		blanks := placeholders(f)
+		for _, n := range needed {
+			missing += misplaced(n)
+			blanks = blanks || placeholders(n)
+		}
+		lacking := slices.DeleteFunc(targetsIn(f), func(target objectName) bool {
+			return applied.holds(target) || slices.ContainsFunc(needed, func(n *file) bool { return n.holds(target) })
+		})
+		score -= pointsForNeed*(len(needed)+len(lacking)) + pointsForLack*missing
+		if blanks {
+			score -= pointsForBlank
+		}
+		valid = append(valid, candidate{f, main, ranks[main.GroupVersionKind()], needed, lacking, missing == 0 && !blanks, score})
+	}
+	slices.SortStableFunc(valid, func(a, b candidate) int { return b.score - a.score })
+	return valid
+}
+
+// doubtful reports whether a candidate is probably a part of the installation: it lies beside the files that are
+// applied, and its kind is not the likeliest.
+func (c candidate) doubtful(s *source) bool {
+	lower := strings.ToLower(c.file.path)
+	if c.rank == 0 || s.kind != files || strings.Contains(lower, "sample") || strings.Contains(lower, "example") {
+		return false
+	}
+	return slices.ContainsFunc(s.manifests, func(m plan.Manifest) bool {
+		return path.Dir(m.Path) == path.Dir(c.file.path)
+	})
+}
+
+// takeText records an object that is written into the suite.
+func (r *Repository) takeText(s *source, u *unstructured.Unstructured, note string) {
+	text, err := json.Marshal(u.Object)
+	if err != nil {
+		return
+	}
+	r.Sample = s.sample(u, []*unstructured.Unstructured{u})
+	r.Sample.Text = string(text)
+	r.Notes = append(r.Notes, note)
+}
+
+// sampleOf returns the sample of a file.
+func (s *source) sampleOf(c candidate) Sample {
+	all := c.file.objects
+	for _, f := range c.needs {
+		all = slices.Concat(all, f.objects)
+	}
+	sample := s.sample(c.main, all)
+	sample.File = c.file.path
+	for _, f := range c.needs {
+		if !s.taken(*f) {
+			sample.Needs = append(sample.Needs, f.path)
+		}
+	}
+	for _, target := range c.targets {
+		sample.Targets = append(sample.Targets, target.text(c.main.GetNamespace(), c.targets))
+	}
+	return sample
+}
+
+// sample returns the sample of an object: its key, and what all objects of the sample need.
+func (s *source) sample(u *unstructured.Unstructured, all []*unstructured.Unstructured) Sample {
 	key := plan.ResourceKey{Type: strings.ToLower(u.GetKind()), Name: u.GetName()}
 	defined := objects.Defined(s.objects)
 	if ambiguous(defined, u.GroupVersionKind().GroupKind()) {
@@ -221,6 +273,9 @@ var (
 	needy = []string{"existing", "external"}
 )
 
+// nothingElse is how many of the small words mean something in the name of a directory too.
+const nothingElse = 7
+
 // mainObject returns the file's object of a kind that is defined here, and a score of how good a sample it is. The
 // likeliest kinds come first.
 func mainObject(f *file, ranks map[schema.GroupVersionKind]int) (*unstructured.Unstructured, int) {
@@ -250,6 +305,9 @@ func mainObject(f *file, ranks map[schema.GroupVersionKind]int) (*unstructured.U
 	if containsAny(base, needy) {
 		score -= 4
 	}
+	if containsAny(path.Base(path.Dir(lower)), small[:nothingElse]) {
+		score += 2
+	}
 	// Among equally likely samples the smallest is preferred, because it requires the least, but not one with a long
 	// name, which is about something special.
 	text, _ := json.Marshal(main.Object)
@@ -259,10 +317,10 @@ func mainObject(f *file, ranks map[schema.GroupVersionKind]int) (*unstructured.U
 
 // kindsByLikeliness lists the kinds that are defined here, each in its newest version. Those come last that have no
 // status and that no controller is set up for: they are settings, or templates. Of the others the kind that the
-// controller is named after comes first, then the one whose controller owns most types, then those that make pods.
-// Equally likely kinds have the same rank.
+// controller is named after comes first, then the one whose controller owns most types, then the one of which the
+// repository has most objects, then those that make pods. Equally likely kinds have the same rank.
 func (r *Repository) kindsByLikeliness(
-	s *source, defined []objects.Type,
+	s *source, t *tree, defined []objects.Type,
 ) (kinds []schema.GroupVersionKind, ranks map[schema.GroupVersionKind]int) {
 	score := func(kind schema.GroupVersionKind) int {
 		name := strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(r.Name, "-operator"), "-controller"), "-", "")
@@ -279,13 +337,14 @@ func (r *Repository) kindsByLikeliness(
 	}
 	scores, handled := map[schema.GroupVersionKind]int{}, map[schema.GroupVersionKind]int{}
 	pods := map[schema.GroupVersionKind]int{}
+	counts := t.countKinds(defined)
 	for _, t := range defined {
 		kinds = append(kinds, t.Kind)
 		scores[t.Kind] = score(t.Kind)
 		if _, setUp := r.owns[t.Kind.Kind]; setUp || hasStatus(s.objects, t.Kind) {
 			handled[t.Kind] = 1
 		}
-		if containsAny(t.Kind.Kind, passive) {
+		if containsAny(t.Kind.Kind, passive) && !mostlyOf(counts, t.Kind.GroupKind(), defined) {
 			handled[t.Kind]--
 		}
 		if makesPods(s.objects, t.Kind.GroupKind()) {
@@ -293,7 +352,8 @@ func (r *Repository) kindsByLikeliness(
 		}
 	}
 	compare := func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(handled[b]-handled[a], scores[b]-scores[a], r.owns[b.Kind]-r.owns[a.Kind], pods[b]-pods[a])
+		return cmp.Or(handled[b]-handled[a], scores[b]-scores[a], r.owns[b.Kind]-r.owns[a.Kind],
+			magnitude(counts[b.GroupKind()])-magnitude(counts[a.GroupKind()]), pods[b]-pods[a])
 	}
 	slices.SortStableFunc(kinds, compare)
 	ranks = map[schema.GroupVersionKind]int{}
@@ -303,6 +363,45 @@ func (r *Repository) kindsByLikeliness(
 		}
 	}
 	return kinds, ranks
+}
+
+// magnitude makes counts equal that differ little: 0 and 1, 2 and 3, 4 to 7 and so on.
+func magnitude(count int) int { return bits.Len(uint(count / 2)) }
+
+// countKinds counts the files by the defined kinds of their objects: the repository's, or those of its documentation and
+// tests if it has none.
+func (t *tree) countKinds(defined []objects.Type) map[schema.GroupKind]int {
+	counts := map[schema.GroupKind]int{}
+	for _, read := range []func() ([]file, error){
+		func() ([]file, error) { return t.files, nil },
+		func() ([]file, error) { return readDocs(t.dir) },
+		func() ([]file, error) { return readTests(t.dir) },
+	} {
+		files, _ := read()
+		for _, f := range files {
+			seen := map[schema.GroupKind]bool{}
+			for _, u := range f.objects {
+				kind := u.GroupVersionKind().GroupKind()
+				isDefined := slices.ContainsFunc(defined, func(t objects.Type) bool { return t.Kind.GroupKind() == kind })
+				if isDefined && !seen[kind] {
+					seen[kind] = true
+					counts[kind]++
+				}
+			}
+		}
+		if len(counts) > 0 {
+			break
+		}
+	}
+	return counts
+}
+
+// mostlyOf reports whether the repository has more than twice as many files with objects of a kind as of each other one
+// that is defined: then users write them first.
+func mostlyOf(counts map[schema.GroupKind]int, kind schema.GroupKind, defined []objects.Type) bool {
+	return counts[kind] > 2 && !slices.ContainsFunc(defined, func(t objects.Type) bool {
+		return t.Kind.GroupKind() != kind && 2*counts[t.Kind.GroupKind()] >= counts[kind]
+	})
 }
 
 // passive are words in the names of kinds whose objects others use: alone, they make nothing.
