@@ -31,6 +31,9 @@ type Baseline struct {
 	Source Source `json:"source"`
 	// Objects are those that the workload had to do with.
 	Objects map[facts.Key]*facts.Object `json:"objects"`
+	// Existed are the objects that were there when a run's recording began, and to which nothing happened, sorted. A
+	// controller may make them as it starts: another run's recording then begins before they are there.
+	Existed []facts.Key `json:"existed,omitempty"`
 	// Changes are those of the first run, Others those of each further run.
 	Changes []facts.Change   `json:"changes"`
 	Others  [][]facts.Change `json:"others,omitempty"`
@@ -130,6 +133,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 		to := ref.renames(objects, ref.Objects)
 		if i == 0 {
 			objects, _, _ = renamed(objects, to)
+			ref.noteExisting(objects)
 			ref.Changes, ref.Objects = numberedChanges(run.Changes(), to), maps.Clone(objects)
 			maps.DeleteFunc(ref.Objects, func(_ facts.Key, o *facts.Object) bool { return o.Unchanged() })
 			ends = append(ends, objects)
@@ -137,6 +141,7 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 		}
 		ref.Others = append(ref.Others, numberedChanges(run.Changes(), to))
 		objects = ref.filter().matched(objects)
+		ref.noteExisting(objects)
 		ref.unorder(objects)
 		ends = append(ends, objects)
 		f := ref.filter()
@@ -172,6 +177,21 @@ func Learn(workload string, runs []*record.Run, masks ...Mask) (*Baseline, error
 		o.Detach()
 	}
 	return ref, ref.summarize(runs)
+}
+
+// noteExisting adds those of a run's objects that were there from the beginning.
+func (ref *Baseline) noteExisting(objects map[facts.Key]*facts.Object) {
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		if at, found := slices.BinarySearch(ref.Existed, key); objects[key].Unchanged() && !found {
+			ref.Existed = slices.Insert(ref.Existed, at, key)
+		}
+	}
+}
+
+// fromBefore reports whether an object was there when a run's recording began, and nothing happened to it.
+func (ref *Baseline) fromBefore(key facts.Key) bool {
+	_, found := slices.BinarySearch(ref.Existed, key)
+	return found
 }
 
 // Write writes the reference to a file as JSON, for people and programs to read. It creates the file's directory.
@@ -221,6 +241,9 @@ func (f *filter) compare(objects map[facts.Key]*facts.Object) []Difference {
 			continue
 		case want == nil && (got.Existed() || got.OfManifests()):
 			// Without faults, nothing happened to it.
+			want = got.Before()
+		case want == nil && f.ref.fromBefore(key):
+			// It was made before that run was recorded. How it was then is unknown.
 			want = got.Before()
 		case want == nil:
 			want = &facts.Object{}

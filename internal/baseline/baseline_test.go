@@ -439,6 +439,43 @@ func TestObjectsFromBefore(t *testing.T) {
 	}
 }
 
+// Regression: what a controller makes as it starts counted as never created without faults, if the recording of the runs
+// without faults began after that, and the other run's before.
+func TestObjectsMadeAtStart(t *testing.T) {
+	role := func(event, x string) string { return event + ` clusterrole/system/a {"rules": ` + x + `}` }
+	existing := story(t, role("existing", "1"))
+	made := story(t, role("db: created", "1"))
+	for _, tt := range []struct {
+		name string
+		run  *record.Run
+		want []string
+	}{
+		{"made", made, nil},
+		{"made and changed", story(t, role("db: created", "1"), role("db: updated", "2")), nil},
+		{"made and deleted", story(t, role("db: created", "1"), role("db: deleted", "1")),
+			[]string{"clusterrole/system/a: deleted at the end; without faults: exists at the end"}},
+		{"made twice", story(t, role("db: created", "1"), role("db: deleted", "1"), role("db: created", "1")),
+			[]string{"clusterrole/system/a: created 2 times; without faults: created once"}},
+		{"another one", story(t, strings.Replace(role("db: created", "1"), "/a ", "/b ", 1)),
+			[]string{"clusterrole/system/b: exists at the end; without faults: never created"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := compare(t, learn(t, existing, existing), tt.run); !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	// The runs without faults may differ in this.
+	for _, runs := range [][]*record.Run{{existing, made}, {made, existing}} {
+		ref := learn(t, runs...)
+		for _, run := range runs {
+			if got := compare(t, ref, run); len(got) != 0 {
+				t.Errorf("got %q", got)
+			}
+		}
+	}
+}
+
 // Regression: what an upgrade had changed or added in the manifests counted as different from the runs without faults,
 // where nothing happens to it.
 func TestObjectsOfManifests(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Format is the version of what Learn records. Baselines of another format must be learned again.
-const Format = 7
+const Format = 8
 
 // Source is what a baseline was made from. A baseline of another source says nothing about a run.
 type Source struct {

@@ -11,7 +11,8 @@ import (
 // The file has the fields of all parts of a baseline beside each other, and none hides another. If they change, Format
 // must change.
 func TestFieldsOfTheFile(t *testing.T) {
-	ref := learn(t, story(t, `db: created secret/default/a {}`), story(t, `db: created secret/default/a {}`))
+	lines := []string{`existing secret/default/b {}`, `db: created secret/default/a {}`}
+	ref := learn(t, story(t, lines...), story(t, lines...))
 	ref.Naming = Naming{Random: []Random{{}}}
 	ref.Variations = Variations{Alternatives: []Alternative{{How: "slow"}}, Tried: []string{"slow"}}
 	ref.Rested, ref.Relations = true, Relations{{}}
@@ -32,8 +33,8 @@ func TestFieldsOfTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"alternatives", "changes", "controllers", "courses", "masks", "objects", "others", "random", "relations",
-		"replicas", "rested", "runs", "source", "unordered", "workload",
+		"alternatives", "changes", "controllers", "courses", "existed", "masks", "objects", "others", "random",
+		"relations", "replicas", "rested", "runs", "source", "unordered", "workload",
 	}
 	if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, want) {
 		t.Errorf("fields %q, want %q", got, want)

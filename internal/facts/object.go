@@ -74,12 +74,12 @@ func (o *Object) Existed() bool { return o != nil && (o.unchanged || o.initial !
 // Unchanged reports whether the object existed before the workload, and nothing has happened to it.
 func (o *Object) Unchanged() bool { return o.unchanged }
 
-// Before is an object that existed before the workload as it was then. If its first state is unknown, it is the last
-// one before another build's manifests took it away.
+// Before is an object that existed before the workload as it was then. If its first state is unknown, as of one that
+// another build's manifests took away, it is the last one.
 func (o *Object) Before() *Object {
 	end := o.initial
 	if end == nil {
-		end = o.last
+		end = o.Last()
 	}
 	return &Object{
 		End: end, Made: 1, MostMade: 1, inRun: inRun{names: o.names, cluster: o.cluster, rewrittenAt: -1},
