@@ -134,12 +134,17 @@ func (f *fleet) note(ctx context.Context, m member, processes []cluster.Process,
 	return nil
 }
 
-// exitsAtOnce returns an error if the controller has exited unplanned more than once. One early exit may be due to a
-// cluster that is not fully ready.
+// mostEnds is how often a controller may end by itself, with exit code 0, before that is an error. Some do, for example
+// when they have made their certificates.
+const mostEnds = 4
+
+// exitsAtOnce returns an error if the controller has failed more than once, or ended too often. One early failure may be
+// due to a cluster that is not fully ready.
 func (f *fleet) exitsAtOnce(name string, processes []cluster.Process) error {
 	exits := slices.DeleteFunc(slices.Clone(processes),
 		func(p cluster.Process) bool { return p.Running() || p.Planned })
-	if len(exits) < 2 {
+	failed := slices.ContainsFunc(exits, func(p cluster.Process) bool { return p.ExitCode != 0 })
+	if len(exits) < 2 || !failed && len(exits) <= mostEnds {
 		return nil
 	}
 	p := exits[len(exits)-1]

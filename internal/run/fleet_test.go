@@ -76,6 +76,7 @@ func TestFleet(t *testing.T) {
 	const never = connecting(time.Hour)
 	running := cluster.Process{Pod: "db-0"}
 	exited := cluster.Process{Pod: "db-0", Ended: time.Unix(1, 0), ExitCode: 3, MetMachine: "no /etc/x"}
+	ended := cluster.Process{Pod: "db-0", Ended: time.Unix(1, 0)}
 	pod := objectOf("Pod", "db-0")
 	pod.SetAnnotations(map[string]string{cluster.AnnotationController: "db"})
 	pod.Object["status"] = map[string]any{"phase": "Pending", "message": "no image"}
@@ -110,6 +111,11 @@ func TestFleet(t *testing.T) {
 			took: 100 * time.Millisecond,
 			err: "controller \"db\" exits at once (exit code 3, 2 starts); the end of its log:\nlog of db-0\n" +
 				"(no /etc/x)"},
+		{name: "ends by itself, as with new certificates", sessions: never, took: 2 * time.Second,
+			processes: []cluster.Process{ended, ended, ended, running}},
+		{name: "keeps ending by itself", instrumented: true, sessions: never, took: 100 * time.Millisecond,
+			processes: []cluster.Process{ended, ended, ended, ended, ended},
+			err:       "controller \"db\" exits at once (exit code 0, 5 starts); the end of its log:\nlog of db-0"},
 		{name: "does not connect", instrumented: true, sessions: never, processes: []cluster.Process{running},
 			took: 10 * time.Second, err: "controller \"db\" runs but did not connect within 10s (timeouts.ready); " +
 				"the end of its log:\nlog of db-0"},
