@@ -1,9 +1,9 @@
 package processnode
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"testing"
 
@@ -28,7 +28,7 @@ func TestProbeHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &container{
-		pod:  &pod{address: address.Address{IP: net.ParseIP(u.Hostname())}},
+		pod:  &pod{address: address.Address{IP: netip.MustParseAddr(u.Hostname())}},
 		spec: &corev1.Container{},
 	}
 	header := func(name, value string) []corev1.HTTPHeader { return []corev1.HTTPHeader{{Name: name, Value: value}} }

@@ -102,7 +102,7 @@ func (f *follower) Changed(event watch.EventType, u *unstructured.Unstructured) 
 	return false
 }
 
-// Broken implements objects.Follower. On a cluster of somebody else, the user may lack the right.
+// Broken implements objects.Follower. On a cluster that is not the run's own, the user may lack the right.
 func (f *follower) Broken(err error) bool { return apierrors.IsForbidden(err) }
 
 func (f *follower) see(u *unstructured.Unstructured) {
