@@ -82,13 +82,13 @@ func (i *dnsFault) Check(context.Context) error {
 			}
 		}
 	}
-	ns, _, err := i.podNetwork()
+	target, err := i.podNetwork()
 	if err != nil {
 		return err
 	}
-	defer ns.Close()
+	defer target.ns.Close()
 	err = scratch(func(ns *namespace) error {
-		return i.redirect(ns, []redirection{
+		return i.redirect(&scope{ns: ns, containers: target.containers}, []redirection{
 			{to: netip.MustParseAddr("192.0.2.1"), protocol: unix.IPPROTO_UDP, port: 1},
 			{six: true, protocol: unix.IPPROTO_TCP, port: 1},
 		})
@@ -101,12 +101,13 @@ func (i *dnsFault) Check(context.Context) error {
 
 // Inject implements inject.Injection.
 func (i *dnsFault) Inject(context.Context) error {
-	ns, first, err := i.podNetwork()
+	target, err := i.podNetwork()
 	if err != nil {
 		return err
 	}
+	ns := target.ns
 	defer ns.Close()
-	config, err := i.node.resolverConfig(first.init)
+	config, err := i.node.resolverConfig(target.process)
 	if err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (i *dnsFault) Inject(context.Context) error {
 			complete = append(complete, r)
 		}
 	}
-	if err := i.redirect(ns, complete); err != nil {
+	if err := i.redirect(target, complete); err != nil {
 		return err
 	}
 	// Connections that are known already do not come to the rules any more.
@@ -146,8 +147,8 @@ func (i *dnsFault) Inject(context.Context) error {
 }
 
 // redirect writes the rules.
-func (i *dnsFault) redirect(ns *namespace, to []redirection) error {
-	c, err := nftables.New(nftables.WithNetNSFd(int(ns.NsHandle)))
+func (i *dnsFault) redirect(of *scope, to []redirection) error {
+	c, err := nftables.New(nftables.WithNetNSFd(int(of.ns.NsHandle)))
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
@@ -157,6 +158,13 @@ func (i *dnsFault) redirect(ns *namespace, to []redirection) error {
 		Priority: nftables.ChainPriorityNATDest,
 	})
 	addRules(c, chain, rule(marked(markForwarded), verdict(expr.VerdictReturn)))
+	if len(of.containers) > 0 {
+		redirected := c.AddChain(&nftables.Chain{Table: table, Name: "containers"})
+		for _, g := range of.containers {
+			addRules(c, chain, rule(g.matches(), jump(redirected.Name)))
+		}
+		chain = redirected
+	}
 	for _, r := range to {
 		family := byte(unix.NFPROTO_IPV4)
 		if r.six {
@@ -170,7 +178,7 @@ func (i *dnsFault) redirect(ns *namespace, to []redirection) error {
 			&expr.Immediate{Register: 1, Data: binaryutil.BigEndian.PutUint16(r.port)},
 			&expr.Redir{RegisterProtoMin: 1, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED}))
 	}
-	if err := c.Flush(); err != nil {
+	if err := i.writeRules(of, c.Flush); err != nil {
 		return fmt.Errorf("write nftables' rules: %w", err)
 	}
 	return nil

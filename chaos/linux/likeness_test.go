@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/miekg/dns"
@@ -31,6 +32,8 @@ import (
 const (
 	asInjector  = "test-injector"
 	asContainer = "test-container"
+	// envHost names a process with the node's own namespaces, for an injector.
+	envHost = "TROMMEL_TEST_HOST"
 )
 
 func TestMain(m *testing.M) {
@@ -39,7 +42,11 @@ func TestMain(m *testing.M) {
 	}
 	switch os.Args[0] {
 	case asInjector:
-		os.Exit(injector.Run(context.Background(), os.Args[1:], backend(os.Getppid())))
+		host, err := strconv.Atoi(os.Getenv(envHost))
+		if err != nil {
+			host = os.Getppid()
+		}
+		os.Exit(injector.Run(context.Background(), os.Args[1:], backend(host)))
 	case asContainer:
 		if err := beContainer(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -81,6 +88,8 @@ func beContainer(from, name string, work []string) error {
 				continue
 			}
 		}()
+	case work[0] == "obey":
+		return obey(os.Stdin, os.Stdout)
 	case work[0] == "read":
 		f, err := os.OpenFile(work[1], os.O_RDONLY|unix.O_DIRECT, 0)
 		if err != nil {
@@ -101,6 +110,98 @@ func beContainer(from, name string, work []string) error {
 	}
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
+}
+
+// obey does what each line asks for, and answers with a line.
+func obey(in io.Reader, out io.Writer) error {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		verb, what, _ := strings.Cut(lines.Text(), " ")
+		answer, err := "", error(nil)
+		switch verb {
+		case "tcp", "udp":
+			patience, to, _ := strings.Cut(what, " ")
+			answer, err = echoed(verb, to, patience)
+		case "dns":
+			answer = lookedUp(what)
+		case "listen":
+			var l net.Listener
+			if l, err = net.Listen("tcp", what); err == nil {
+				go func() { _ = serveEcho(l) }()
+			}
+		case "open":
+			var f *os.File
+			if f, err = os.OpenFile(what, os.O_RDWR|os.O_CREATE, 0o600); err == nil {
+				err = f.Close()
+			}
+		case "read":
+			_, err = os.ReadFile(what)
+		case "list":
+			_, err = os.ReadDir(what)
+		}
+		if err != nil {
+			answer = err.Error()
+		}
+		if _, err := fmt.Fprintln(out, strings.ReplaceAll(answer, "\n", " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// echoed reports how often a byte came back, of three.
+func echoed(network, to, patience string) (string, error) {
+	timeout, err := time.ParseDuration(patience)
+	if err != nil {
+		return "", err
+	}
+	back := 0
+	for range 3 {
+		c, err := net.DialTimeout(network, to, timeout)
+		if err != nil {
+			continue
+		}
+		err = c.SetDeadline(time.Now().Add(timeout))
+		var answer [1]byte
+		if _, e := c.Write([]byte("e")); e == nil && err == nil {
+			if _, e := io.ReadFull(c, answer[:]); e == nil {
+				back++
+			}
+		}
+		if err := c.Close(); err != nil {
+			return "", err
+		}
+	}
+	return strconv.Itoa(back), nil
+}
+
+func serveEcho(l net.Listener) error {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			_, _ = io.Copy(c, c)
+		}()
+	}
+}
+
+// lookedUp asks the container's server for a name.
+func lookedUp(name string) string {
+	config, err := dns.ClientConfigFromFile("/etc/resolv.conf")
+	if err != nil {
+		return err.Error()
+	}
+	query := new(dns.Msg).SetQuestion(name+".", dns.TypeA)
+	answer, _, err := (&dns.Client{Timeout: time.Second}).Exchange(query, config.Servers[0]+":53")
+	if err != nil {
+		return err.Error()
+	}
+	if len(answer.Answer) == 0 {
+		return dns.RcodeToString[answer.Rcode]
+	}
+	return answer.Answer[0].(*dns.A).A.String()
 }
 
 // node is a likeness of a node: pods with their own network namespaces, each connected to a server in a third one;
@@ -134,7 +235,11 @@ func newNode(t *testing.T) *node {
 		t.Skip("the likeness of a node needs cgroups of version 1; those of version 2 have a test with plain files")
 	}
 	n := &node{t: t, dir: t.TempDir(), roots: map[string]string{}}
-	for _, hierarchy := range []string{"cpu", "cpuacct", "cpuset", "memory", "blkio"} {
+	hierarchies := []string{"cpu", "cpuacct", "cpuset", "memory", "blkio"}
+	if exists("/sys/fs/cgroup/unified/cgroup.controllers") {
+		hierarchies = append(hierarchies, "unified") // version 2, without controllers
+	}
+	for _, hierarchy := range hierarchies {
 		root := filepath.Join("/sys/fs/cgroup", hierarchy, fmt.Sprintf("trommel-test-%d", os.Getpid()))
 		if err := os.Mkdir(root, 0o755); err != nil {
 			t.Skipf("no cgroup can be made: %v", err)
@@ -339,6 +444,8 @@ func inheritCPUs(t *testing.T, dir string) {
 type running struct {
 	cmd     *exec.Cmd
 	end     func() error
+	say     func(string) error
+	heard   *bufio.Reader
 	exited  chan struct{}
 	cgroups map[string]string
 }
@@ -385,7 +492,12 @@ func (p *runningPod) start(name string, options ...any) *running {
 	}
 	_, err := io.WriteString(stdin, "go\n")
 	p.n.check(err)
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "ready\n" {
+	c.heard = bufio.NewReader(stdout)
+	c.say = func(line string) error {
+		_, err := io.WriteString(stdin, line+"\n")
+		return err
+	}
+	if line, err := c.heard.ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("container %s: %q %v", name, line, err)
 	}
 	go func() {
@@ -406,6 +518,31 @@ func (p *runningPod) start(name string, options ...any) *running {
 		}
 	})
 	return c
+}
+
+// ask lets a container that obeys do something.
+func (c *running) ask(t *testing.T, line string) string {
+	t.Helper()
+	if err := c.say(line); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := c.heard.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(answer)
+}
+
+// echoes reports how many bytes of three come back to a container from an address, such as tcp 10.77.9.1:7000. It
+// waits longer for those that should: the machine may be busy.
+func (c *running) echoes(t *testing.T, from string, want int) int {
+	t.Helper()
+	patience := "300ms"
+	if want > 0 {
+		patience = "5s"
+	}
+	network, at, _ := strings.Cut(from, " ")
+	return must(strconv.Atoi(c.ask(t, network+" "+patience+" "+at)))(t)
 }
 
 // limits are files of cgroups with their contents.

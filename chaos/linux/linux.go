@@ -11,6 +11,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -32,7 +34,15 @@ type Backend struct{ Node Node }
 
 // FromEnvironment returns the backend for a chaos pod: fault.EnvCgroups names the directory where the node's cgroups
 // are mounted; default: /sys/fs/cgroup.
-func FromEnvironment() *Backend { return &Backend{Node{Cgroups: os.Getenv(fault.EnvCgroups)}} }
+func FromEnvironment() *Backend {
+	n := Node{Cgroups: os.Getenv(fault.EnvCgroups)}
+	// The kubelet gives each container the address of the API servers' service.
+	at := net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"))
+	if to, err := netip.ParseAddrPort(at); err == nil {
+		n.APIServers = to
+	}
+	return &Backend{n}
+}
 
 // Name implements inject.Backend.
 func (b *Backend) Name() string { return Name }
@@ -94,43 +104,6 @@ func (i *injection) containers() ([]container, error) {
 		return nil, fmt.Errorf("%w: none of the containers %q runs", errNoProcess, i.request.Target.Containers)
 	}
 	return chosen, nil
-}
-
-// podNetwork returns the pod's network namespace and the process ID of one of its containers. The caller closes the
-// namespace.
-func (i *injection) podNetwork() (*namespace, container, error) {
-	var none container
-	if i.request.Target.NodeLevel {
-		return nil, none, inject.Unsupported(
-			"%s of a whole node would cut off its kubelet and this injector: choose pods", i.request.Kind)
-	}
-	pod, err := i.node.pod(i.request.Target.UID)
-	if err != nil {
-		return nil, none, err
-	}
-	if names := i.request.Target.Containers; len(names) > 0 {
-		for _, c := range pod.containers {
-			if !slices.Contains(names, c.name) {
-				return nil, none, inject.Unsupported(
-					"all containers of a pod share its network: choose all of them, also %s", c.name)
-			}
-		}
-	}
-	ns, err := i.node.networkOf(pod.containers[0].init)
-	if err != nil {
-		return nil, none, err
-	}
-	own, err := i.node.networkOf(i.node.Host)
-	if err != nil {
-		ns.Close()
-		return nil, none, err
-	}
-	defer own.Close()
-	if own.inode == ns.inode {
-		ns.Close()
-		return nil, none, inject.Unsupported("the pod uses the node's own network")
-	}
-	return ns, pod.containers[0], nil
 }
 
 // place is what is noted about a network namespace before anything in it is changed.

@@ -52,11 +52,16 @@ func newPair(t *testing.T) (n *node, target, control *runningPod) {
 // injecting injects a fault and returns when it is in effect. The function that it returns removes it again.
 func injecting(t *testing.T, r inject.Request) (remove func()) {
 	t.Helper()
+	return injectingBy(t, backend(os.Getpid()), r)
+}
+
+func injectingBy(t *testing.T, by *Backend, r inject.Request) (remove func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	states, ended := make(chan inject.State, 8), make(chan error, 1)
 	go func() {
 		ended <- inject.Run(ctx, inject.Config{
-			Request: r, Backends: []inject.Backend{backend(os.Getpid())}, Backend: Name, Journal: t.TempDir(),
+			Request: r, Backends: []inject.Backend{by}, Backend: Name, Journal: t.TempDir(),
 			Report: func(s inject.State) { states <- s },
 		})
 	}()
@@ -821,8 +826,8 @@ func TestUnsupported(t *testing.T) {
 		want               error
 	}{
 		{kind: "network", spec: `{"drop": 1, "http": {}}`, reason: "HTTP", want: inject.ErrUnsupported},
-		{kind: "network", spec: `{"drop": 1}`, reason: "choose pods", node: true, want: inject.ErrUnsupported},
-		{kind: "network", spec: `{"drop": 1}`, reason: "also sidecar", containers: []string{"app"},
+		{kind: "network", spec: `{"delay": "1s"}`, reason: "choose pods", node: true, want: inject.ErrUnsupported},
+		{kind: "network", spec: `{"services": [{"name": "db"}], "drop": 1}`, reason: "choose hosts", node: true,
 			want: inject.ErrUnsupported},
 		{kind: "dns", spec: `{}`, reason: "choose pods", node: true, want: inject.ErrUnsupported},
 		{kind: "diskPressure", spec: `{"path": "/proc", "readBytesPerSecond": 1}`, reason: "no disk",
@@ -902,13 +907,37 @@ func TestKilledInjectorLeavesNothing(t *testing.T) {
 		target.start("app", limits{"memory.limit_in_bytes": strconv.Itoa(100 << 20)})
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			killed(t, target, kind, spec)
+			target.n = &node{t: t}
+			killed(t, target, os.Getpid(), request(target, kind, spec))
 		})
+	}
+	if n.roots["unified"] != "" {
+		target := n.newPod(true)
+		target.start("app")
+		target.start("sidecar")
+		for kind, spec := range map[string]string{
+			"network": `{"hosts": [{"host": "10.77.9.1"}], "drop": 50}`,
+			"dns":     `{"records": [{"name": "example.org", "fault": "nxdomain"}]}`,
+		} {
+			t.Run(kind+" of a container", func(t *testing.T) {
+				r := request(target, kind, spec)
+				r.Target.Containers = []string{"app"}
+				target.n = &node{t: t}
+				killed(t, target, os.Getpid(), r)
+			})
+		}
 	}
 }
 
-func killed(t *testing.T, target *runningPod, kind, spec string) {
-	target.n = &node{t: t}
+// TestKilledInjectorLeavesNothingOnItsNode is the same for a whole node.
+func TestKilledInjectorLeavesNothingOnItsNode(t *testing.T) {
+	_, w := newWhole(t)
+	killed(t, w.runningPod, w.backend.Node.Host,
+		nodeRequest("network", `{"hosts": [{"host": "example.org"}], "drop": 50, "bandwidthLimit": 1000000}`))
+}
+
+// killed kills injectors with a request, and cleans up. host is a process with the node's own network.
+func killed(t *testing.T, target *runningPod, host int, r inject.Request) {
 	before := target.dump()
 	times := 20
 	if testing.Short() {
@@ -917,13 +946,21 @@ func killed(t *testing.T, target *runningPod, kind, spec string) {
 	dirty, whole, deed := 0, time.Duration(0), time.Duration(0)
 	for round := range times {
 		journal, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready")
-		r := request(target, kind, spec)
 		entry := filepath.Join(journal, r.ID()+".json")
-		c := exec.Command("/proc/self/exe", "inject", kind, "--spec", spec, "--disruption", r.Disruption,
+		args := []string{"inject", string(r.Kind), "--spec", string(r.Spec), "--disruption", r.Disruption,
 			"--disruption-uid", string(r.DisruptionUID), "--target-uid", string(r.Target.UID),
-			"--target-node", "worker", "--duration", "1h",
-			"--target-namespace", "default", "--target-pod", "target", "--journal", journal, "--ready-file", ready)
+			"--target-node", "worker", "--duration", "1h", "--journal", journal, "--ready-file", ready}
+		if r.Target.NodeLevel {
+			args = append(args, "--target-node-level")
+		} else {
+			args = append(args, "--target-namespace", "default", "--target-pod", "target")
+		}
+		for _, c := range r.Target.Containers {
+			args = append(args, "--container", c)
+		}
+		c := exec.Command("/proc/self/exe", args...)
 		c.Args[0] = asInjector
+		c.Env = append(os.Environ(), envHost+"="+strconv.Itoa(host))
 		log := &strings.Builder{}
 		c.Stderr = log
 		began := time.Now()
@@ -957,7 +994,7 @@ func killed(t *testing.T, target *runningPod, kind, spec string) {
 		if target.dump() != before {
 			dirty++
 		}
-		if _, err := inject.CleanAll(t.Context(), journal, []inject.Backend{backend(os.Getpid())},
+		if _, err := inject.CleanAll(t.Context(), journal, []inject.Backend{backend(host)},
 			slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatalf("%v\n%s", err, log)
 		}

@@ -110,9 +110,26 @@ func withProtocols(e endpoint) []endpoint {
 	return []endpoint{tcp, udp}
 }
 
-// matches lets packets of the endpoint pass, those that leave the target or those that arrive. The port shows which
-// side has opened a connection; without one the connection tracking does, which knows connections since it began.
-func (e endpoint) matches(outgoing bool) []expr.Any {
+// matches lets packets of the endpoint pass, those that leave the target or those that arrive. Each list is one way to
+// know them. The port shows which side has opened a connection; without one the connection tracking does, which knows
+// connections since it began. translated: the addresses of services may have been replaced already.
+func (e endpoint) matches(outgoing, translated bool) [][]expr.Any {
+	all := [][]expr.Any{e.asTheyAre(outgoing)}
+	if !translated || e.ingress || !e.prefix.IsValid() {
+		return all
+	}
+	meant := rule(meantForAddress(e.prefix), e.towards(outgoing))
+	if e.protocol != 0 {
+		meant = append(meant, protocol(e.protocol)...)
+	}
+	if e.port != 0 {
+		meant = append(meant, meantForPort(e.port)...)
+	}
+	return append(all, meant)
+}
+
+// asTheyAre lets packets pass with the endpoint's address and port.
+func (e endpoint) asTheyAre(outgoing bool) []expr.Any {
 	var exprs []expr.Any
 	if e.prefix.IsValid() {
 		exprs = append(exprs, address(e.prefix, !outgoing)...)
@@ -124,10 +141,15 @@ func (e endpoint) matches(outgoing bool) []expr.Any {
 		// The peer's port (egress) is the destination of what leaves, and the source of what arrives.
 		return append(exprs, port(e.port, outgoing == e.ingress)...)
 	}
+	return append(exprs, e.towards(outgoing)...)
+}
+
+// towards lets packets of connections pass that the right side has opened.
+func (e endpoint) towards(outgoing bool) []expr.Any {
 	if outgoing == e.ingress {
-		return append(exprs, direction(reply)...)
+		return direction(reply)
 	}
-	return append(exprs, direction(original)...)
+	return direction(original)
 }
 
 // Check implements inject.Injection. It tries all that will be needed in a network namespace of its own.
@@ -141,22 +163,31 @@ func (i *network) Check(ctx context.Context) error {
 	if _, err := i.endpoints(); err != nil {
 		return err
 	}
-	ns, _, err := i.podNetwork()
+	if i.request.Target.NodeLevel {
+		switch {
+		case i.delays():
+			return inject.Unsupported("packets that a node forwards for its pods cannot be delayed, duplicated or " +
+				"corrupted: choose pods, or drop or bandwidthLimit")
+		case len(i.spec.Services) > 0:
+			return inject.Unsupported("a node does not look up the names of services: choose hosts")
+		}
+	}
+	target, err := i.network()
 	if err != nil {
 		return err
 	}
-	defer ns.Close()
-	if err := scratch(i.try); err != nil {
+	defer target.ns.Close()
+	err = scratch(func(ns *namespace) error {
+		return i.try(&scope{ns: ns, containers: target.containers, kept: target.kept})
+	})
+	if err != nil {
 		return err
 	}
-	if !i.shapes() {
-		return nil
+	links, err := i.links(target)
+	if err != nil || !i.shapes() {
+		return err
 	}
 	// Ours must not replace what others have made.
-	links, err := ns.links()
-	if err != nil {
-		return err
-	}
 	for _, l := range links {
 		if l.qdisc != "" {
 			i.able.shaper = false // packets beyond the limit are dropped instead
@@ -165,27 +196,35 @@ func (i *network) Check(ctx context.Context) error {
 	return nil
 }
 
+// links lists the interfaces whose packets are disturbed.
+func (i *network) links(of *scope) ([]link, error) {
+	if of.kept != nil {
+		return of.ns.outside()
+	}
+	return of.ns.links()
+}
+
 // try finds out what the kernel can do.
-func (i *network) try(ns *namespace) error {
+func (i *network) try(of *scope) error {
 	everything := []endpoint{
 		{prefix: netip.MustParsePrefix("192.0.2.0/24"), protocol: unix.IPPROTO_TCP, port: 1},
 		{prefix: netip.MustParsePrefix("2001:db8::/32")},
 	}
 	lo := []link{{name: "lo", index: 1}}
 	i.able = abilities{egress: true}
-	err := i.apply(ns, everything, lo)
+	err := i.apply(of, everything, lo)
 	if err != nil {
 		i.able.egress = false
-		err = i.apply(ns, everything, lo)
+		err = i.apply(of, everything, lo)
 	}
 	if err != nil {
 		return inject.Unsupported("this kernel's nftables cannot do it: %v", err)
 	}
-	i.able.shaper = i.shape(ns, link{name: "lo", index: 1}) == nil
+	i.able.shaper = i.shape(of.ns, link{name: "lo", index: 1}) == nil
 	if !i.delays() {
 		return nil
 	}
-	d, err := newDelayer(ns, &i.spec, 1500)
+	d, err := newDelayer(of.ns, &i.spec, 1500)
 	if err != nil {
 		return inject.Unsupported("delay, duplicate and corrupt need /dev/net/tun and rules of routing: %v", err)
 	}
@@ -194,24 +233,25 @@ func (i *network) try(ns *namespace) error {
 
 // Inject implements inject.Injection.
 func (i *network) Inject(ctx context.Context) error {
-	ns, first, err := i.podNetwork()
+	target, err := i.network()
 	if err != nil {
 		return err
 	}
-	if err := i.notes.Save(ns.place()); err != nil {
-		ns.Close()
+	if err := i.notes.Save(target.ns.place()); err != nil {
+		target.ns.Close()
 		return err
 	}
-	if err := i.begin(ctx, ns, first); err != nil {
-		ns.Close()
+	if err := i.begin(ctx, target); err != nil {
+		target.ns.Close()
 		return err
 	}
 	return nil
 }
 
 // begin injects the fault. It owns the namespace if it succeeds.
-func (i *network) begin(ctx context.Context, ns *namespace, first container) error {
-	links, err := ns.links()
+func (i *network) begin(ctx context.Context, target *scope) error {
+	ns := target.ns
+	links, err := i.links(target)
 	if err != nil {
 		return err
 	}
@@ -222,7 +262,7 @@ func (i *network) begin(ctx context.Context, ns *namespace, first container) err
 	var names *resolver
 	known := map[string][]netip.Addr{}
 	if slices.ContainsFunc(wanted, func(e endpoint) bool { return e.name != "" }) {
-		if names, err = i.node.newResolver(first.init, ns); err != nil {
+		if names, err = i.node.newResolver(target.process, ns); err != nil {
 			return err
 		}
 		if _, err := names.update(ctx, wanted, known); err != nil {
@@ -252,10 +292,10 @@ func (i *network) begin(ctx context.Context, ns *namespace, first container) err
 		}
 		links = all
 	}
-	if err := i.apply(ns, resolved(wanted, known), links); err != nil {
+	if err := i.apply(target, resolved(wanted, known), links); err != nil {
 		return err
 	}
-	if names == nil {
+	if names == nil && target.kept == nil {
 		ns.Close()
 		return nil
 	}
@@ -271,9 +311,16 @@ func (i *network) begin(ctx context.Context, ns *namespace, first container) err
 				return
 			case <-again.C:
 			}
-			// Without an answer the addresses stay as they are.
-			if changed, _ := names.update(background, wanted, known); changed && background.Err() == nil {
-				_ = i.apply(ns, resolved(wanted, known), links) // all or nothing: the old rules stay
+			changed := false
+			if names != nil {
+				// Without an answer the addresses stay as they are.
+				changed, _ = names.update(background, wanted, known)
+			}
+			if target.kept != nil && target.kept.update(i.node, ns) {
+				changed = true
+			}
+			if changed && background.Err() == nil {
+				_ = i.apply(target, resolved(wanted, known), links) // all or nothing: the old rules stay
 			}
 		}
 	})
@@ -297,8 +344,8 @@ func resolved(wanted []endpoint, known map[string][]netip.Addr) []endpoint {
 }
 
 // apply replaces the injection's rules at once.
-func (i *network) apply(ns *namespace, endpoints []endpoint, links []link) error {
-	c, err := nftables.New(nftables.WithNetNSFd(int(ns.NsHandle)))
+func (i *network) apply(of *scope, endpoints []endpoint, links []link) error {
+	c, err := nftables.New(nftables.WithNetNSFd(int(of.ns.NsHandle)))
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
@@ -307,35 +354,25 @@ func (i *network) apply(ns *namespace, endpoints []endpoint, links []link) error
 		return err
 	}
 	table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
-	type way struct {
-		name      string
-		hook      *nftables.ChainHook
-		kind      nftables.ChainType
-		priority  *nftables.ChainPriority
-		device    expr.MetaKey
-		outgoing  bool
-		disturbed [][]expr.Any
+	chosen := map[bool]*nftables.Chain{}
+	for _, outgoing := range []bool{true, false} {
+		name := map[bool]string{true: "output", false: "input"}[outgoing]
+		disturbed := c.AddChain(&nftables.Chain{Table: table, Name: name + "_disturbed"})
+		chosen[outgoing] = c.AddChain(&nftables.Chain{Table: table, Name: name + "_chosen"})
+		addRules(c, disturbed, i.disturbances(outgoing)...)
+		addRules(c, chosen[outgoing], rule(share(percent(i.spec.Percentage, 100)), jump(disturbed.Name)))
 	}
-	ways := []way{
-		{"output", nftables.ChainHookOutput, nftables.ChainTypeFilter, nftables.ChainPriorityFilter,
-			expr.MetaKeyOIFNAME, true, i.disturbances(true)},
-		{"input", nftables.ChainHookInput, nftables.ChainTypeFilter, nftables.ChainPriorityFilter,
-			expr.MetaKeyIIFNAME, false, i.disturbances(false)},
-	}
-	if i.delays() {
-		// A mark that such a chain sets changes a packet's way.
-		ways = append(ways, way{"reroute", nftables.ChainHookOutput, nftables.ChainTypeRoute,
-			nftables.ChainPriorityMangle, expr.MetaKeyOIFNAME, true, [][]expr.Any{mark(markDelay)}})
-	}
-	for _, way := range ways {
-		disturbed := c.AddChain(&nftables.Chain{Table: table, Name: way.name + "_disturbed"})
-		chosen := c.AddChain(&nftables.Chain{Table: table, Name: way.name + "_chosen"})
+	rerouted := c.AddChain(&nftables.Chain{Table: table, Name: "rerouted"})
+	addRules(c, rerouted, rule(share(percent(i.spec.Percentage, 100)), mark(markDelay)))
+	for _, way := range i.ways(of) {
 		all := c.AddChain(&nftables.Chain{
 			Table: table, Name: way.name, Hooknum: way.hook, Type: way.kind, Priority: way.priority,
 		})
-		addRules(c, disturbed, way.disturbed...)
-		addRules(c, chosen, rule(share(percent(i.spec.Percentage, 100)), jump(disturbed.Name)))
-		addRules(c, all, rule(field(way.device), equals(loopback...), verdict(expr.VerdictReturn)))
+		addRules(c, all, rule(field(way.device()), equals(interfaceName("lo")...), verdict(expr.VerdictReturn)))
+		to := chosen[way.outgoing]
+		if way.kind == nftables.ChainTypeRoute {
+			to = rerouted
+		}
 		if way.outgoing && i.delays() {
 			// A packet that was delayed comes by again. Only now it gets into the queue of the limit.
 			again := marked(markDelayed)
@@ -349,11 +386,23 @@ func (i *network) apply(ns *namespace, endpoints []endpoint, links []link) error
 				addRules(c, all, rule(address(to, false), verdict(expr.VerdictReturn)))
 			}
 		}
+		if entries := of.entries(way, links); entries != nil {
+			concerned := c.AddChain(&nftables.Chain{Table: table, Name: way.name + "_concerned"})
+			for _, e := range entries {
+				addRules(c, all, rule(e, jump(concerned.Name)))
+			}
+			all = concerned
+		}
+		if of.kept != nil {
+			addRules(c, all, of.kept.rules(way.outgoing, way.forwarded)...)
+		}
 		if len(i.spec.Hosts) == 0 && len(i.spec.Services) == 0 {
-			addRules(c, all, rule(jump(chosen.Name)))
+			addRules(c, all, rule(jump(to.Name)))
 		}
 		for _, e := range endpoints {
-			addRules(c, all, rule(e.matches(way.outgoing), jump(chosen.Name)))
+			for _, matches := range e.matches(way.outgoing, of.kept != nil) {
+				addRules(c, all, rule(matches, jump(to.Name)))
+			}
 		}
 	}
 	if i.able.egress {
@@ -366,10 +415,62 @@ func (i *network) apply(ns *namespace, endpoints []endpoint, links []link) error
 			addRules(c, ch, rule(marked(markDrop), verdict(expr.VerdictDrop)))
 		}
 	}
-	if err := c.Flush(); err != nil {
+	if err := i.writeRules(of, c.Flush); err != nil {
 		return fmt.Errorf("write nftables' rules: %w", err)
 	}
 	return nil
+}
+
+// way is a place where packets come by.
+type way struct {
+	name     string
+	hook     *nftables.ChainHook
+	kind     nftables.ChainType
+	priority *nftables.ChainPriority
+	// outgoing: they leave the target; forwarded: a node forwards them for its pods.
+	outgoing, forwarded bool
+}
+
+// device is which interface is meant: that by which packets leave, or that by which they arrive.
+func (w way) device() expr.MetaKey {
+	if w.outgoing {
+		return expr.MetaKeyOIFNAME
+	}
+	return expr.MetaKeyIIFNAME
+}
+
+// ways lists where packets of the target come by.
+func (i *network) ways(of *scope) []way {
+	filter := nftables.ChainTypeFilter
+	all := []way{
+		{"output", nftables.ChainHookOutput, filter, nftables.ChainPriorityFilter, true, false},
+		{"input", nftables.ChainHookInput, filter, nftables.ChainPriorityFilter, false, false},
+	}
+	if of.kept != nil {
+		all = append(all,
+			way{"forward_output", nftables.ChainHookForward, filter, nftables.ChainPriorityFilter, true, true},
+			way{"forward_input", nftables.ChainHookForward, filter, nftables.ChainPriorityFilter, false, true})
+	}
+	if i.delays() {
+		// A mark that such a chain sets changes a packet's way.
+		all = append(all, way{"reroute", nftables.ChainHookOutput, nftables.ChainTypeRoute,
+			nftables.ChainPriorityMangle, true, false})
+	}
+	return all
+}
+
+// entries let the packets pass that the scope is about; nil: all.
+func (s *scope) entries(w way, links []link) [][]expr.Any {
+	var all [][]expr.Any
+	if s.kept != nil {
+		for _, l := range links {
+			all = append(all, rule(field(w.device()), equals(interfaceName(l.name)...)))
+		}
+	}
+	for _, g := range s.containers {
+		all = append(all, g.matches())
+	}
+	return all
 }
 
 // disturbances are the rules for packets that were chosen.

@@ -102,8 +102,10 @@ func beyond(bytesPerSecond uint64) expr.Any {
 	return &expr.Limit{Type: expr.LimitTypePktBytes, Rate: bytesPerSecond, Unit: expr.LimitTimeSecond, Over: true}
 }
 
-// loopback is the name of the loopback interface, as the kernel compares it.
-var loopback = append([]byte("lo"), make([]byte, unix.IFNAMSIZ-2)...)
+// interfaceName is the name of an interface as the kernel compares it.
+func interfaceName(name string) []byte {
+	return append([]byte(name), make([]byte, unix.IFNAMSIZ-len(name))...)
+}
 
 func verdict(kind expr.VerdictKind) expr.Any { return &expr.Verdict{Kind: kind} }
 
@@ -125,7 +127,14 @@ func address(prefix netip.Prefix, source bool) []expr.Any {
 	default:
 		family, load.Offset = unix.NFPROTO_IPV6, 24
 	}
-	exprs := []expr.Any{field(expr.MetaKeyNFPROTO), equals(family), load}
+	return append([]expr.Any{field(expr.MetaKeyNFPROTO), equals(family), load}, within(prefix)...)
+}
+
+// within lets packets pass whose address, which was loaded before, is in the prefix.
+func within(prefix netip.Prefix) []expr.Any {
+	prefix = prefix.Masked()
+	ip := prefix.Addr().AsSlice()
+	var exprs []expr.Any
 	if prefix.Bits() < len(ip)*8 {
 		mask := make([]byte, len(ip))
 		for bit := range prefix.Bits() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,6 +29,8 @@ type Node struct {
 	Proc string
 	// Host is a process with the node's own network and mounts. Default: 1.
 	Host int
+	// APIServers is the address of the API servers' service; invalid: unknown.
+	APIServers netip.AddrPort
 }
 
 func (n Node) withDefaults() Node {

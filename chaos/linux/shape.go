@@ -25,6 +25,7 @@ type link struct {
 	name  string
 	index int
 	mtu   int
+	kind  string // its type, such as veth
 	// qdisc is the queueing discipline that a user gave it; empty: none, or the kernel's default.
 	qdisc string
 }
@@ -49,7 +50,7 @@ func (ns *namespace) links() ([]link, error) {
 		if err != nil {
 			return nil, err
 		}
-		found := link{name: a.Name, index: a.Index, mtu: a.MTU}
+		found := link{name: a.Name, index: a.Index, mtu: a.MTU, kind: l.Type()}
 		if root != nil && root.Attrs().Handle != 0 {
 			found.qdisc = root.Type()
 		}
