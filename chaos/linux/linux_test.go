@@ -834,7 +834,11 @@ func TestUnsupported(t *testing.T) {
 			want: inject.ErrUnsupported},
 		{kind: "apiFault", spec: `{}`, reason: "encrypted", want: inject.ErrUnsupported},
 		{kind: "grpc", spec: `{}`, reason: "gRPC", want: inject.ErrUnsupported},
-		{kind: "diskFailure", spec: `{}`, reason: "throttled", want: inject.ErrUnsupported},
+		{kind: "diskFailure", spec: `{"paths": ["/"], "error": "EROFS"}`, reason: "not with EROFS",
+			want: inject.ErrUnsupported},
+		{kind: "diskFailure", spec: `{"paths": ["/"], "operations": ["open", "sync"]}`, reason: "carries out sync: choose",
+			want: inject.ErrUnsupported},
+		{kind: "diskFailure", spec: `{"paths": ["/"]}`, reason: "choose pods", node: true, want: inject.ErrUnsupported},
 		{kind: "network", spec: `{"drop": 1}`, containers: []string{"app", "sidecar"}},
 		{kind: "containerFailure", spec: `{}`, containers: []string{"none"}, want: errNoProcess},
 	} {
@@ -936,6 +940,25 @@ func TestKilledInjectorLeavesNothingOnItsNode(t *testing.T) {
 		nodeRequest("network", `{"hosts": [{"host": "example.org"}], "drop": 50, "bandwidthLimit": 1000000}`))
 }
 
+// injectorCommand is an injector in a process of its own. host is a process with the node's own network.
+func injectorCommand(r inject.Request, host int, journal, ready string) *exec.Cmd {
+	args := []string{"inject", string(r.Kind), "--spec", string(r.Spec), "--disruption", r.Disruption,
+		"--disruption-uid", string(r.DisruptionUID), "--target-uid", string(r.Target.UID),
+		"--target-node", "worker", "--duration", "1h", "--journal", journal, "--ready-file", ready}
+	if r.Target.NodeLevel {
+		args = append(args, "--target-node-level")
+	} else {
+		args = append(args, "--target-namespace", "default", "--target-pod", "target")
+	}
+	for _, c := range r.Target.Containers {
+		args = append(args, "--container", c)
+	}
+	c := exec.Command("/proc/self/exe", args...)
+	c.Args[0] = asInjector
+	c.Env = append(os.Environ(), envHost+"="+strconv.Itoa(host))
+	return c
+}
+
 // killed kills injectors with a request, and cleans up. host is a process with the node's own network.
 func killed(t *testing.T, target *runningPod, host int, r inject.Request) {
 	before := target.dump()
@@ -947,20 +970,7 @@ func killed(t *testing.T, target *runningPod, host int, r inject.Request) {
 	for round := range times {
 		journal, ready := t.TempDir(), filepath.Join(t.TempDir(), "ready")
 		entry := filepath.Join(journal, r.ID()+".json")
-		args := []string{"inject", string(r.Kind), "--spec", string(r.Spec), "--disruption", r.Disruption,
-			"--disruption-uid", string(r.DisruptionUID), "--target-uid", string(r.Target.UID),
-			"--target-node", "worker", "--duration", "1h", "--journal", journal, "--ready-file", ready}
-		if r.Target.NodeLevel {
-			args = append(args, "--target-node-level")
-		} else {
-			args = append(args, "--target-namespace", "default", "--target-pod", "target")
-		}
-		for _, c := range r.Target.Containers {
-			args = append(args, "--container", c)
-		}
-		c := exec.Command("/proc/self/exe", args...)
-		c.Args[0] = asInjector
-		c.Env = append(os.Environ(), envHost+"="+strconv.Itoa(host))
+		c := injectorCommand(r, host, journal, ready)
 		log := &strings.Builder{}
 		c.Stderr = log
 		began := time.Now()

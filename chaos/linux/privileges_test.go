@@ -31,6 +31,8 @@ func TestPrivilegesAreEnough(t *testing.T) {
 		{"containerFailure", `{"once": true}`, false}, {"containerFailure", `{"once": true}`, true},
 		{"diskPressure", fmt.Sprintf(`{"path": %q, "readBytesPerSecond": 1000000}`, file), false},
 		{"diskPressure", fmt.Sprintf(`{"path": %q, "readBytesPerSecond": 1000000}`, file), true},
+		{"diskFailure", fmt.Sprintf(`{"paths": [%q]}`, file), false},
+		{"diskFailure", fmt.Sprintf(`{"paths": [%q]}`, file), true},
 		{"cpuPressure", `{"load": 10}`, true}, {"memoryPressure", `{"target": 30}`, true},
 		{"dns", `{"records": [{"name": "example.org", "fault": "nxdomain"}]}`, true},
 		{"network", `{"hosts": [{"host": "example.org"}], "drop": 50}`, true},
