@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
+	"github.com/trommel-dev/trommel/internal/cluster/requests"
 )
 
 var _ = register(v1alpha1.KindAPIFault, prepareAPIFault)
@@ -44,11 +46,12 @@ func prepareAPIFault(_ context.Context, p *Pod, f fault.Fault, spec v1alpha1.API
 // has to open a new connection.
 type apiLink struct {
 	proxy *passthrough.Proxy
-	start func() *terminator
+	log   *slog.Logger
+	start func() *requests.Proxy
 
 	mu     sync.Mutex
 	faults []*apiFault
-	server *terminator // nil without faults
+	server *requests.Proxy // nil without faults
 }
 
 // apiFault is a fault of requests that is in effect.
@@ -60,14 +63,14 @@ type apiFault struct {
 
 func (p *Pod) newLink() (*apiLink, error) {
 	s, dial := p.set, p.config.DialAPIServer
-	l := &apiLink{}
+	l := &apiLink{log: s.log}
 	var err error
 	l.proxy, err = passthrough.New(clock.Of(s.ctx), func(ctx context.Context) (net.Conn, error) {
 		l.mu.Lock()
 		server := l.server
 		l.mu.Unlock()
 		if server != nil {
-			if conn, err := server.dial(); err == nil {
+			if conn, err := server.Dial(); err == nil {
 				return conn, nil
 			}
 			// It has stopped meanwhile.
@@ -77,18 +80,18 @@ func (p *Pod) newLink() (*apiLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.start = func() *terminator {
+	l.start = func() *requests.Proxy {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(s.config.CA)
-		return startTerminator(terminatorConfig{
-			ctx: s.ctx, disturb: l.disturb, dial: dial, log: s.log,
+		return requests.Start(requests.Config{
+			Context: s.ctx, Disturb: l.disturb, Dial: dial, Log: s.log,
 			// A client with a certificate must be recognised.
-			tls: &tls.Config{
+			TLS: &tls.Config{
 				Certificates: []tls.Certificate{*s.config.Certificate}, ClientAuth: tls.RequestClientCert,
 			},
 			// Certificates of the cluster's API servers have this name.
-			client: &tls.Config{RootCAs: roots, ServerName: "kubernetes.default.svc"},
-			host:   "kubernetes.default.svc:443",
+			Client: &tls.Config{RootCAs: roots, ServerName: "kubernetes.default.svc"},
+			Host:   "kubernetes.default.svc:443",
 		})
 	}
 	return l, nil
@@ -126,7 +129,7 @@ func (l *apiLink) remove(f *apiFault) {
 		l.server = nil
 		// add must not wait for requests of before.
 		l.mu.Unlock()
-		server.stop(drain)
+		server.Stop(drain)
 		l.mu.Lock()
 	}
 }
@@ -144,56 +147,60 @@ func (l *apiLink) close() {
 	l.server = nil
 	l.mu.Unlock()
 	if server != nil {
-		server.stop(0)
+		server.Stop(0)
 	}
 	l.proxy.Close()
 }
 
 // disturb carries out the faults.
-func (l *apiLink) disturb(t *terminator, w http.ResponseWriter, r *http.Request) (consequence, modifyFunc) {
+func (l *apiLink) disturb(
+	t *requests.Proxy, w http.ResponseWriter, r *http.Request,
+) (requests.Consequence, requests.ModifyFunc) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		const message = "the client authenticates by a certificate, which cannot be forwarded while an apiFault " +
 			"lasts; use a token of a service account"
-		t.config.log.Warn("refuse a request", "path", r.URL.Path, "reason", message)
+		l.log.Warn("refuse a request", "path", r.URL.Path, "reason", message)
 		answerStatus(w, r, apiRequest{}, http.StatusServiceUnavailable, nil, message)
-		return answered, nil
+		return requests.Answered, nil
 	}
 	request := parseAPIRequest(r)
 	lost := false
 	for _, f := range l.current() {
 		did, loses := f.disturb(w, r, request)
-		if did != none {
+		if did != requests.None {
 			return did, nil
 		}
 		lost = lost || loses
 	}
-	return none, func(resp *http.Response) error {
+	return requests.None, func(resp *http.Response) error {
 		switch {
 		case lost:
-			return errLost
+			return requests.ErrLost
 		case request.verb == "watch" && resp.StatusCode == http.StatusOK:
-			resp.Body = t.endable(resp.Body)
+			resp.Body = t.Endable(resp.Body)
 		}
 		return nil
 	}
 }
 
 // disturb carries out one fault; lost means that the answer must get lost.
-func (f *apiFault) disturb(w http.ResponseWriter, r *http.Request, request apiRequest) (did consequence, lost bool) {
+func (f *apiFault) disturb(
+	w http.ResponseWriter, r *http.Request, request apiRequest,
+) (did requests.Consequence, lost bool) {
 	spec := &f.spec
 	if request.verb == "create" && request.name == "" && len(spec.Names) > 0 {
 		body, err := readBody(r)
 		if err != nil {
-			return aborted, false
+			return requests.Aborted, false
 		}
 		request.name = nameIn(body)
 	}
-	if !request.matches(spec) || !drawn(spec.Percentage) {
-		return none, false
+	if !request.matches(spec) || !requests.Drawn(spec.Percentage) {
+		return requests.None, false
 	}
 	if spec.Delay != nil || spec.Hang {
 		if _, err := readBody(r); err != nil {
-			return aborted, false
+			return requests.Aborted, false
 		}
 	}
 	if spec.Delay != nil {
@@ -202,9 +209,9 @@ func (f *apiFault) disturb(w http.ResponseWriter, r *http.Request, request apiRe
 		select {
 		case <-timer.C:
 		case <-f.ended:
-			return none, false
+			return requests.None, false
 		case <-r.Context().Done():
-			return aborted, false
+			return requests.Aborted, false
 		}
 	}
 	switch {
@@ -213,14 +220,14 @@ func (f *apiFault) disturb(w http.ResponseWriter, r *http.Request, request apiRe
 		case <-f.ended:
 		case <-r.Context().Done():
 		}
-		return aborted, false
+		return requests.Aborted, false
 	case spec.Status != nil:
 		answerStatus(w, r, request, int(*spec.Status), spec.RetryAfter, "injected by the disruption "+f.disruption)
-		return answered, false
+		return requests.Answered, false
 	case spec.Lost:
-		return none, true
+		return requests.None, true
 	}
-	return none, false
+	return requests.None, false
 }
 
 // answerStatus answers as an API server does.

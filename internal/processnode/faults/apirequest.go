@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -170,9 +169,4 @@ func (a apiRequest) isResource(pattern string) bool {
 	}
 	resource, group, withGroup := strings.Cut(pattern, ".")
 	return (resource == "*" || resource == a.resource) && (!withGroup || group == a.group)
-}
-
-// drawn reports true with that probability; nil means always.
-func drawn(p *v1alpha1.Percentage) bool {
-	return p == nil || rand.Float64()*100 < float64(*p)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
+	"github.com/trommel-dev/trommel/internal/cluster/requests"
 )
 
 // connections are a pod's connections and their faults, in two places: the pod's link to the API server, and proxies
@@ -34,7 +35,7 @@ type diversion struct {
 	// Guarded by connections.mu: what the address is on this machine, and what disturbs requests, nil until there is
 	// such a fault.
 	to       string
-	requests *terminator
+	requests *requests.Proxy
 }
 
 // changeNetwork changes the faults. They are in effect when it returns.
@@ -50,7 +51,7 @@ func (p *Pod) changeNetwork(change func([]*networkFault) []*networkFault) {
 			// Its connections stay, undisturbed.
 			d.proxy.Retire()
 			if d.requests != nil {
-				d.requests.retire()
+				d.requests.Retire()
 			}
 		}
 	}
@@ -147,8 +148,8 @@ func (p *Pod) divert(w way, to string) (string, error) {
 	}
 	d.to = to
 	if d.requests == nil && slices.ContainsFunc(of, (*networkFault).ofRequests) {
-		d.requests = startTerminator(terminatorConfig{
-			ctx: p.set.ctx, host: w.wanted, log: p.set.log, disturb: (&requestFaults{n, w}).disturb,
+		d.requests = requests.Start(requests.Config{
+			Context: p.set.ctx, Host: w.wanted, Log: p.set.log, Disturb: (&requestFaults{n, w}).disturb,
 		})
 	}
 	return d.proxy.Addr(), nil
@@ -157,18 +158,18 @@ func (p *Pod) divert(w way, to string) (string, error) {
 // dial connects to where a diversion leads.
 func (n *connections) dial(ctx context.Context, d *diversion) (net.Conn, error) {
 	n.mu.Lock()
-	to, requests := d.to, d.requests
+	to, proxy := d.to, d.requests
 	n.mu.Unlock()
 	backend, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
-	if err != nil || requests == nil {
+	if err != nil || proxy == nil {
 		return backend, err
 	}
-	client, server, err := socketPair()
+	client, server, err := requests.SocketPair()
 	if err != nil {
 		_ = backend.Close()
 		return nil, err
 	}
-	go requests.join(server, backend)
+	go proxy.Join(server, backend)
 	return client, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
+	"github.com/trommel-dev/trommel/internal/cluster/requests"
 )
 
 type networkFault struct {
@@ -56,7 +57,7 @@ func (p peer) onLoopback() bool {
 
 func (f *networkFault) shape() passthrough.Shape {
 	var s passthrough.Shape
-	if !drawn(f.spec.Percentage) {
+	if !requests.Drawn(f.spec.Percentage) {
 		return s
 	}
 	if f.spec.Delay != nil {
@@ -68,7 +69,7 @@ func (f *networkFault) shape() passthrough.Shape {
 	if f.spec.BandwidthLimit != nil {
 		s.Bandwidth = *f.spec.BandwidthLimit
 	}
-	s.Hang = f.spec.Drop != nil && drawn(f.spec.Drop)
+	s.Hang = f.spec.Drop != nil && requests.Drawn(f.spec.Drop)
 	return s
 }
 

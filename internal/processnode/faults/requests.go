@@ -1,40 +1,24 @@
 package faults
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
-	"github.com/trommel-dev/trommel/internal/clock"
-	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
+	"github.com/trommel-dev/trommel/internal/cluster/requests"
 )
-
-// grpcCodes are the names of gRPC's status codes, by their numbers.
-var grpcCodes = []string{
-	"OK", "CANCELED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-	"PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
-	"INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
-}
 
 var _ = register(v1alpha1.KindGRPC, prepareGRPC)
 
 // prepareGRPC disturbs calls of the target's gRPC server.
 func prepareGRPC(ctx context.Context, p *Pod, f fault.Fault, spec v1alpha1.GRPC) (beginFunc, error) {
 	for _, e := range spec.Endpoints {
-		if e.Error != "" && slices.Index(grpcCodes, e.Error) <= 0 || e.Error == "" && e.Override != "empty" {
-			return nil, fmt.Errorf("%w: endpoint %s: error %q, override %q", errInvalid, e.Method, e.Error, e.Override)
+		if err := requests.CheckGRPC(e); err != nil {
+			return nil, fmt.Errorf("%w: %w", errInvalid, err)
 		}
 	}
 	n := &networkFault{ingress: everybody(int(spec.Port)), grpc: spec.Endpoints, ended: make(chan struct{})}
@@ -42,156 +26,17 @@ func prepareGRPC(ctx context.Context, p *Pod, f fault.Fault, spec v1alpha1.GRPC)
 	if err == nil {
 		err = p.wholePod(f)
 	}
-	if err == nil {
-		err = speaksHTTP2(ctx, netip.AddrPortFrom(p.config.IP, uint16(spec.Port)).String())
+	if err != nil {
+		return begin, err
+	}
+	address := netip.AddrPortFrom(p.config.IP, uint16(spec.Port)).String()
+	speaks, err := requests.SpeaksHTTP2(ctx, func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	})
+	if err == nil && !speaks {
+		err = unsupported("the server at port %d does not speak HTTP/2 without TLS, so the node sees no calls", spec.Port)
 	}
 	return begin, err
-}
-
-// preface is what a client of HTTP/2 begins with, and an empty SETTINGS frame, with which both sides begin.
-const (
-	preface  = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-	settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-)
-
-// speaksHTTP2 returns an error unless a server speaks HTTP/2 without TLS.
-func speaksHTTP2(ctx context.Context, address string) error {
-	ctx, cancel := clock.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if _, err := io.WriteString(conn, preface+settings); err != nil {
-		return err
-	}
-	var answer [len(settings)]byte
-	n, err := io.ReadFull(conn, answer[:])
-	switch {
-	case isSettings(answer[:n]):
-		return nil
-	case ctx.Err() != nil || n == 0 && !errors.Is(err, io.EOF):
-		return fmt.Errorf("the server at %s does not answer: %w", address, err)
-	}
-	return unsupported("the server at port %s does not speak HTTP/2 without TLS, so the node sees no calls",
-		address[strings.LastIndexByte(address, ':')+1:])
-}
-
-// isSettings reports whether data begins with a SETTINGS frame.
-func isSettings(data []byte) bool {
-	return len(data) >= len(settings) && data[0] == 0 && data[3] == 4 && bytes.Equal(data[5:9], make([]byte, 4))
-}
-
-// longestLine is longer than the first line of most requests.
-const longestLine = 16 << 10
-
-// beginsHTTP reports whether data of a client begins a request, or the preface of HTTP/2; unsure means that more data
-// must come before that is clear.
-func beginsHTTP(data []byte) (yes, unsure bool) {
-	for i, c := range data {
-		if c == ' ' && i > 0 {
-			break
-		}
-		if c < 'A' || c > 'Z' {
-			return false, false
-		}
-	}
-	line, _, complete := bytes.Cut(data, []byte("\n"))
-	if !complete {
-		return false, len(data) < longestLine
-	}
-	line = bytes.TrimSuffix(line, []byte("\r"))
-	return bytes.HasSuffix(line, []byte(" HTTP/1.1")) || bytes.HasSuffix(line, []byte(" HTTP/1.0")) ||
-		string(line) == "PRI * HTTP/2.0", false
-}
-
-// join joins a client's connection with its server's: as a reverse proxy if the client speaks HTTP without TLS, and
-// byte by byte otherwise.
-func (t *terminator) join(client, server net.Conn) {
-	fromClient, fromServer, isHTTP := hear(client, server)
-	if isHTTP {
-		_ = t.take(&terminatedConn{Conn: &heard{client, fromClient}, server: t, opened: &heard{server, fromServer}})
-		return
-	}
-	_, err := server.Write(fromClient)
-	if _, e := client.Write(fromServer); err != nil || e != nil {
-		_ = client.Close()
-		_ = server.Close()
-		return
-	}
-	passthrough.Join(client, server)
-}
-
-// words are what one side of a connection has said.
-type words struct {
-	by   net.Conn
-	data []byte
-	err  error
-}
-
-// hear reads until it is clear whether the client speaks HTTP. It returns what both sides have said.
-func hear(client, server net.Conn) (fromClient, fromServer []byte, isHTTP bool) {
-	said := make(chan words, 2)
-	listening := map[net.Conn]bool{}
-	listen := func(c net.Conn) {
-		listening[c] = true
-		go func() {
-			buffer := make([]byte, 4096)
-			n, err := c.Read(buffer)
-			said <- words{c, buffer[:n], err}
-		}()
-	}
-	listen(client)
-	listen(server)
-	for clear := false; len(listening) > 0; {
-		w := <-said
-		delete(listening, w.by)
-		switch {
-		case w.by == client:
-			fromClient = append(fromClient, w.data...)
-			if clear {
-				continue
-			}
-			unsure := false
-			isHTTP, unsure = beginsHTTP(fromClient)
-			if unsure && w.err == nil {
-				listen(client)
-				continue
-			}
-			clear = true
-		default:
-			fromServer = append(fromServer, w.data...)
-			// Some servers of HTTP/2 speak first.
-			clear = clear || !isSettings(fromServer)
-		}
-		if clear {
-			for c := range listening {
-				_ = c.SetReadDeadline(past)
-			}
-		}
-	}
-	_ = client.SetReadDeadline(time.Time{})
-	_ = server.SetReadDeadline(time.Time{})
-	return fromClient, fromServer, isHTTP
-}
-
-var past = time.Unix(1, 0)
-
-// heard is a connection with data that has been read before.
-type heard struct {
-	net.Conn
-	data []byte
-}
-
-func (h *heard) Read(p []byte) (int, error) {
-	if len(h.data) == 0 {
-		return h.Conn.Read(p)
-	}
-	n := copy(p, h.data)
-	h.data = h.data[n:]
-	return n, nil
 }
 
 // requestFaults disturb the requests of connections that a diversion leads.
@@ -200,93 +45,14 @@ type requestFaults struct {
 	way    way
 }
 
-func (q *requestFaults) disturb(_ *terminator, w http.ResponseWriter, r *http.Request) (consequence, modifyFunc) {
+func (q *requestFaults) disturb(
+	_ *requests.Proxy, w http.ResponseWriter, r *http.Request,
+) (requests.Consequence, requests.ModifyFunc) {
 	for _, f := range q.faults.current(q.way) {
-		did := none
-		switch {
-		case f.grpc != nil:
-			did = f.disturbCall(w, r)
-		case f.spec.HTTP != nil:
-			did = f.disturbRequest(r)
-		}
-		if did != none {
+		of := requests.Fault{Network: &f.spec, GRPC: f.grpc, Ended: f.ended}
+		if did := of.Disturb(w, r); did != requests.None {
 			return did, nil
 		}
 	}
-	return none, nil
-}
-
-// disturbRequest drops or delays an HTTP request.
-func (f *networkFault) disturbRequest(r *http.Request) consequence {
-	filter := f.spec.HTTP
-	if len(filter.Methods) > 0 && !slices.Contains(filter.Methods, r.Method) || len(filter.Paths) > 0 &&
-		!slices.ContainsFunc(filter.Paths, func(prefix string) bool { return strings.HasPrefix(r.URL.Path, prefix) }) ||
-		!drawn(f.spec.Percentage) {
-		return none
-	}
-	if f.spec.Drop != nil && drawn(f.spec.Drop) {
-		select {
-		case <-f.ended:
-			// The client has got no answer, as if the answer were lost.
-		case <-r.Context().Done():
-		}
-		return aborted
-	}
-	if f.spec.Delay == nil {
-		return none
-	}
-	delay := f.spec.Delay.Duration()
-	if f.spec.DelayJitter != nil && f.spec.DelayJitter.Duration() > 0 {
-		delay += rand.N(2*f.spec.DelayJitter.Duration()) - f.spec.DelayJitter.Duration()
-	}
-	timer := clock.NewTimer(r.Context(), delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-f.ended:
-	case <-r.Context().Done():
-		return aborted
-	}
-	return none
-}
-
-// alteration is what happens to a call of a method; nil: nothing. Several entries of a method share its calls, in their
-// order. drawn is a random number from 0 to 100.
-func alteration(endpoints []v1alpha1.GRPCEndpoint, method string, drawn float64) *v1alpha1.GRPCEndpoint {
-	for i := range endpoints {
-		e := &endpoints[i]
-		if e.Method != method {
-			continue
-		}
-		share := 100.0
-		if e.Percentage != nil {
-			share = float64(*e.Percentage)
-		}
-		if drawn < share {
-			return e
-		}
-		drawn -= share
-	}
-	return nil
-}
-
-// disturbCall answers a gRPC call in the server's place.
-func (f *networkFault) disturbCall(w http.ResponseWriter, r *http.Request) consequence {
-	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
-		return none
-	}
-	e := alteration(f.grpc, r.URL.Path, rand.Float64()*100)
-	if e == nil {
-		return none
-	}
-	header := w.Header()
-	header.Set("Content-Type", "application/grpc")
-	if e.Error != "" {
-		header.Set("Grpc-Status", strconv.Itoa(slices.Index(grpcCodes, e.Error)))
-		header.Set("Grpc-Message", "injected by a disruption")
-		return answered
-	}
-	_, _ = w.Write(make([]byte, 5)) // not compressed, and no bytes
-	header.Set(http.TrailerPrefix+"Grpc-Status", "0")
-	return answered
+	return requests.None, nil
 }

@@ -1,4 +1,4 @@
-package faults
+package requests
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketPair returns two connections that are connected to each other.
-func socketPair() (a, b net.Conn, err error) {
+// SocketPair returns two connections that are connected to each other.
+func SocketPair() (a, b net.Conn, err error) {
 	syscall.ForkLock.RLock()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err == nil {

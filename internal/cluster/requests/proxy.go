@@ -1,4 +1,6 @@
-package faults
+// Package requests is a reverse proxy that disturbs HTTP requests and gRPC calls: those of the pods of the process node,
+// and, with a connection that the kernel redirects, those of real pods.
+package requests
 
 import (
 	"context"
@@ -18,34 +20,39 @@ import (
 	"github.com/trommel-dev/trommel/internal/clock"
 )
 
-type terminatorConfig struct {
-	ctx context.Context // carries the clock, and closes connections that are left after the end
-	// disturb carries out what the faults say. Unless it has answered or aborted, the request is forwarded, and modify,
-	// if it is not nil, changes the answer.
-	disturb func(t *terminator, w http.ResponseWriter, r *http.Request) (consequence, modifyFunc)
-	dial    func(context.Context) (net.Conn, error) // to the server; not for connections of join
-	tls     *tls.Config                             // of this server; nil: HTTP without TLS
-	client  *tls.Config                             // for connections to the server behind it; nil without TLS
-	host    string                                  // of that server, host:port, as its certificate says
-	log     *slog.Logger
+// Config is what a proxy does.
+type Config struct {
+	// Context carries the clock. Requests that are left after its end go on.
+	Context context.Context
+	// Disturb carries out what the faults say. Unless it has answered or aborted, the request is forwarded, and the
+	// ModifyFunc, if it is not nil, changes the answer.
+	Disturb func(p *Proxy, w http.ResponseWriter, r *http.Request) (Consequence, ModifyFunc)
+	Dial    func(context.Context) (net.Conn, error) // to the server; not for connections of Join
+	TLS     *tls.Config                             // of this server; nil: HTTP without TLS
+	Client  *tls.Config                             // for connections to the server behind it; nil without TLS
+	Host    string                                  // of that server, host:port, as its certificate says
+	Log     *slog.Logger
 }
 
-// modifyFunc changes an answer. Its error aborts the request.
-type modifyFunc func(*http.Response) error
+// ModifyFunc changes an answer. Its error aborts the request.
+type ModifyFunc func(*http.Response) error
 
-// consequence is what a fault does to a request, after it has delayed it.
-type consequence int
+// Consequence is what a fault does to a request, after it has delayed it.
+type Consequence int
 
 const (
-	none consequence = iota
-	answered
-	aborted
+	// None: the request is forwarded.
+	None Consequence = iota
+	// Answered: the client has an answer.
+	Answered
+	// Aborted: the client gets none.
+	Aborted
 )
 
-// terminator is a reverse proxy that disturbs HTTP requests. Each connection of a client has its own connection to the
+// Proxy is a reverse proxy that disturbs HTTP requests. Each connection of a client has its own connection to the
 // server, and both end together, as without the proxy.
-type terminator struct {
-	config  terminatorConfig
+type Proxy struct {
+	config  Config
 	server  *http.Server
 	accept  chan net.Conn
 	closing chan struct{} // closed when watches must end
@@ -61,7 +68,7 @@ type terminator struct {
 // terminatedConn is a client's connection.
 type terminatedConn struct {
 	net.Conn
-	server *terminator
+	server *Proxy
 	once   sync.Once
 	opened net.Conn // the connection to the server, if it was opened before
 
@@ -73,15 +80,16 @@ type terminatedConn struct {
 
 type terminatedConnKey struct{}
 
-func startTerminator(config terminatorConfig) *terminator {
-	t := &terminator{
+// Start starts a proxy. Its connections come from Dial and Join.
+func Start(config Config) *Proxy {
+	t := &Proxy{
 		config: config, accept: make(chan net.Conn), closing: make(chan struct{}),
 		conns: map[*terminatedConn]struct{}{}, changed: make(chan struct{}),
 	}
 	t.server = &http.Server{
 		Handler:     t,
-		TLSConfig:   config.tls,
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(config.ctx) },
+		TLSConfig:   config.TLS,
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(config.Context) },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if secured, ok := c.(*tls.Conn); ok {
 				c = secured.NetConn()
@@ -92,7 +100,7 @@ func startTerminator(config terminatorConfig) *terminator {
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 100},
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
-	if config.tls != nil {
+	if config.TLS != nil {
 		go func() { _ = t.server.ServeTLS(t, "", "") }()
 		return t
 	}
@@ -104,7 +112,7 @@ func startTerminator(config terminatorConfig) *terminator {
 }
 
 // Accept implements net.Listener.
-func (t *terminator) Accept() (net.Conn, error) {
+func (t *Proxy) Accept() (net.Conn, error) {
 	select {
 	case c := <-t.accept:
 		return c, nil
@@ -114,17 +122,17 @@ func (t *terminator) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (t *terminator) Close() error {
+func (t *Proxy) Close() error {
 	t.closed.Do(func() { close(t.closing) })
 	return nil
 }
 
 // Addr implements net.Listener.
-func (t *terminator) Addr() net.Addr { return &net.TCPAddr{} }
+func (t *Proxy) Addr() net.Addr { return &net.TCPAddr{} }
 
-// dial connects to the server. It fails if the server has stopped.
-func (t *terminator) dial() (net.Conn, error) {
-	client, server, err := socketPair()
+// Dial connects to the server. It fails if the server has stopped.
+func (t *Proxy) Dial() (net.Conn, error) {
+	client, server, err := SocketPair()
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +144,7 @@ func (t *terminator) dial() (net.Conn, error) {
 }
 
 // take serves a connection. It fails, and closes it, if the server has stopped.
-func (t *terminator) take(c *terminatedConn) error {
+func (t *Proxy) take(c *terminatedConn) error {
 	t.mu.Lock()
 	t.conns[c] = struct{}{}
 	t.mu.Unlock()
@@ -149,8 +157,8 @@ func (t *terminator) take(c *terminatedConn) error {
 	}
 }
 
-// retire stops the server when its last connection has ended. Until then requests are forwarded.
-func (t *terminator) retire() {
+// Retire stops the server when its last connection has ended. Until then requests are forwarded.
+func (t *Proxy) Retire() {
 	t.mu.Lock()
 	t.retired = true
 	last := len(t.conns) == 0
@@ -160,22 +168,22 @@ func (t *terminator) retire() {
 	}
 }
 
-// stop ends the server. It ends watches, makes clients open a new connection, and returns when no request is left, or
+// Stop ends the server. It ends watches, makes clients open a new connection, and returns when no request is left, or
 // when the time is over. Connections without requests close soon after that; a request that still takes its time is
 // completed.
-func (t *terminator) stop(within time.Duration) {
+func (t *Proxy) Stop(within time.Duration) {
 	_ = t.Close()
 	if within <= 0 {
 		t.abandon()
 		return
 	}
 	go func() {
-		ctx, cancel := clock.WithTimeout(t.config.ctx, 10*within)
+		ctx, cancel := clock.WithTimeout(t.config.Context, 10*within)
 		defer cancel()
 		_ = t.server.Shutdown(ctx)
 		t.abandon()
 	}()
-	timer := clock.NewTimer(t.config.ctx, within)
+	timer := clock.NewTimer(t.config.Context, within)
 	defer timer.Stop()
 	for {
 		t.mu.Lock()
@@ -193,7 +201,7 @@ func (t *terminator) stop(within time.Duration) {
 }
 
 // abandon closes all connections, also those that are not the server's any more because they were upgraded.
-func (t *terminator) abandon() {
+func (t *Proxy) abandon() {
 	_ = t.Close()
 	_ = t.server.Close()
 	t.mu.Lock()
@@ -205,7 +213,7 @@ func (t *terminator) abandon() {
 }
 
 // count counts requests.
-func (t *terminator) count(n int) {
+func (t *Proxy) count(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.requests += n
@@ -253,21 +261,21 @@ func (c *terminatedConn) begin(r *http.Request) (*http.ClientConn, error) {
 	t := c.server
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(r.ProtoMajor == 1)
-	protocols.SetHTTP2(r.ProtoMajor == 2 && t.config.client != nil)
-	protocols.SetUnencryptedHTTP2(r.ProtoMajor == 2 && t.config.client == nil)
+	protocols.SetHTTP2(r.ProtoMajor == 2 && t.config.Client != nil)
+	protocols.SetUnencryptedHTTP2(r.ProtoMajor == 2 && t.config.Client == nil)
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if c.opened != nil {
 				return c.opened, nil
 			}
-			return t.config.dial(ctx)
+			return t.config.Dial(ctx)
 		},
-		TLSClientConfig:    t.config.client,
+		TLSClientConfig:    t.config.Client,
 		Protocols:          protocols,
 		HTTP2:              &http.HTTP2Config{StrictMaxConcurrentRequests: true},
 		DisableCompression: true,
 	}
-	backend, err := transport.NewClientConn(context.WithoutCancel(r.Context()), t.scheme(), t.config.host)
+	backend, err := transport.NewClientConn(context.WithoutCancel(r.Context()), t.scheme(), t.config.Host)
 	if err != nil {
 		c.broken = true
 		return nil, err
@@ -311,32 +319,32 @@ func (c *terminatedConn) abort(r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-func (t *terminator) scheme() string {
-	if t.config.client != nil {
+func (t *Proxy) scheme() string {
+	if t.config.Client != nil {
 		return "https"
 	}
 	return "http"
 }
 
 // ServeHTTP disturbs the request as the faults say, and forwards it.
-func (t *terminator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (t *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t.count(1)
 	defer t.count(-1)
 	c := r.Context().Value(terminatedConnKey{}).(*terminatedConn)
-	did, modify := t.config.disturb(t, w, r)
+	did, modify := t.config.Disturb(t, w, r)
 	switch did {
-	case answered:
+	case Answered:
 		return
-	case aborted:
+	case Aborted:
 		c.abort(r)
 	}
 	t.forward(w, r, c, modify)
 }
 
-// errLost is for a modifyFunc that loses the answer.
-var errLost = errors.New("lost")
+// ErrLost is for a ModifyFunc that loses the answer.
+var ErrLost = errors.New("lost")
 
-func (t *terminator) forward(w http.ResponseWriter, r *http.Request, c *terminatedConn, modify modifyFunc) {
+func (t *Proxy) forward(w http.ResponseWriter, r *http.Request, c *terminatedConn, modify ModifyFunc) {
 	backend, err := c.begin(r)
 	defer c.end()
 	if err != nil {
@@ -345,7 +353,7 @@ func (t *terminator) forward(w http.ResponseWriter, r *http.Request, c *terminat
 	}
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host = t.scheme(), t.config.host
+			p.Out.URL.Scheme, p.Out.URL.Host = t.scheme(), t.config.Host
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			p.Out.Host = p.In.Host
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
@@ -359,9 +367,9 @@ func (t *terminator) forward(w http.ResponseWriter, r *http.Request, c *terminat
 		ErrorLog:       t.server.ErrorLog,
 		ModifyResponse: modify,
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
-			if !errors.Is(err, errLost) && r.Context().Err() == nil {
+			if !errors.Is(err, ErrLost) && r.Context().Err() == nil {
 				// As without the proxy: the client does not get an answer that the server has not given.
-				t.config.log.Info("the server does not answer", "error", err)
+				t.config.Log.Info("the server does not answer", "error", err)
 			}
 			c.abort(r)
 		},
@@ -369,8 +377,8 @@ func (t *terminator) forward(w http.ResponseWriter, r *http.Request, c *terminat
 	proxy.ServeHTTP(w, r)
 }
 
-// endable returns a body that ends when the terminator stops.
-func (t *terminator) endable(body io.ReadCloser) io.ReadCloser {
+// Endable returns a body that ends when the Proxy stops.
+func (t *Proxy) Endable(body io.ReadCloser) io.ReadCloser {
 	e := &endableBody{ReadCloser: body, closing: t.closing, done: make(chan struct{})}
 	go func() {
 		select {

@@ -1,4 +1,4 @@
-package faults
+package requests
 
 import (
 	"net"
@@ -53,7 +53,7 @@ func TestHear(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pair := func() (far, near net.Conn) {
-				far, near, err := socketPair()
+				far, near, err := SocketPair()
 				if err != nil {
 					t.Fatal(err)
 				}
