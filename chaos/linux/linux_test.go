@@ -825,7 +825,9 @@ func TestUnsupported(t *testing.T) {
 		containers         []string
 		want               error
 	}{
-		{kind: "network", spec: `{"drop": 1, "http": {}}`, reason: "HTTP", want: inject.ErrUnsupported},
+		{kind: "network", spec: `{"bandwidthLimit": 1, "http": {}}`, reason: "limited", want: inject.ErrUnsupported},
+		{kind: "network", spec: `{"drop": 1, "http": {}}`, reason: "choose pods", node: true,
+			want: inject.ErrUnsupported},
 		{kind: "network", spec: `{"delay": "1s"}`, reason: "choose pods", node: true, want: inject.ErrUnsupported},
 		{kind: "network", spec: `{"services": [{"name": "db"}], "drop": 1}`, reason: "choose hosts", node: true,
 			want: inject.ErrUnsupported},
@@ -833,7 +835,7 @@ func TestUnsupported(t *testing.T) {
 		{kind: "diskPressure", spec: `{"path": "/proc", "readBytesPerSecond": 1}`, reason: "no disk",
 			want: inject.ErrUnsupported},
 		{kind: "apiFault", spec: `{}`, reason: "encrypted", want: inject.ErrUnsupported},
-		{kind: "grpc", spec: `{}`, reason: "gRPC", want: inject.ErrUnsupported},
+		{kind: "grpc", spec: `{"port": 1}`, reason: "choose pods", node: true, want: inject.ErrUnsupported},
 		{kind: "diskFailure", spec: `{"paths": ["/"], "error": "EROFS"}`, reason: "not with EROFS",
 			want: inject.ErrUnsupported},
 		{kind: "diskFailure", spec: `{"paths": ["/"], "operations": ["open", "sync"]}`, reason: "carries out sync: choose",
@@ -898,9 +900,10 @@ func TestKilledInjectorLeavesNothing(t *testing.T) {
 	n := newNode(t)
 	file := filepath.Join(n.dir, "data")
 	n.check(os.WriteFile(file, make([]byte, 1<<20), 0o600))
-	for kind, spec := range map[string]string{
+	for name, spec := range map[string]string{
 		"network": `{"hosts": [{"host": "example.org", "port": 7000}], "drop": 50, "bandwidthLimit": 1000000,
 			"delay": "5ms"}`,
+		"network http":   `{"hosts": [{"host": "example.org", "port": 7000}], "drop": 50, "http": {}}`,
 		"dns":            `{"records": [{"name": "example.org", "fault": "nxdomain"}]}`,
 		"cpuPressure":    `{"load": 10}`,
 		"memoryPressure": `{"target": 30}`,
@@ -909,8 +912,9 @@ func TestKilledInjectorLeavesNothing(t *testing.T) {
 	} {
 		target := n.newPod(false)
 		target.start("app", limits{"memory.limit_in_bytes": strconv.Itoa(100 << 20)})
-		t.Run(kind, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			kind, _, _ := strings.Cut(name, " ")
 			target.n = &node{t: t}
 			killed(t, target, os.Getpid(), request(target, kind, spec))
 		})

@@ -21,6 +21,9 @@ import (
 
 func init() {
 	register(v1alpha1.KindNetwork, func(base injection, spec v1alpha1.Network) inject.Injection {
+		if spec.HTTP != nil {
+			return newHTTP(base, spec)
+		}
 		return &network{injection: base, spec: spec}
 	})
 }
@@ -64,9 +67,9 @@ type endpoint struct {
 }
 
 // endpoints translates hosts and services. None means all traffic.
-func (i *network) endpoints() ([]endpoint, error) {
+func endpoints(spec *v1alpha1.Network) ([]endpoint, error) {
 	var all []endpoint
-	for _, h := range i.spec.Hosts {
+	for _, h := range spec.Hosts {
 		e := endpoint{port: uint16(h.Port), ingress: h.Flow == "ingress"}
 		if prefix, err := netip.ParsePrefix(h.Host); err == nil {
 			e.prefix = prefix
@@ -87,7 +90,7 @@ func (i *network) endpoints() ([]endpoint, error) {
 		}
 		all = append(all, withProtocols(e)...)
 	}
-	for _, s := range i.spec.Services {
+	for _, s := range spec.Services {
 		e := endpoint{name: s.Name + "." + s.Namespace + ".svc"}
 		if len(s.Ports) == 0 {
 			all = append(all, e)
@@ -157,10 +160,7 @@ func (i *network) Check(ctx context.Context) error {
 	if err := privileged(); err != nil {
 		return err
 	}
-	if i.spec.HTTP != nil {
-		return inject.Unsupported("real pods have no proxy that reads HTTP requests: leave out http")
-	}
-	if _, err := i.endpoints(); err != nil {
+	if _, err := endpoints(&i.spec); err != nil {
 		return err
 	}
 	if i.request.Target.NodeLevel {
@@ -255,7 +255,7 @@ func (i *network) begin(ctx context.Context, target *scope) error {
 	if err != nil {
 		return err
 	}
-	wanted, err := i.endpoints()
+	wanted, err := endpoints(&i.spec)
 	if err != nil {
 		return err
 	}
