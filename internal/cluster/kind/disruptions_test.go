@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -221,7 +222,7 @@ func startDisrupted(t *testing.T) *disrupted {
 	d.apply(t, "server", `
 apiVersion: v1
 kind: Pod
-metadata: {name: server, namespace: default}
+metadata: {name: server, namespace: default, labels: {app: server}}
 spec:
   terminationGracePeriodSeconds: 0
   containers: [{name: main, image: `+probeImage+`, args: [serve, ":7000"]}]
@@ -239,9 +240,13 @@ spec:
     args: [measure, "`+d.running(t, "server").Status.PodIP+`:7000", /data]
     volumeMounts: [{name: data, mountPath: /data}]
     resources: {limits: {cpu: 500m, memory: 200Mi}}
+  - name: beside
+    image: `+probeImage+`
+    args: [beside, "`+d.running(t, "server").Status.PodIP+`:7000"]
 `)
 	d.running(t, "client")
-	go d.read(ctx)
+	go d.read(ctx, "main", "")
+	go d.read(ctx, "beside", "beside-")
 	return d
 }
 
@@ -262,12 +267,12 @@ func (d *disrupted) running(t *testing.T, name string) *corev1.Pod {
 	return pod
 }
 
-// read reads the probe's log, also after restarts, until ctx ends.
-func (d *disrupted) read(ctx context.Context) {
+// read reads the log of one of the probe's containers, also after restarts, until ctx ends.
+func (d *disrupted) read(ctx context.Context, container, prefix string) {
 	none := int64(0)
 	for ctx.Err() == nil {
 		log, err := d.client.CoreV1().Pods("default").GetLogs("client", &corev1.PodLogOptions{
-			Follow: true, TailLines: &none,
+			Container: container, Follow: true, TailLines: &none,
 		}).Stream(ctx)
 		if err != nil {
 			time.Sleep(pollInterval)
@@ -275,7 +280,7 @@ func (d *disrupted) read(ctx context.Context) {
 		}
 		for lines := bufio.NewScanner(log); lines.Scan(); {
 			if name, value, found := strings.Cut(lines.Text(), " "); found {
-				d.samples.add(name, value)
+				d.samples.add(prefix+name, value)
 			}
 		}
 		_ = log.Close()
@@ -287,13 +292,21 @@ func (d *disrupted) begin(
 	t *testing.T, name, fault string, until func(*chaos.DisruptionStatus) bool,
 ) (after time.Duration) {
 	t.Helper()
+	return d.beginOf(t, "app: probe", name, fault, until)
+}
+
+// beginOf is begin for what the selector says.
+func (d *disrupted) beginOf(
+	t *testing.T, selector, name, fault string, until func(*chaos.DisruptionStatus) bool,
+) (after time.Duration) {
+	t.Helper()
 	begin := time.Now()
 	d.apply(t, name, `
 apiVersion: chaos.trommel.dev/v1alpha1
 kind: Disruption
 metadata: {name: `+name+`, namespace: default}
 spec:
-  selector: {app: probe}
+  selector: {`+selector+`}
   duration: 5m
   `+fault+`
 `)
@@ -369,6 +382,18 @@ func TestDisruptions(t *testing.T) {
 			func(ms int) bool { return 0 <= ms && ms < 150 }, func(ms int) bool { return ms >= 150 },
 		},
 		{
+			"http-drop", "network: {hosts: [{host: " + server + "}], http: {paths: [/probe]}, drop: 100}", "http",
+			func(ms int) bool { return 0 <= ms && ms < 300 }, func(ms int) bool { return ms == -1 },
+		},
+		{
+			"http-other", "network: {hosts: [{host: " + server + "}], http: {paths: [/other]}, drop: 100}", "http",
+			func(ms int) bool { return 0 <= ms && ms < 300 }, func(ms int) bool { return 0 <= ms && ms < 300 },
+		},
+		{
+			"disk-failure", "diskFailure: {paths: [/data]}", "write",
+			func(ms int) bool { return 0 <= ms && ms < 400 }, func(ms int) bool { return ms == -1 },
+		},
+		{
 			"cpu", "cpuPressure: {load: 90}", "work",
 			func(ms int) bool { return ms < 60 }, func(ms int) bool { return ms > 80 },
 		},
@@ -378,7 +403,7 @@ func TestDisruptions(t *testing.T) {
 		},
 		{
 			"disk", "diskPressure: {path: /data, writeBytesPerSecond: 262144}", "write",
-			func(ms int) bool { return ms < 400 }, func(ms int) bool { return ms > 800 },
+			func(ms int) bool { return 0 <= ms && ms < 400 }, func(ms int) bool { return ms > 800 },
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -440,10 +465,55 @@ func TestDisruptions(t *testing.T) {
 		}
 	})
 
+	t.Run("grpc", func(t *testing.T) {
+		middle := func() int {
+			all := d.numbers(t, "grpc")
+			return all[len(all)/2]
+		}
+		before := middle()
+		d.beginOf(t, "app: server", "grpc",
+			"grpc: {port: 7001, endpoints: [{method: /probe.Probe/Get, error: UNAVAILABLE}]}", injected)
+		during := middle()
+		d.end(t, "grpc")
+		if after := middle(); before != 0 || during != 14 || after != 0 {
+			t.Errorf("status %d before, %d during, %d after", before, during, after)
+		}
+	})
+
+	t.Run("one container", func(t *testing.T) {
+		why := ""
+		begun := func(s *chaos.DisruptionStatus) bool {
+			why = s.Message
+			return injected(s) || slices.ContainsFunc(s.Injections, func(i chaos.Injection) bool {
+				return i.State == chaos.InjectionUnsupported
+			})
+		}
+		d.begin(t, "one", "containers: [main]\n  network: {hosts: [{host: "+server+"}], drop: 100}", begun)
+		if strings.Contains(why, "no cgroup of version 2") {
+			d.end(t, "one")
+			t.Skip(why)
+		}
+		if main, beside := d.numbers(t, "echo"), d.numbers(t, "beside-echo"); main[len(main)/2] != -1 ||
+			beside[0] < 0 {
+			t.Errorf("%v, beside it %v", main, beside)
+		}
+		d.end(t, "one")
+		d.begin(t, "one-dns", "containers: [main]\n  dns: {records: [{name: probe.example, addresses: [192.0.2.7]}]}",
+			injected)
+		for name, want := range map[string]string{"lookup": "192.0.2.7", "beside-lookup": "none"} {
+			got, err := d.samples.next(within(t, time.Minute), name, 3)
+			if err != nil || got[2] != want {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+		}
+		d.end(t, "one-dns")
+	})
+
+	t.Run("node", func(t *testing.T) { d.testNode(t) })
+
 	for _, test := range []struct{ fault, why string }{
 		{"apiFault: {status: 500}", "encrypted"},
-		{"grpc: {port: 7000, endpoints: [{method: /a.B/C, error: UNAVAILABLE}]}", "no proxy that reads gRPC"},
-		{"diskFailure: {paths: [/data]}", "not made to fail"},
+		{"diskFailure: {paths: [/data], error: EROFS}", "not with EROFS"},
 		{"nodeFailure: {}", ""},
 	} {
 		kind, _, _ := strings.Cut(test.fault, ":")
@@ -461,5 +531,63 @@ func TestDisruptions(t *testing.T) {
 			}
 			d.end(t, name)
 		})
+	}
+}
+
+// testNode cuts off the whole node, which stays manageable: its kubelet and the API server work as before.
+func (d *disrupted) testNode(t *testing.T) {
+	d.apply(t, "on the node", `
+apiVersion: v1
+kind: Pod
+metadata: {name: on-node, namespace: default}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: `+probeImage+`, args: [serve, ":7100"]}]
+`)
+	at := net.JoinHostPort(d.running(t, "on-node").Status.HostIP, "7100")
+	answers := func() bool {
+		conn, err := net.DialTimeout("tcp", at, time.Second)
+		if err != nil {
+			return false
+		}
+		return conn.Close() == nil
+	}
+	if !answers() {
+		t.Fatalf("%s does not answer", at)
+	}
+	d.beginOf(t, "kubernetes.io/os: linux", "node", "level: node\n  network: {drop: 100}",
+		func(s *chaos.DisruptionStatus) bool { return s.Phase == chaos.Injected })
+	for range 5 {
+		if answers() {
+			t.Errorf("%s answers", at)
+		}
+	}
+	// The kubelet starts another pod, and reports it.
+	d.apply(t, "meanwhile", `
+apiVersion: v1
+kind: Pod
+metadata: {name: meanwhile, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: `+probeImage+`, args: [serve, ":7000"]}]
+`)
+	d.running(t, "meanwhile")
+	// Longer than a node may be silent.
+	time.Sleep(time.Minute)
+	nodes, err := d.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		if !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}) {
+			t.Errorf("node %s is not ready: %v", n.Name, n.Status.Conditions)
+		}
+	}
+	d.end(t, "node")
+	if !answers() {
+		t.Errorf("afterwards %s does not answer", at)
 	}
 }
