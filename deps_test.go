@@ -133,10 +133,11 @@ var edges = []struct {
 	may     []string
 }{
 	{"chaos", []string{
-		"internal/run/addons",         // runs the controllers
-		"internal/processnode/faults", // implements the protocol of injectors
-		"internal/objects/manifests",  // knows the definitions, which are data
-		"plan/internal/crd",           // knows the definitions and the table of kinds, which are data
+		"internal/run/addons",                  // runs the controllers
+		"internal/processnode/faults",          // implements the protocol of injectors
+		"internal/processnode/faults/requests", // carries out what the specs say about requests
+		"internal/objects/manifests",           // knows the definitions, which are data
+		"plan/internal/crd",                    // knows the definitions and the table of kinds, which are data
 	}},
 	{"nodes", []string{"internal/run/addons", "internal/objects/manifests", "plan/internal/crd"}},
 }

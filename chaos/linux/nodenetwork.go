@@ -254,8 +254,8 @@ func (ns *namespace) ips() ([]netip.Addr, error) {
 	return found, nil
 }
 
-// outward lists the types of interfaces that lead out of a node. Others lead to pods, or are tunnels whose packets leave
-// by one of these.
+// outward lists the types of interfaces that lead out of a node. Others lead to pods, or are tunnels whose packets
+// leave by one of these.
 var outward = []string{"device", "bond", "team", "vlan"}
 
 // outside lists the interfaces by which packets leave a node: those with a default route, and those of its hardware.
@@ -298,8 +298,8 @@ func maskOf(r netlink.Route) (ones, bits int) {
 	return r.Dst.Mask.Size()
 }
 
-// rules let packets return that are not disturbed: those that leave the node or those that arrive, its own ones or those
-// that it forwards for pods.
+// rules let packets return that are not disturbed: those that leave the node or those that arrive, its own ones or
+// those that it forwards for pods.
 func (k *kept) rules(outgoing, forwarded bool) [][]expr.Any {
 	var all [][]expr.Any
 	keep := func(parts ...any) { all = append(all, rule(append(parts, verdict(expr.VerdictReturn))...)) }

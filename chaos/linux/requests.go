@@ -21,7 +21,7 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject"
-	"github.com/trommel-dev/trommel/internal/cluster/requests"
+	"github.com/trommel-dev/trommel/internal/processnode/faults/requests"
 )
 
 func init() {
@@ -117,7 +117,8 @@ func (i *requestFault) speaksGRPC(ctx context.Context, ns *namespace) error {
 		return ns.dial(ctx, netip.AddrPortFrom(own[at], port))
 	})
 	if err == nil && !speaks {
-		err = inject.Unsupported("the server at port %d does not speak HTTP/2 without TLS, so the proxy sees no calls", port)
+		err = inject.Unsupported("the server at port %d does not speak HTTP/2 without TLS, so the proxy sees no calls",
+			port)
 	}
 	return err
 }
@@ -168,7 +169,8 @@ func (i *requestFault) Inject(ctx context.Context) error {
 			return i.fault.Disturb(w, r), nil
 		},
 	})
-	if err := i.listen(background, slices.ContainsFunc(wanted, func(e endpoint) bool { return e.ingress })); err != nil {
+	ofOthers := slices.ContainsFunc(wanted, func(e endpoint) bool { return e.ingress })
+	if err := i.listen(background, ofOthers); err != nil {
 		return err
 	}
 	if err := i.redirect(target, resolved(wanted, known), i.doors); err != nil {
@@ -313,7 +315,8 @@ func (i *requestFault) redirect(of *scope, to []endpoint, doors []door) error {
 		to = []endpoint{{}}
 	}
 	for _, w := range []way{
-		{"redirect_output", nftables.ChainHookOutput, nftables.ChainTypeNAT, nftables.ChainPriorityNATDest, true, false},
+		{"redirect_output", nftables.ChainHookOutput, nftables.ChainTypeNAT, nftables.ChainPriorityNATDest, true,
+			false},
 		{"redirect_input", nftables.ChainHookPrerouting, nftables.ChainTypeNAT, nftables.ChainPriorityNATDest, false,
 			false},
 		{"reset_output", nftables.ChainHookOutput, nftables.ChainTypeFilter, nftables.ChainPriorityFilter, true, false},

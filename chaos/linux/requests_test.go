@@ -117,7 +117,8 @@ func TestHTTP(t *testing.T) {
 			map[string]string{"GET " + one + "/a": "lost", "POST " + one + "/a": "lost", "GET " + one + "/ab": "lost"}},
 		{`{"hosts": [{"host": "10.77.9.1", "port": 8080}], "http": {"methods": ["POST"]}, "delay": "600ms"}`,
 			map[string]string{"POST " + one + "/a": "late"}},
-		{`{"hosts": [{"host": "fd77:9::/32"}], "http": {}, "drop": 100}`, map[string]string{"GET " + six + "/a": "lost"}},
+		{`{"hosts": [{"host": "fd77:9::/32"}], "http": {}, "drop": 100}`,
+			map[string]string{"GET " + six + "/a": "lost"}},
 		{`{"hosts": [{"host": "example.org"}], "http": {"paths": ["/a"]}, "delay": "600ms"}`,
 			map[string]string{"GET " + one + "/a": "late", "POST " + one + "/a": "late", "GET " + one + "/ab": "late"}},
 		{`{"http": {"paths": ["/a"], "methods": ["GET"]}, "drop": 100}`, map[string]string{

@@ -119,8 +119,8 @@ func (n Node) socketCgroup(c container) (socketCgroup, error) {
 		return n.cgroupAt(root, filepath.Join(below, own))
 	}
 	return socketCgroup{}, inject.Unsupported(
-		"container %s has no cgroup of version 2, by which its packets differ from those of the pod's other containers: "+
-			"choose all containers", c.name)
+		"container %s has no cgroup of version 2, by which its packets differ from those of the pod's other "+
+			"containers: choose all containers", c.name)
 }
 
 // cgroupAt returns the cgroup at a path below the root.

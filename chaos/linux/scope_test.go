@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -335,8 +336,8 @@ func TestNodeNetworkWithoutKubelet(t *testing.T) {
 	defer local.Close()
 	want("the kubelet has no connection to an API server")
 	defer must(p.dial(t.Context(), "tcp", "127.0.0.1:6443"))(t).Close()
-	want("unsupported: the kubelet reaches its API servers through 127.0.0.1:6443 on the node, which would be cut off " +
-		"from them")
+	want("unsupported: the kubelet reaches its API servers through 127.0.0.1:6443 on the node, which would be cut " +
+		"off from them")
 }
 
 // TestKeptGrows: the kubelet connects to another API server while the disruption lasts.
@@ -347,9 +348,8 @@ func TestKeptGrows(t *testing.T) {
 		t.Errorf("nothing is new: %+v", k)
 	}
 	defer must(w.dial(t.Context(), "tcp", host2+":6443"))(t).Close()
-	if !k.update(w.backend.Node.withDefaults(), w.ns) ||
-		!cmp.Equal(k.peers, []netip.AddrPort{netip.MustParseAddrPort(apiServer), netip.MustParseAddrPort(host2 + ":6443")},
-			cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })) {
+	want := []netip.AddrPort{netip.MustParseAddrPort(apiServer), netip.MustParseAddrPort(host2 + ":6443")}
+	if !k.update(w.backend.Node.withDefaults(), w.ns) || !slices.Equal(k.peers, want) {
 		t.Errorf("%+v", k)
 	}
 }

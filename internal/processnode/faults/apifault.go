@@ -21,7 +21,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
-	"github.com/trommel-dev/trommel/internal/cluster/requests"
+	"github.com/trommel-dev/trommel/internal/processnode/faults/requests"
 )
 
 var _ = register(v1alpha1.KindAPIFault, prepareAPIFault)

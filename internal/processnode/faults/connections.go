@@ -10,7 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
-	"github.com/trommel-dev/trommel/internal/cluster/requests"
+	"github.com/trommel-dev/trommel/internal/processnode/faults/requests"
 )
 
 // connections are a pod's connections and their faults, in two places: the pod's link to the API server, and proxies

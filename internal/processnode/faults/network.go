@@ -17,7 +17,7 @@ import (
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/passthrough"
-	"github.com/trommel-dev/trommel/internal/cluster/requests"
+	"github.com/trommel-dev/trommel/internal/processnode/faults/requests"
 )
 
 type networkFault struct {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/trommel-dev/trommel/chaos/api/v1alpha1"
 	"github.com/trommel-dev/trommel/chaos/inject/fault"
-	"github.com/trommel-dev/trommel/internal/cluster/requests"
+	"github.com/trommel-dev/trommel/internal/processnode/faults/requests"
 )
 
 var _ = register(v1alpha1.KindGRPC, prepareGRPC)
@@ -34,7 +34,8 @@ func prepareGRPC(ctx context.Context, p *Pod, f fault.Fault, spec v1alpha1.GRPC)
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	})
 	if err == nil && !speaks {
-		err = unsupported("the server at port %d does not speak HTTP/2 without TLS, so the node sees no calls", spec.Port)
+		err = unsupported("the server at port %d does not speak HTTP/2 without TLS, so the node sees no calls",
+			spec.Port)
 	}
 	return begin, err
 }

@@ -1,5 +1,5 @@
-// Package requests is a reverse proxy that disturbs HTTP requests and gRPC calls: those of the pods of the process node,
-// and, with a connection that the kernel redirects, those of real pods.
+// Package requests is a reverse proxy that disturbs HTTP requests and gRPC calls: those of the pods of the process
+// node and, with connections that the kernel redirects, those of real pods.
 package requests
 
 import (
