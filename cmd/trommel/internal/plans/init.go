@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	goversion "go/version"
@@ -62,7 +63,7 @@ missing.`,
 				return nil
 			}
 			if _, err := os.Stat(filepath.Join(dir, plan.SuiteFile)); err != nil || force || !goTest {
-				if err := initialize(s, dir, force); err != nil {
+				if err := initialize(c.Context(), s, dir, force); err != nil {
 					return exit.With(exit.Usage, err)
 				}
 			}
@@ -80,11 +81,11 @@ missing.`,
 	return c
 }
 
-func initialize(s output.Streams, dir string, force bool) error {
+func initialize(ctx context.Context, s output.Streams, dir string, force bool) error {
 	slow := showSlow(s.Err, initPatience)
 	defer slow.stop()
 	s.Err = slow
-	r, err := scaffold.Inspect(dir, slow.begin)
+	r, err := inspect(ctx, dir, slow.begin)
 	if err != nil {
 		return err
 	}
@@ -132,6 +133,26 @@ func initialize(s output.Streams, dir string, force bool) error {
 		fmt.Fprintf(s.Err, "more workloads: trommel propose -c %s --write\n", dir)
 	}
 	return nil
+}
+
+// inspect is scaffold.Inspect, which reads files only. It returns when the context ends, and leaves the reading to the
+// process that ends then.
+func inspect(ctx context.Context, dir string, stage func(string)) (*scaffold.Repository, error) {
+	type result struct {
+		found *scaffold.Repository
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		found, err := scaffold.Inspect(dir, stage)
+		done <- result{found, err}
+	}()
+	select {
+	case r := <-done:
+		return r.found, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // initPatience is how long init says nothing.

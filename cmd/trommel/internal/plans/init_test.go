@@ -37,7 +37,7 @@ func TestInitOperators(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := operators.Unpack(t, tt.name)
 			var out, stderr strings.Builder
-			if err := initialize(output.Streams{Out: &out, Err: &stderr}, dir, false); err != nil {
+			if err := initialize(t.Context(), output.Streams{Out: &out, Err: &stderr}, dir, false); err != nil {
 				t.Fatalf("%v\n%s", err, stderr.String())
 			}
 			suite, err := plan.LoadSuite(filepath.Join(dir, plan.SuiteFile))
