@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -108,6 +109,12 @@ func (s *Suite) WithBuild(name string, locate func(path string, own bool) (strin
 			}
 			find(at, &build.Dir, false)
 			c.Build = &build
+		}
+		c.Files = maps.Clone(c.Files)
+		for _, in := range sortedKeys(c.Files) {
+			file := c.Files[in]
+			find(at, &file, true) // a version without it does not read it, or has moved it
+			c.Files[in] = file
 		}
 		if !changed {
 			continue

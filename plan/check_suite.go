@@ -146,6 +146,7 @@ func (c *Controller) check(at *yamlfile.Place, s *Suite, before []string) {
 		}
 		checkFile(executables.Field(image), file)
 	}
+	c.checkFiles(at.Field("files"))
 	if at.Field("deployment").Given() {
 		for _, f := range at.OneOf("namespace", "clusterRole") {
 			f.Errorf("%s is for a generated Deployment; controller %q has its own", f.Step(), c.Name)
@@ -192,6 +193,35 @@ func (c *Controller) check(at *yamlfile.Place, s *Suite, before []string) {
 		if slices.ContainsFunc(c.AnnotatedCalls[:i], same) {
 			at.Errorf("duplicate annotated call %q", call.Name)
 		}
+	}
+}
+
+// systemDirs are where no image has files of its own: a process has them from its system.
+var systemDirs = []string{"/dev", "/proc", "/sys"}
+
+// checkFiles checks what a controller's image has.
+func (c *Controller) checkFiles(files *yamlfile.Place) {
+	given := map[string]string{} // as the suite writes them, by the clean path
+	for _, in := range sortedKeys(c.Files) {
+		at, clean := files.Field(in), path.Clean(in)
+		within := func(dir string) bool { return clean == dir || strings.HasPrefix(clean, dir+"/") }
+		switch same, twice := given[clean]; {
+		case !path.IsAbs(in):
+			at.Name().Errorf("files: %q is the path in the image, which begins with /", in)
+		case clean == "/":
+			at.Name().Errorf("files: / is all of the image; give the path of what the controller reads, such as /crds")
+		case clean == "/tmp":
+			at.Name().Errorf("files: a pod's /tmp is empty when it starts; give the path of what is in it")
+		case slices.ContainsFunc(systemDirs, within):
+			at.Name().Errorf("files: %s belongs to the system, not to the image", in)
+		case twice:
+			at.Name().Errorf("files: %s is the same path as %s", in, same)
+		case c.Files[in] == "":
+			at.Errorf("files: %s has nothing: give the path of a file or directory, relative to the suite", in)
+		default:
+			checkFile(at, c.Files[in])
+		}
+		given[clean] = in
 	}
 }
 

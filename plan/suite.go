@@ -223,6 +223,9 @@ type Controller struct {
 	// Executables are what other containers of the Deployment run that have no command, by image. Paths are relative to
 	// the suite.
 	Executables map[string]string `yaml:"executables"`
+	// Files are what the image has that the controller reads: absolute paths in the image, and the files or directories
+	// that are there, relative to the suite. Clusters that run images do without.
+	Files       map[string]string `yaml:"files"`
 	Deployment  ResourceKey       `yaml:"deployment" as:"deployment"`          // of the manifests; zero: generated
 	Namespace   string            `yaml:"namespace" default:"default"`         // of a generated Deployment
 	ClusterRole string            `yaml:"clusterRole" default:"cluster-admin"` // of a generated Deployment

@@ -36,6 +36,10 @@ const (
 	// AnnotationBinaryPrefix + container name on a pod template: the local executable that replaces the container's
 	// image. Without it the process node runs the container's command unchanged.
 	AnnotationBinaryPrefix = "binary.trommel.dev/"
+	// AnnotationFilesPrefix + container name on a pod template: the files that the image has and this machine does not,
+	// as JSON: an object with paths in the image, and what is there on this machine. Each start of the container gets a
+	// copy of its own. Volumes hide them.
+	AnnotationFilesPrefix = "files.trommel.dev/"
 	// AnnotationWorkDirPrefix + container name: the working directory; default: a new directory.
 	AnnotationWorkDirPrefix = "workdir.trommel.dev/"
 	// AnnotationTimeless on a pod: "true" says that nothing its processes do depends on the time, as with `sleep
@@ -285,8 +289,8 @@ type Process struct {
 	LogStart int64  // offset at which this start begins in the log, in bytes
 	Unready  string // the error of the readiness probe, while it fails and the container is not ready
 	// MetMachine explains, for a process that exited unplanned, what it looked for in its pod and found, or missed, on
-	// this machine instead, as far as its log shows it, and how to solve that. With few exceptions such a process has
-	// no hooks.
+	// this machine instead, or missed of its image, as far as its log shows it, and how to solve that. With few
+	// exceptions such a process has no hooks.
 	MetMachine string
 }
 

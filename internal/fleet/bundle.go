@@ -156,7 +156,7 @@ func (g *gathering) build(name string, b *builds.Build) (all Build, err error) {
 	for path, at := range b.Paths {
 		all.Paths = append(all.Paths, Located{path, at})
 	}
-	for _, file := range filesOfManifests(b.Suite) {
+	for _, file := range filesOfBuild(b.Suite) {
 		if err := g.tree(plan.Beside(b.Suite.File, file)); err != nil {
 			return all, &run.UserError{Err: fmt.Errorf("build %q: %w", name, err)}
 		}
@@ -174,7 +174,7 @@ func (g *gathering) suite(s *plan.Suite) error {
 	if err := g.tree(s.File); err != nil {
 		return err
 	}
-	names := filesOfManifests(s)
+	names := filesOfBuild(s)
 	for i := range s.Controllers {
 		names = slices.AppendSeq(names, maps.Values(s.Controllers[i].Executables))
 	}
@@ -208,10 +208,14 @@ func (g *gathering) suite(s *plan.Suite) error {
 	return g.modules(s)
 }
 
-// filesOfManifests lists the files and directories that the manifests of a suite name.
-func filesOfManifests(s *plan.Suite) (names []string) {
+// filesOfBuild lists the files and directories that the manifests of a suite name, and those of its controllers'
+// images.
+func filesOfBuild(s *plan.Suite) (names []string) {
 	for _, m := range s.Manifests {
 		names = append(append(names, m.Path, m.Helm), m.ValuesFiles...)
+	}
+	for i := range s.Controllers {
+		names = slices.AppendSeq(names, maps.Values(s.Controllers[i].Files))
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }

@@ -323,6 +323,33 @@ func TestChartsBesideAChartTravel(t *testing.T) {
 	}
 }
 
+// What the images of controllers have travels, and nothing beside it.
+func TestFilesOfControllersTravel(t *testing.T) {
+	dir := t.TempDir()
+	write := writerIn(t, dir)
+	for _, name := range []string{"trommel.yaml", "bin/op", "config/crds/a.yaml", "config/secret.yaml", "settings"} {
+		write(name, name)
+	}
+	g := &gathering{blobs: newBlobs(t.TempDir()), seen: map[string]bool{}}
+	if err := g.suite(&plan.Suite{File: filepath.Join(dir, "trommel.yaml"), Controllers: []plan.Controller{
+		{Name: "op", Binary: "bin/op", Files: map[string]string{"/crds": "config/crds", "/settings": "settings"}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range g.files {
+		rel, err := filepath.Rel(dir, f.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, filepath.ToSlash(rel))
+	}
+	slices.Sort(names)
+	if want := []string{"config/crds/a.yaml", "settings", "trommel.yaml"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+}
+
 // A worker fetches nothing from the campaign that its image has, but for a file with another content.
 func TestFilesOfTheImage(t *testing.T) {
 	s := serve(t, nil)

@@ -26,8 +26,9 @@ type program struct {
 	logFile string
 	mounts  []volumes.Mount
 	files   *volumes.Files
-	tmp     string // directory of its /tmp; empty if the pod's spec mounts something there
-	hooked  bool   // its executable has hooks in the standard library
+	image   []imageFile // of the container's image; a volume hides them
+	tmp     string      // directory of its /tmp; empty if the pod's spec mounts something there
+	hooked  bool        // its executable has hooks in the standard library
 
 	idle     bool // it has no program, and does nothing: see runsNothing
 	timeless bool // what it does does not depend on the time
@@ -41,8 +42,8 @@ func (p *program) command() *exec.Cmd {
 	return &exec.Cmd{Path: p.path, Args: p.argv, Env: p.env, Dir: p.workDir}
 }
 
-// freshFiles creates the files of a new container: an empty /tmp, the mount points of its volumes, no readiness file,
-// no termination message.
+// freshFiles creates the files of a new container: those of its image, an empty /tmp, the mount points of its volumes,
+// no readiness file, no termination message.
 func (p *program) freshFiles() error {
 	if p.tmp != "" {
 		if err := os.RemoveAll(p.tmp); err != nil {
@@ -50,6 +51,11 @@ func (p *program) freshFiles() error {
 		}
 		if err := os.MkdirAll(p.tmp, 0o700); err != nil {
 			return err
+		}
+	}
+	for _, f := range p.image {
+		if err := f.copy(); err != nil {
+			return fmt.Errorf("file %s of its image: %w", f.path, err)
 		}
 	}
 	if p.readyFile != "" {
@@ -135,6 +141,13 @@ func (c *container) prepare(ctx context.Context, folders map[string]string) erro
 	if c.program.mounts, err = p.volumes.Mounts(c.spec, folders, expandEnv); err != nil {
 		return err
 	}
+	if c.program.image, err = c.imageFiles(annotations); err != nil {
+		return err
+	}
+	for _, f := range c.program.image {
+		c.program.mounts = append(c.program.mounts, volumes.Mount{Path: f.path, Local: f.local})
+	}
+	volumes.SortMounts(c.program.mounts)
 	if err := c.findFiles(binary); err != nil {
 		return err
 	}

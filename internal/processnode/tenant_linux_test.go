@@ -278,3 +278,54 @@ func TestContainerStartsAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A program finds the files of its image in a copy of its own, which is new with each container. Volumes hide them.
+func TestFilesOfTheImage(t *testing.T) {
+	ns, ctx, dir := pods.Namespace(t), t.Context(), t.TempDir()
+	for name, text := range map[string]string{"crds/a.yaml": "a", "crds/more/b.yaml": "b", "settings": "x"} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := fmt.Sprintf(`{"/trommel-tenant/crds/": %[1]q, "/trommel-tenant/settings": %[2]q,
+		"/scratch/settings": %[2]q, "/etc/trommel-tenant/settings": %[2]q}`, filepath.Join(dir, "crds"), filepath.Join(dir, "settings"))
+	p := pods.StartTenant(t, ns, "image", clustertest.Controller("image"), func(p *corev1.Pod) {
+		p.Annotations["files.trommel.dev/main"] = files
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+			{Name: "scratch", MountPath: "/scratch"}, {Name: "scratch", MountPath: "/trommel-tenant/crds/more"},
+		}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		}
+	})
+	check := func() {
+		t.Helper()
+		p.Expect(t, "read", "/trommel-tenant/crds/a.yaml", "a")
+		p.Expect(t, "read", "/trommel-tenant/settings", "x")
+		p.Expect(t, "read", "/etc/trommel-tenant/settings", "x")
+		p.Expect(t, "read", "/scratch/settings", "error: no such file or directory")
+		p.Expect(t, "read", "/trommel-tenant/crds/more/b.yaml", "error: no such file or directory")
+	}
+	check()
+	p.Expect(t, "write", "/trommel-tenant/crds/a.yaml", "")
+	p.Expect(t, "leave", "/trommel-tenant/crds", "")
+	if err := shared.Processes().Kill(ctx, "image"); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.Processes().Start(ctx, "image"); err != nil {
+		t.Fatal(err)
+	}
+	clustertest.Eventually(t, func(ctx context.Context) error {
+		_, err := p.Ask(ctx, "host", "")
+		return err
+	})
+	check()
+	p.Expect(t, "read", "/trommel-tenant/crds/left", "error: no such file or directory")
+	if text, err := os.ReadFile(filepath.Join(dir, "crds", "a.yaml")); err != nil || string(text) != "a" {
+		t.Errorf("the user's own file is %q, %v", text, err)
+	}
+}

@@ -126,6 +126,11 @@ func suiteHash(suite *plan.Suite, w workload, kubernetes string) (string, error)
 				return "", fmt.Errorf("hash of the executable for image %s: %w", image, err)
 			}
 		}
+		for _, in := range slices.Sorted(maps.Keys(c.Files)) {
+			if err := addTree(hash, at(c.Files[in])); err != nil {
+				return "", fmt.Errorf("hash of %s in the image: %w", in, err)
+			}
+		}
 	}
 	for _, step := range exercise.Steps {
 		if step.Apply == nil || step.Apply.File == "" {
@@ -149,6 +154,10 @@ func forgetPlaces(s *plan.Suite) {
 			own := *b
 			own.Dir = ""
 			s.Controllers[i].Build = &own
+		}
+		s.Controllers[i].Files = maps.Clone(s.Controllers[i].Files)
+		for in := range s.Controllers[i].Files {
+			s.Controllers[i].Files[in] = ""
 		}
 	}
 }

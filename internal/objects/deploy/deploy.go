@@ -4,6 +4,7 @@
 package deploy
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -22,10 +23,12 @@ import (
 	"github.com/trommel-dev/trommel/plan"
 )
 
-// Programs are the executables that replace images: absolute paths.
+// Programs are the executables that replace images, and files of theirs: absolute paths.
 type Programs struct {
 	Controller string            // that of the controller's image
 	Others     map[string]string // by image
+	// Files are what the controller's image has: by the path in it, the absolute path on this machine.
+	Files map[string]string
 }
 
 // Controller finds the controller's Deployment among the manifests, or generates one with its service account and role
@@ -189,6 +192,9 @@ func instrument(c *plan.Controller, d *appsv1.Deployment, programs Programs) err
 			}
 		}
 	}
+	if err := addFiles(meta, spec, programs); err != nil {
+		return err
+	}
 	container.Args = append(container.Args, c.Args...)
 	from, err := valuesFrom(c)
 	if err != nil {
@@ -258,13 +264,15 @@ func templateOf(own []*unstructured.Unstructured) (*corev1.PodTemplateSpec, erro
 
 // ProgramsOf returns the programs of a controller of the suite.
 func ProgramsOf(suite *plan.Suite, c *plan.Controller, binary string) (Programs, error) {
-	all := Programs{Controller: binary, Others: map[string]string{}}
-	for image, file := range c.Executables {
-		abs, err := filepath.Abs(plan.Beside(suite.File, file))
-		if err != nil {
-			return all, err
+	all := Programs{Controller: binary, Others: map[string]string{}, Files: map[string]string{}}
+	for _, of := range []struct{ from, to map[string]string }{{c.Executables, all.Others}, {c.Files, all.Files}} {
+		for key, file := range of.from {
+			abs, err := filepath.Abs(plan.Beside(suite.File, file))
+			if err != nil {
+				return all, err
+			}
+			of.to[key] = abs
 		}
-		all.Others[image] = abs
 	}
 	return all, nil
 }
@@ -297,6 +305,23 @@ func programOf(c *plan.Controller, controllers, other *corev1.Container, program
 // entrypoint, as those of Open Cluster Management.
 func isProgram(arg string, build *plan.Build) bool {
 	return build != nil && path.IsAbs(arg) && path.Base(arg) == path.Base(filepath.ToSlash(build.Package))
+}
+
+// addFiles gives the files of the controller's image to the containers that run its program.
+func addFiles(meta *metav1.ObjectMeta, spec *corev1.PodSpec, programs Programs) error {
+	if len(programs.Files) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(programs.Files)
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		if meta.Annotations[cluster.AnnotationBinaryPrefix+c.Name] == programs.Controller {
+			meta.Annotations[cluster.AnnotationFilesPrefix+c.Name] = string(text)
+		}
+	}
+	return nil
 }
 
 func setEnv(c *corev1.Container, v corev1.EnvVar) {

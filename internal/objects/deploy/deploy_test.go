@@ -43,7 +43,10 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-var programs = Programs{Controller: "/bin/op", Others: map[string]string{"proxy:2": "/bin/proxy"}}
+var programs = Programs{
+	Controller: "/bin/op", Others: map[string]string{"proxy:2": "/bin/proxy"},
+	Files: map[string]string{"/crds": "/repository/crds"},
+}
 
 func TestControllerFromTheManifests(t *testing.T) {
 	other := object(t, `{apiVersion: v1, kind: ServiceAccount, metadata: {name: op, namespace: system}}`)
@@ -63,7 +66,9 @@ func TestControllerFromTheManifests(t *testing.T) {
 	want := object(t, `
 metadata:
   labels: {app: op}
-  annotations: {trommel.dev/controller: op, trommel.dev/api-server: apiserver-2, binary.trommel.dev/manager: /bin/op}
+  annotations:
+    {trommel.dev/controller: op, trommel.dev/api-server: apiserver-2, binary.trommel.dev/manager: /bin/op,
+     files.trommel.dev/manager: '{"/crds":"/repository/crds"}'}
 spec:
   serviceAccountName: op
   nodeSelector: {trommel.dev/process-node: "true"}
@@ -291,6 +296,13 @@ func TestProgramsOfOtherContainers(t *testing.T) {
 				"annotations")
 			if got := annotations["binary.trommel.dev/other"]; got != test.program {
 				t.Errorf("runs %q, want %q", got, test.program)
+			}
+			files := map[bool]string{true: `{"/crds":"/repository/crds"}`}
+			if got := annotations["files.trommel.dev/other"]; got != files[test.program == "/bin/op"] {
+				t.Errorf("has the files %q", got)
+			}
+			if got := annotations["files.trommel.dev/manager"]; got != files[true] {
+				t.Errorf("the controller's container has the files %q", got)
 			}
 			if got := annotations["binary.trommel.dev/manager"]; got != "/bin/op" {
 				t.Errorf("the controller's container runs %q", got)

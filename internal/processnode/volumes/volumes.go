@@ -414,7 +414,7 @@ func (v *Volumes) Mounts(c *corev1.Container, folders map[string]string, expand 
 			if v.followed(m.Name) {
 				// As with a kubelet, a subPath mount is not updated.
 				var err error
-				if folder, err = copyOf(folder,
+				if folder, err = Copy(folder,
 					filepath.Join(v.pod.Dir, "subpaths", c.Name, strconv.Itoa(i))); err != nil {
 					return nil, fmt.Errorf("mount %s: %w", m.MountPath, err)
 				}
@@ -436,8 +436,8 @@ func (v *Volumes) followed(volume string) bool {
 		func(o corev1.Volume) bool { return o.Name == volume && fromObjects(&o) })
 }
 
-// copyOf copies a file or directory, if it exists, and returns the copy's path.
-func copyOf(path, to string) (string, error) {
+// Copy copies a file or directory, if it exists, in the place of what was there, and returns the copy's path.
+func Copy(path, to string) (string, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return to, nil

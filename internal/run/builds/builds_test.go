@@ -133,6 +133,28 @@ func TestManifestsOfABuild(t *testing.T) {
 	}
 }
 
+// The files of a controller's image are those of the build's source, if it has them.
+func TestFilesOfABuild(t *testing.T) {
+	t.Setenv("TROMMEL_CACHE", t.TempDir())
+	dir := repo(t)
+	s := suite(t, dir, "kind: Suite\nbuilds: {old: {ref: v1}}\ncontrollers:\n"+
+		"- {name: op, build: {dir: ..}, files: {/crds: ../config, /new: ../new}}\n")
+	old, err := Of(t.Context(), s, "old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := old.Controllers[0].Files
+	if got := read(t, filepath.Join(files["/crds"], "crd.yaml")); got != "one: 1" {
+		t.Errorf("the image has %q", got)
+	}
+	if got := read(t, filepath.Join(files["/new"], "crd.yaml")); got != "new: 1" {
+		t.Errorf("the image has %q, which its source does not have", got)
+	}
+	if s.Controllers[0].Files["/crds"] != "../config" {
+		t.Errorf("the suite was changed: %v", s.Controllers[0].Files)
+	}
+}
+
 func TestDir(t *testing.T) {
 	dir, other := repo(t), repo(t)
 	write(t, other, map[string]string{"config/crd.yaml": "other: 1\n"})

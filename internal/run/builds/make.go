@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -256,6 +257,39 @@ func checkBinaries(suite *plan.Suite) error {
 			if err := checkExecutable(suite, c.Name, "executables: "+image, c.Executables[image]); err != nil {
 				return err
 			}
+		}
+		for _, in := range slices.Sorted(maps.Keys(c.Files)) {
+			if err := checkSize(suite, c.Name, in, c.Files[in]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maxImageFile is how large a file or directory of an image may be, in bytes: each start of a process gets a copy.
+const maxImageFile = 100 << 20
+
+// checkSize refuses files that a controller's image hardly has, such as all of a repository.
+func checkSize(suite *plan.Suite, controller, in, file string) error {
+	size, path := int64(0), plan.Beside(suite.File, file)
+	err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if size += info.Size(); size > maxImageFile {
+			return fmt.Errorf("%s has more than %d MB, and each process gets a copy: give only what the controller "+
+				"reads", path, maxImageFile>>20)
+		}
+		return nil
+	})
+	if err != nil {
+		return &instrumentation.InputError{
+			Reason: fmt.Sprintf("%s: controller %q: files: %s: %v", suite.File, controller, in, err),
 		}
 	}
 	return nil

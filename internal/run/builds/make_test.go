@@ -2,6 +2,8 @@ package builds
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,5 +41,27 @@ func TestEnvironmentOfBuilds(t *testing.T) {
 	}
 	if len(own) != 1 {
 		t.Errorf("the suite's own variables are changed: %v", own)
+	}
+}
+
+// A suite that names all of a repository is refused, before anything is built: each process would get a copy.
+func TestFilesThatAreTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large")
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	suite := &plan.Suite{File: filepath.Join(dir, "trommel.yaml"), Controllers: []plan.Controller{
+		{Name: "db", Build: &plan.Build{}, Files: map[string]string{"/src": "."}},
+	}}
+	if err := checkBinaries(suite); err != nil {
+		t.Error(err)
+	}
+	if err := os.Truncate(large, maxImageFile+1); err != nil { // it takes no space
+		t.Fatal(err)
+	}
+	err := checkBinaries(suite)
+	if err == nil || !strings.Contains(err.Error(), `controller "db": files: /src: `+dir+" has more than 100 MB") {
+		t.Errorf("got %v", err)
 	}
 }
