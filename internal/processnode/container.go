@@ -283,7 +283,7 @@ func (c *container) supervise(ctx context.Context, r *run) {
 		n.mu.Unlock()
 		exited := exits.Process{
 			Log: c.program.logFile, LogStart: r.record.LogStart, Hooked: c.program.hooked, Mounts: c.program.mounts,
-			Address: c.pod.address,
+			Address: c.pod.address, Files: c.program.files, Beginner: c.beginner(r),
 		}
 		ranOut = short && exited.RanOutOfMemory()
 		log := exited.LogEnd()
@@ -316,4 +316,26 @@ func (c *container) supervise(ctx context.Context, r *run) {
 	n.mu.Unlock()
 	close(r.recorded)
 	c.pod.touch()
+}
+
+// beginner returns the controller of a process that has exited if none of its container's processes has done anything
+// before: each has exited by itself, and soon. Otherwise, and without a controller, it is empty.
+func (c *container) beginner(exited *run) string {
+	control := c.pod.controller
+	if control == nil {
+		return ""
+	}
+	n := c.pod.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range control.processes {
+		ended := p.Ended
+		if p.Running() {
+			ended = n.now()
+		}
+		if p.Container == c.spec.Name && (p.Planned && p != exited.record || ended.Sub(p.Started) >= goodRun) {
+			return ""
+		}
+	}
+	return control.name
 }

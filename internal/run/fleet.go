@@ -148,12 +148,16 @@ func (f *fleet) exitsAtOnce(name string, processes []cluster.Process) error {
 		return nil
 	}
 	p := exits[len(exits)-1]
-	tail := f.tail(p)
-	if p.MetMachine != "" {
-		tail += "\n(" + p.MetMachine + ")"
-	}
 	return fmt.Errorf("controller %q exits at once (exit code %d, %d starts); the end of its log:\n%s",
-		name, p.ExitCode, len(processes), tail)
+		name, p.ExitCode, len(processes), f.end(p))
+}
+
+// end is the end of a process's log, and why the process exited, as far as this machine is to blame.
+func (f *fleet) end(p cluster.Process) string {
+	if p.MetMachine == "" {
+		return f.tail(p)
+	}
+	return f.tail(p) + "\n(" + p.MetMachine + ")"
 }
 
 // awaitStart waits until the controller runs and, if instrumented, each of its processes has a session that is not
@@ -219,7 +223,7 @@ func (f *fleet) notConnected(ctx context.Context, m member) error {
 		state = fmt.Sprintf("exited with code %d", p.ExitCode)
 	}
 	return fmt.Errorf("controller %q %s within %s (timeouts.ready); the end of its log:\n%s",
-		m.name, state, f.ready, f.tail(p))
+		m.name, state, f.ready, f.end(p))
 }
 
 // podsIn counts the pods of processes.

@@ -122,7 +122,7 @@ func TestFleet(t *testing.T) {
 		{name: "exits and does not start again", instrumented: true, sessions: never, took: 10 * time.Second,
 			processes: []cluster.Process{exited},
 			err: "controller \"db\" exited with code 3 within 10s (timeouts.ready); the end of its log:\n" +
-				"log of db-0"},
+				"log of db-0\n(no /etc/x)"},
 		{name: "does not start", instrumented: true, sessions: never, took: 10 * time.Second,
 			pods: []*unstructured.Unstructured{objectOf("Pod", "other"), pod},
 			err: "controller \"db\" did not start within 10s (timeouts.ready); its Deployment's pods:\n" +

@@ -39,21 +39,34 @@ type Process struct {
 	Hooked   bool   // its executable has hooks in the standard library
 	Mounts   []volumes.Mount
 	Address  address.Address // of its pod
+	Files    *volumes.Files  // of its container
+	// Beginner is the controller that it is of, if none of its processes has done anything yet; otherwise empty.
+	Beginner string
 }
 
 // MetMachine explains the exit of a process that used this machine's port, file or name instead of its pod's, or did
 // not find it on this machine, or that has reached the machine's limits, and how to solve that. It is empty if the end
 // of its log mentions nothing of this kind. A process with hooks is affected by the machine only by the limits, if a
-// port is in use on all of the machine's addresses, or if the machine has only one loopback address. Disturbed reports
-// whether a fault may be why it has reached limits.
+// port is in use on all of the machine's addresses, or if the machine has only one loopback address. A controller that
+// ends before it has done anything may miss files of its image. Disturbed reports whether a fault may be why it has
+// reached limits, or misses files.
 func (p Process) MetMachine(log string, disturbed func() bool) string {
 	if met := explainLimits(log, limitsNow); met != "" && !disturbed() {
 		return met
 	}
+	met := ""
 	if p.Hooked {
-		return explainPort(log, p.Address)
+		met = explainPort(log, p.Address)
+	} else {
+		met = explainMachine(log, p.Mounts)
 	}
-	return explainMachine(log, p.Mounts)
+	if met != "" || p.Beginner == "" {
+		return met
+	}
+	if met = explainImage(p.Beginner, log, p.Files); met != "" && disturbed() {
+		return ""
+	}
+	return met
 }
 
 // LogEnd returns the end of the log, tailBytes at most; empty if it cannot be read.
@@ -198,7 +211,7 @@ func explainMachine(log string, mounts []volumes.Mount) string {
 			for _, mount := range mounts {
 				if path == mount.Path || strings.HasPrefix(path, mount.Path+"/") {
 					return fmt.Sprintf(why,
-						path+" exists in the pod's volume at "+mount.Path+" but not on this machine",
+						path+" exists in the pod below "+mount.Path+" but not on this machine",
 						"give it the path with `args:` or `env:`, where mount paths are replaced by their paths on "+
 							"this machine")
 				}

@@ -25,7 +25,7 @@ func TestExplainMachine(t *testing.T) {
 		},
 		{
 			"volume", `{"error":"open /etc/webhook/certs/tls.crt: no such file or directory"}`,
-			"/etc/webhook/certs/tls.crt exists in the pod's volume at /etc/webhook/certs",
+			"/etc/webhook/certs/tls.crt exists in the pod below /etc/webhook/certs",
 		},
 		{
 			"name", `dial tcp: lookup db.default.svc on 127.0.0.53:53: no such host`,

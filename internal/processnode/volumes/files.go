@@ -43,6 +43,17 @@ func (f *Files) local(path string) (string, bool) {
 	return path, false
 }
 
+// Have reports whether the program finds what it does at a path in files of its own, such as a volume of its pod, and
+// not in those of the machine.
+func (f *Files) Have(path string) bool {
+	for _, m := range f.list {
+		if rest, ok := strings.CutPrefix(path, m.Path); ok && (rest == "" || rest[0] == '/') {
+			return !strings.HasPrefix(m.Local, f.root+"/")
+		}
+	}
+	return false
+}
+
 // Mount adds a path that the pod's spec names, and the path to it: parents that the machine does not have, and the
 // path's real name if a parent is a symbolic link on this machine, as /var/run often is.
 func (f *Files) Mount(path, local string) error {
