@@ -29,6 +29,7 @@ type Repository struct {
 	Args        []string        // to add to its container's, which serve all definitions
 	ArgsOf      string          // file of the same Deployment that has them
 	Also        []Program       // what also runs: the same program in further Deployments, and others that serve webhooks
+	ImageFiles  []ImageFile     // what its image has of the repository
 	Definitions []string        // kinds that the CustomResourceDefinitions define
 	Sample      Sample          // an object of such a kind
 	More        []Sample        // objects of further kinds
@@ -69,6 +70,9 @@ func Inspect(dir string, stage func(what string)) (*Repository, error) {
 		return nil, err
 	}
 	s := r.choose(dir, mains, files)
+	if r.ImageFiles, err = findImageFiles(dir, s.match.program); err != nil {
+		return nil, err
+	}
 	r.addDefinitions(s, files)
 	r.compareFiles(s, files)
 	stage("choosing a sample")
