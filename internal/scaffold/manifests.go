@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -610,23 +611,34 @@ func (r *Repository) addForeign(s *source, t *tree) {
 		r.Notes = append(r.Notes, wording.FirstLine(err.Error()))
 	}
 	defined := slices.Clone(s.objects)
+	others := map[string][]string{} // groups, by the file that has their definitions among other objects
 	noted := map[string]bool{}
 	for _, f := range slices.Concat(further, t.files) {
+		if wordScore(f.path) < 0 || t.leftOut(s, f) {
+			continue
+		}
+		only := !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return !missing(u) })
 		for _, u := range f.objects {
 			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-			if !missing(u) || (&source{objects: defined}).defines(group) || noted[group] {
+			if !missing(u) || (&source{objects: defined}).defines(group) {
 				continue
 			}
-			if !slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return !missing(u) }) {
+			if only {
 				s.take(f)
 				break
 			}
-			if !s.defines(group) {
+			if !noted[group] {
 				noted[group] = true
-				r.Notes = append(r.Notes, fmt.Sprintf("the roles name the group %s, which the manifests do not define; "+
-					"%s has its definitions among other objects: add it to the manifests if the controller needs them",
-					group, f.path))
+				others[f.path] = append(others[f.path], group)
 			}
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(others)) {
+		groups := slices.DeleteFunc(others[file], s.defines)
+		if len(groups) > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("the roles name %s, which the manifests do not define; %s has "+
+				"definitions among other objects: add it to the manifests if the controller needs them",
+				strings.Join(groups, ", "), file))
 		}
 	}
 }
