@@ -180,7 +180,8 @@ func (c *container) probeHTTP(ctx context.Context, get *corev1.HTTPGetAction) er
 	return nil
 }
 
-// probeURL returns the URL of an HTTP probe. As with a kubelet, the path may have a query and need not begin with a slash.
+// probeURL returns the URL of an HTTP probe. As with a kubelet, the path may have a query, and need not begin with a
+// slash.
 func probeURL(scheme, address, path string) string {
 	u, err := url.Parse(path)
 	if err != nil {

@@ -41,7 +41,8 @@ func TestProbeHTTP(t *testing.T) {
 		{name: "without a slash", path: "readyz", want: u.Host + "/readyz kube-probe/trommel"},
 		{name: "with a query", path: "readyz?verbose", want: u.Host + "/readyz?verbose kube-probe/trommel"},
 		{name: "no path", want: u.Host + "/ kube-probe/trommel", err: "status 503 Service Unavailable"},
-		{name: "no URL", path: "/a%zz", want: u.Host + "/a%25zz kube-probe/trommel", err: "status 503 Service Unavailable"},
+		{name: "no URL", path: "/a%zz", want: u.Host + "/a%25zz kube-probe/trommel",
+			err: "status 503 Service Unavailable"},
 		{name: "a host", path: "/readyz", headers: header("host", "db"), want: "db/readyz kube-probe/trommel"},
 		{name: "a header", path: "/readyz", headers: header("User-Agent", "db"), want: u.Host + "/readyz db"},
 	} {
