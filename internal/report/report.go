@@ -18,6 +18,7 @@ import (
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/report/colour"
+	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -45,6 +46,9 @@ const Unfinished record.Verdict = "unfinished"
 
 // Verdict returns the run's verdict, or Unfinished.
 func Verdict(r *record.Run) record.Verdict { return cmp.Or(r.Meta.Verdict, Unfinished) }
+
+// mostFailed is how many failed calls Text lists.
+const mostFailed = 10
 
 // Text writes a run's result: the verdict, the findings and the actions.
 func Text(w io.Writer, r *record.Run) error {
@@ -84,10 +88,16 @@ func Text(w io.Writer, r *record.Run) error {
 	for _, stale := range r.Meta.StaleReads {
 		fmt.Fprintf(&b, "  stale read: %s (%s)\n", stale, Since(r, stale.Time))
 	}
+	failed := 0
 	for _, e := range r.Events {
 		if o := e.Observation; o != nil && o.Failed != "" {
-			fmt.Fprintf(&b, "  failed call: %s by %s; %s (%s)\n", o.Subject(), o.By, Failed(o), Since(r, e.Time))
+			if failed++; failed <= mostFailed {
+				fmt.Fprintf(&b, "  failed call: %s by %s; %s (%s)\n", o.Subject(), o.By, Failed(o), Since(r, e.Time))
+			}
 		}
+	}
+	if more := failed - mostFailed; more > 0 {
+		fmt.Fprintf(&b, "  and %s; trommel explain lists all\n", wording.Count(more, "more failed call"))
 	}
 	if len(r.Actions) > 0 {
 		fmt.Fprintf(&b, "  actions carried out:\n")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/report/reporttest"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/record"
@@ -140,3 +141,22 @@ func TestNotesOfJudges(t *testing.T) {
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+// A plan may make hundreds of calls fail.
+func TestTextListsOnlySomeFailedCalls(t *testing.T) {
+	r := &record.Run{Meta: record.Meta{Plan: "denied", Verdict: record.Pass}}
+	for range 12 {
+		r.Events = append(r.Events, record.Event{Observation: &record.Observation{
+			By: "db", Point: wire.ControllerWrite, Phase: wire.After, Op: wire.Update, Kind: "service", Name: "db",
+			Failed: wire.Refused, Code: 403, Error: "forbidden",
+		}})
+	}
+	var b strings.Builder
+	if err := Text(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(b.String(), "failed call: "); n != 10 ||
+		!strings.Contains(b.String(), "\n  and 2 more failed calls; trommel explain lists all\n") {
+		t.Errorf("%d calls:\n%s", n, b.String())
+	}
+}
