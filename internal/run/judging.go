@@ -11,6 +11,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/internal/run/await"
 	"github.com/trommel-dev/trommel/internal/run/journal"
+	"github.com/trommel-dev/trommel/internal/run/settle"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -71,7 +72,8 @@ func (r *runner) judge(
 		}
 	}
 	if ref := r.options.Baseline; ref != nil && !failed {
-		late, err := await.Baseline(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.Look, r.suite.Timeouts)
+		late, err := await.Baseline(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.Look,
+			settle.ReportNodes(p.Site, r.session.Logger), r.suite.Timeouts)
 		troubled(err)
 		if text := late.String(); text != "" {
 			r.journal.Note(text)

@@ -68,8 +68,9 @@ func Invariants(
 // Late says that a run came right only after a time of waiting: no plan lasted any more, and the controllers had
 // settled.
 type Late struct {
-	After time.Duration         // from when everything was given back; 0: it was right then, or never came right
-	Last  []baseline.Difference // which were the last to end
+	After    time.Duration         // from when everything was given back; 0: it was right then, or never came right
+	Reported bool                  // the nodes have reported their status again meanwhile
+	Last     []baseline.Difference // which were the last to end
 }
 
 // worthNote is from when on it is worth a note that a run came right late.
@@ -80,7 +81,11 @@ func (l Late) String() string {
 	if l.After < worthNote {
 		return ""
 	}
-	text := fmt.Sprintf("came right only after %s of waiting: %s", l.After.Round(100*time.Millisecond), l.Last[0])
+	text := fmt.Sprintf("came right only after %s of waiting", l.After.Round(100*time.Millisecond))
+	if l.Reported {
+		text = "came right only after the nodes had reported their status again, as kubelets do every 5 minutes"
+	}
+	text += ": " + l.Last[0].String()
 	if more := len(l.Last) - 1; more > 0 {
 		text += fmt.Sprintf(" (and %s)", wording.Count(more, "other difference"))
 	}
@@ -92,10 +97,12 @@ func (l Late) String() string {
 // time of quiet, at the earliest after the patience of controllers that try again; that counts from givenBack, see
 // [Invariants]. Something else may change for ever, such as a count of failed attempts: if it is unknown what is to
 // come, it also returns when the same fields have differed for a step's time, and at the latest after that of a plan.
-// The error is that of ctx, or of a history that cannot be read. Late says whether the run came right meanwhile.
+// Before it gives up, it calls report, unless that is nil: the nodes report their status again, and the controllers get
+// the time to react. The error is that of ctx, or of a history that cannot be read. Late says whether the run came
+// right meanwhile.
 func Baseline(
 	ctx context.Context, ref *baseline.Baseline, p *plan.Plan, g Growing, givenBack time.Time,
-	look func(ctx context.Context) Work, limits plan.Timeouts,
+	look func(ctx context.Context) Work, report func(ctx context.Context), limits plan.Timeouts,
 ) (late Late, err error) {
 	// The patience is for what no queue of a controller under test shows, even if nothing is in them: what Kubernetes'
 	// own controllers have put off (a Job's next pod, objects of a type that the garbage collector has just found, a
@@ -113,6 +120,7 @@ func Baseline(
 	history := newOrdered(p.Upgrades())
 	differences := judge.Comparison(ref, p)
 	work := &rest{look: look, limits: limits}
+	var reported time.Time // zero: not yet
 	for {
 		entries, changed := g.Since(read)
 		last = lastOf(entries, last)
@@ -123,7 +131,7 @@ func Baseline(
 		differ := differences(history.follower)
 		if len(differ) == 0 {
 			if len(same) > 0 {
-				late = Late{last.Sub(givenBack), same}
+				late = Late{last.Sub(givenBack), !reported.IsZero(), same}
 			}
 			return late, nil
 		}
@@ -142,8 +150,16 @@ func Baseline(
 			wait = min(wait, clock.Until(ctx, since.Add(max(limits.Step, patience))),
 				clock.Until(ctx, givenBack.Add(max(limits.Plan, patience))))
 		}
+		if !reported.IsZero() {
+			wait = max(wait, clock.Until(ctx, reported.Add(limits.Quiet)))
+		}
 		if wait <= 0 {
-			return Late{}, nil
+			if report == nil || !reported.IsZero() {
+				return Late{}, nil
+			}
+			report(ctx)
+			reported = clock.Now(ctx)
+			continue
 		}
 		if err := sleepUnless(ctx, changed, wait); err != nil {
 			return Late{}, err
