@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // mostNeeds limits how many files are applied before a sample. A sample that needs more is not chosen first.
@@ -227,6 +228,34 @@ func (b objectName) text(namespace string, targets []objectName) string {
 	return fmt.Sprintf("{apiVersion: apps/v1, kind: %s, %s, spec: {%sselector: {matchLabels: {app: %s}}, "+
 		"template: {metadata: {labels: {app: %s}}, spec: {containers: [{name: %s, image: nginx}]}}}}",
 		b.kind, meta, extra, b.name, b.name, b.name)
+}
+
+// foreignIn counts the objects inside a file's objects whose groups neither Kubernetes nor the source has: nothing
+// serves their types, so the controller cannot make them.
+func (s *source) foreignIn(f *file) (count int) {
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			version, _ := v["apiVersion"].(string)
+			group, _, hasGroup := strings.Cut(version, "/")
+			_, isObject := v["metadata"].(map[string]any)
+			if v["kind"] != nil && isObject && hasGroup && !scheme.Scheme.IsGroupRegistered(group) && !s.defines(group) {
+				count++
+			}
+			for _, item := range v {
+				walk(item)
+			}
+		case []any:
+			for _, item := range v {
+				walk(item)
+			}
+		}
+	}
+	for _, u := range f.objects {
+		walk(u.Object)
+	}
+	return count
 }
 
 // namesIn lists the texts in a file's objects that may be names of other objects.

@@ -146,7 +146,7 @@ func candidates(
 			continue
 		}
 		needed, missing := needs(f, byName, kinds, applied, accepted)
-		missing += misplaced(f) + elsewhere.namedBy(f, needed)
+		missing += misplaced(f) + elsewhere.namedBy(f, needed) + s.foreignIn(f)
 		blanks := placeholders(f)
 		for _, n := range needed {
 			missing += misplaced(n)
