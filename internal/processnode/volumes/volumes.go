@@ -436,7 +436,7 @@ func (v *Volumes) followed(volume string) bool {
 		func(o corev1.Volume) bool { return o.Name == volume && fromObjects(&o) })
 }
 
-// Copy copies a file or directory, if it exists, in the place of what was there, and returns the copy's path.
+// Copy copies a file or directory, if it exists, over what was there, and returns the copy's path.
 func Copy(path, to string) (string, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
