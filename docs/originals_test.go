@@ -48,7 +48,8 @@ func TestOriginals(t *testing.T) {
 				case dir != "" && !slices.Contains(dirs, dir):
 					t.Errorf("originals.md:%d: %s has no %s (%s has)", i+1, dir, name, strings.Join(dirs, ", "))
 				case dir == "" && len(dirs) > 1:
-					t.Errorf("originals.md:%d: name the directory of %s: one of %s", i+1, name, strings.Join(dirs, ", "))
+					t.Errorf("originals.md:%d: name the directory of %s: one of %s", i+1, name,
+						strings.Join(dirs, ", "))
 				}
 			}
 		}

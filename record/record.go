@@ -214,8 +214,8 @@ type Process struct {
 	// LogCalm is the length of LogFile at Meta.Calm, in bytes; 0: it had nothing then, or there was no calm.
 	LogCalm int64 `json:"logCalm,omitempty"`
 	// MetMachine explains why a process exited that expected to run in its pod: what it found on this machine instead,
-	// as far as its log says so, and what would help. With few exceptions, such as the machine's limits and files of the
-	// image, such processes have no hooks.
+	// as far as its log says so, and what would help. With few exceptions, such as the machine's limits and files of
+	// the image, such processes have no hooks.
 	MetMachine string `json:"metMachine,omitempty"`
 }
 

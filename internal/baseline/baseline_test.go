@@ -439,8 +439,8 @@ func TestObjectsFromBefore(t *testing.T) {
 	}
 }
 
-// Regression: what a controller makes as it starts counted as never created without faults, if the recording of the runs
-// without faults began after that, and the other run's before.
+// Regression: what a controller makes as it starts counted as never created without faults, if the recording of the
+// runs without faults began after that, and the other run's before.
 func TestObjectsMadeAtStart(t *testing.T) {
 	role := func(event, x string) string { return event + ` clusterrole/system/a {"rules": ` + x + `}` }
 	existing := story(t, role("existing", "1"))

@@ -302,7 +302,8 @@ func TestWhatComesWithoutAConflict(t *testing.T) {
 			) error {
 				const key = "db.example.com/default/a"
 				*history = []string{
-					key, "op " + key + ` {"metadata": {"resourceVersion": "1"}, "status": {"phase": "New", "seen": "a"}}`,
+					key,
+					"op " + key + ` {"metadata": {"resourceVersion": "1"}, "status": {"phase": "New", "seen": "a"}}`,
 				}
 				switch p.TestName {
 				case "w-conflict-1":

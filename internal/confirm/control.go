@@ -73,8 +73,9 @@ func Answered(of *plan.Plan) *Control {
 }
 
 // Quietly makes a plan's changes that only cause conflicts when nothing is in conflict with them: after the workload's
-// steps, when the controllers have had time to come to rest. What a controller derives from all that an object has, such
-// as a hash of its annotations, differs then, too. The result is nil if the plan does anything else than such changes.
+// steps, when the controllers have had time to come to rest. What a controller derives from all that an object has,
+// such as a hash of its annotations, differs then, too. The result is nil if the plan does anything else than such
+// changes.
 func Quietly(of *plan.Plan, steps []plan.Step, suite *plan.Suite) *Control {
 	if len(of.Actions) == 0 {
 		return nil
@@ -95,8 +96,8 @@ func Quietly(of *plan.Plan, steps []plan.Step, suite *plan.Suite) *Control {
 	p.Complete(suite)
 	return &Control{
 		Plan: &p, How: "with the other client's change after the workload",
-		Due: "the same comes if the other client makes its change when nothing is in conflict with it: it is due to the " +
-			"change itself, for instance because a controller keeps a hash of all annotations",
+		Due: "the same comes if the other client makes its change when nothing is in conflict with it: it is due to " +
+			"the change itself, for instance because a controller keeps a hash of all annotations",
 	}
 }
 

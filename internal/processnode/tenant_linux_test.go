@@ -292,7 +292,8 @@ func TestFilesOfTheImage(t *testing.T) {
 		}
 	}
 	files := fmt.Sprintf(`{"/trommel-tenant/crds/": %[1]q, "/trommel-tenant/settings": %[2]q,
-		"/scratch/settings": %[2]q, "/etc/trommel-tenant/settings": %[2]q}`, filepath.Join(dir, "crds"), filepath.Join(dir, "settings"))
+		"/scratch/settings": %[2]q, "/etc/trommel-tenant/settings": %[2]q}`,
+		filepath.Join(dir, "crds"), filepath.Join(dir, "settings"))
 	p := pods.StartTenant(t, ns, "image", clustertest.Controller("image"), func(p *corev1.Pod) {
 		p.Annotations["files.trommel.dev/main"] = files
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{

@@ -138,8 +138,8 @@ func (f *fleet) note(ctx context.Context, m member, processes []cluster.Process,
 // when they have made their certificates.
 const mostEnds = 4
 
-// exitsAtOnce returns an error if the controller has failed more than once, or ended too often. One early failure may be
-// due to a cluster that is not fully ready.
+// exitsAtOnce returns an error if the controller has failed more than once, or ended too often. One early failure may
+// be due to a cluster that is not fully ready.
 func (f *fleet) exitsAtOnce(name string, processes []cluster.Process) error {
 	exits := slices.DeleteFunc(slices.Clone(processes),
 		func(p cluster.Process) bool { return p.Running() || p.Planned })

@@ -36,7 +36,8 @@ func TestImageFiles(t *testing.T) {
 		{"beside the Dockerfile", builder + "COPY only-here.txt /etc/db/what\n",
 			[]ImageFile{{"/etc/db/what", "docker/only-here.txt"}}},
 		{"variables", "ARG ROOT=/opt/db\n" + builder + "ENV HOME=${ROOT}/home OTHER=1\n" +
-			"COPY templates $HOME/templates\nCOPY templates ${UNKNOWN}/x\n", []ImageFile{{"/opt/db/home/templates", "templates"}}},
+			"COPY templates $HOME/templates\nCOPY templates ${UNKNOWN}/x\n",
+			[]ImageFile{{"/opt/db/home/templates", "templates"}}},
 		{"a later one on the same path", builder + "COPY charts /x\nCOPY templates /x\n",
 			[]ImageFile{{"/x", "templates"}}},
 		{"a stage on another", builder + "COPY templates /templates\nFROM 1\n",

@@ -111,7 +111,9 @@ func storedNames(files []file) stored {
 func (all stored) namedBy(sample *file, needed []*file) (count int) {
 	for _, name := range namesIn(sample) {
 		has := func(f *file) bool {
-			return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool { return u.GetName() == name })
+			return slices.ContainsFunc(f.objects, func(u *unstructured.Unstructured) bool {
+				return u.GetName() == name
+			})
 		}
 		if dirs := all[name]; len(dirs) > 0 && !slices.Contains(dirs, path.Dir(sample.path)) && !has(sample) &&
 			!slices.ContainsFunc(needed, has) {
@@ -168,8 +170,8 @@ func referredIn(f *file, kinds []string) (all []objectName) {
 	return all
 }
 
-// targetsIn lists the workloads, and their autoscalers, that a file's objects refer to by apiVersion, kind and name, and
-// that the file does not have.
+// targetsIn lists the workloads, and their autoscalers, that a file's objects refer to by apiVersion, kind and name,
+// and that the file does not have.
 func targetsIn(f *file) (all []objectName) {
 	var walk func(v any)
 	walk = func(v any) {
@@ -240,7 +242,8 @@ func (s *source) foreignIn(f *file) (count int) {
 			version, _ := v["apiVersion"].(string)
 			group, _, hasGroup := strings.Cut(version, "/")
 			_, isObject := v["metadata"].(map[string]any)
-			if v["kind"] != nil && isObject && hasGroup && !scheme.Scheme.IsGroupRegistered(group) && !s.defines(group) {
+			if v["kind"] != nil && isObject && hasGroup && !scheme.Scheme.IsGroupRegistered(group) &&
+				!s.defines(group) {
 				count++
 			}
 			for _, item := range v {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// placeholder finds what a user must replace in a value: "AgBy8h...", <your-token>, CHANGE_ME, YOUR-BUCKET, xxxx, $BUCKET, ${BUCKET}.
+// placeholder finds what a user must replace in a value: "AgBy8h...", <your-token>, CHANGE_ME, YOUR-BUCKET, xxxx,
+// $BUCKET, ${BUCKET}.
 var placeholder = regexp.MustCompile(
 	`\.\.\.|…|^<[^<>]+>$|<(?i:your|my|insert|replace)[^<>]*>` +
 		`|(?i:\b(?:change|replace|fill)[-_ ]?me\b)|(?i:\byour[-_][a-z])|\bTODO\b|\b[xX]{4,}\b` +

@@ -159,7 +159,8 @@ func candidates(
 		if blanks {
 			score -= pointsForBlank
 		}
-		valid = append(valid, candidate{f, main, ranks[main.GroupVersionKind()], needed, lacking, missing == 0 && !blanks, score})
+		complete := missing == 0 && !blanks
+		valid = append(valid, candidate{f, main, ranks[main.GroupVersionKind()], needed, lacking, complete, score})
 	}
 	slices.SortStableFunc(valid, func(a, b candidate) int { return b.score - a.score })
 	return valid
@@ -368,8 +369,8 @@ func (r *Repository) kindsByLikeliness(
 // magnitude makes counts equal that differ little: 0 and 1, 2 and 3, 4 to 7 and so on.
 func magnitude(count int) int { return bits.Len(uint(count / 2)) }
 
-// countKinds counts the files by the defined kinds of their objects: the repository's, or those of its documentation and
-// tests if it has none.
+// countKinds counts the files by the defined kinds of their objects: the repository's, or those of its documentation
+// and tests if it has none.
 func (t *tree) countKinds(defined []objects.Type) map[schema.GroupKind]int {
 	counts := map[schema.GroupKind]int{}
 	for _, read := range []func() ([]file, error){
@@ -382,7 +383,9 @@ func (t *tree) countKinds(defined []objects.Type) map[schema.GroupKind]int {
 			seen := map[schema.GroupKind]bool{}
 			for _, u := range f.objects {
 				kind := u.GroupVersionKind().GroupKind()
-				isDefined := slices.ContainsFunc(defined, func(t objects.Type) bool { return t.Kind.GroupKind() == kind })
+				isDefined := slices.ContainsFunc(defined, func(t objects.Type) bool {
+					return t.Kind.GroupKind() == kind
+				})
 				if isDefined && !seen[kind] {
 					seen[kind] = true
 					counts[kind]++

@@ -28,7 +28,7 @@ type Repository struct {
 	Charts      []string        // which may install it instead of the manifests
 	Args        []string        // to add to its container's, which serve all definitions
 	ArgsOf      string          // file of the same Deployment that has them
-	Also        []Program       // what also runs: the same program in further Deployments, and others that serve webhooks
+	Also        []Program       // the same program in further Deployments, and others that serve webhooks
 	ImageFiles  []ImageFile     // what its image has of the repository
 	Definitions []string        // kinds that the CustomResourceDefinitions define
 	Sample      Sample          // an object of such a kind

@@ -11,7 +11,8 @@ import (
 // Init in a large repository ends at once when it is interrupted.
 func TestInitIsInterrupted(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/op\n\ngo 1.22\n"), 0o600); err != nil {
+	module := []byte("module example.com/op\n\ngo 1.22\n")
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), module, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
