@@ -135,8 +135,8 @@ func TestLinks(t *testing.T) {
 }
 
 // Lines have at most 100 columns. What cannot be broken is excepted: a program's output, which stands in fenced blocks
-// without a language (its commands begin with "$ "), rows of tables between comments "begin" and "end", which tests write
-// or which are wide, and rows of tables that tests read.
+// without a language (its commands begin with "$ "), rows of tables between comments "begin" and "end", which tests
+// write or which are wide, and rows of tables that tests read.
 func TestLinesAreShort(t *testing.T) {
 	const columns = 100
 	// The headers of tables that tests compare with the code: one of package plan, and those of originals.md.

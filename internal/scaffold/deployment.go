@@ -223,7 +223,8 @@ func (r *Repository) checkSettings(s *source) {
 	}
 	if len(empty) > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("the Deployment's arguments use variables without a value (%s): write "+
-			"those that the controller needs below its name, such as `env: {%s: …}`", strings.Join(empty, ", "), empty[0]))
+			"those that the controller needs below its name, such as `env: {%s: …}`",
+			strings.Join(empty, ", "), empty[0]))
 	}
 	account := accountOf(s.match.deployment)
 	if account != "" && !slices.ContainsFunc(s.objects, func(u *unstructured.Unstructured) bool {
