@@ -51,8 +51,8 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 		switch filepath.Base(page) {
 		case "instrumentation.md", "disruptions.md", "node-cycling.md", "node-cycling-providers.md",
-			"remote-disruptions.md":
-			continue // they are about flags of the go command, and of the program in a cluster, too
+			"remote-disruptions.md", "originals.md":
+			continue // they are about flags of the go command, of the program in a cluster, and of other projects, too
 		}
 		for _, m := range flagIn.FindAllStringSubmatch(string(data), -1) {
 			if !known[m[1]] && !otherFlags[m[1]] {
