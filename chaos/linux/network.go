@@ -345,15 +345,10 @@ func resolved(wanted []endpoint, known map[string][]netip.Addr) []endpoint {
 
 // apply replaces the injection's rules at once.
 func (i *network) apply(of *scope, endpoints []endpoint, links []link) error {
-	c, err := nftables.New(nftables.WithNetNSFd(int(of.ns.NsHandle)))
+	c, table, err := newTable(of.ns, tableName(i.request.ID()))
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
-	}
-	name := tableName(i.request.ID())
-	if err := queueDeletion(c, name); err != nil {
 		return err
 	}
-	table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
 	chosen := map[bool]*nftables.Chain{}
 	for _, outgoing := range []bool{true, false} {
 		name := map[bool]string{true: "output", false: "input"}[outgoing]
@@ -406,7 +401,7 @@ func (i *network) apply(of *scope, endpoints []endpoint, links []link) error {
 		}
 	}
 	if i.able.egress {
-		table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: name})
+		table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: table.Name})
 		for _, l := range links {
 			ch := c.AddChain(&nftables.Chain{
 				Table: table, Name: fmt.Sprintf("egress_%d", l.index), Hooknum: nftables.ChainHookEgress,

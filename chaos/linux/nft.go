@@ -37,6 +37,18 @@ func deleteTables(ns *namespace, name string) error {
 	return nil
 }
 
+// newTable adds to the connection's next batch that a new table replaces all tables of an injection.
+func newTable(ns *namespace, name string) (*nftables.Conn, *nftables.Table, error) {
+	c, err := nftables.New(nftables.WithNetNSFd(int(ns.NsHandle)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("open nftables: %w", err)
+	}
+	if err := queueDeletion(c, name); err != nil {
+		return nil, nil, err
+	}
+	return c, c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name}), nil
+}
+
 // queueDeletion adds the deletion of an injection's tables to the next batch.
 func queueDeletion(c *nftables.Conn, name string) error {
 	tables, err := c.ListTables()

@@ -38,7 +38,7 @@ const (
 	sshPort     = 22
 )
 
-// metadata is the address at which clouds tell a node who it is.
+// metadata is the address of the metadata service of clouds.
 var metadata = netip.MustParsePrefix("169.254.169.254/32")
 
 // nodeNetwork finds the packets of the whole node.

@@ -301,15 +301,10 @@ const statusRedirected = 1 << 5
 
 // redirect writes the rules.
 func (i *requestFault) redirect(of *scope, to []endpoint, doors []door) error {
-	c, err := nftables.New(nftables.WithNetNSFd(int(of.ns.NsHandle)))
+	c, table, err := newTable(of.ns, tableName(i.request.ID()))
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
-	}
-	name := tableName(i.request.ID())
-	if err := queueDeletion(c, name); err != nil {
 		return err
 	}
-	table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
 	everything := len(i.network.Hosts) == 0 && len(i.network.Services) == 0
 	if everything {
 		to = []endpoint{{}}
