@@ -235,29 +235,15 @@ func (b objectName) text(namespace string, targets []objectName) string {
 // foreignIn counts the objects inside a file's objects whose groups neither Kubernetes nor the source has: nothing
 // serves their types, so the controller cannot make them.
 func (s *source) foreignIn(f *file) (count int) {
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			version, _ := v["apiVersion"].(string)
-			group, _, hasGroup := strings.Cut(version, "/")
-			_, isObject := v["metadata"].(map[string]any)
-			if v["kind"] != nil && isObject && hasGroup && !scheme.Scheme.IsGroupRegistered(group) &&
-				!s.defines(group) {
-				count++
-			}
-			for _, item := range v {
-				walk(item)
-			}
-		case []any:
-			for _, item := range v {
-				walk(item)
-			}
+	f.eachMapping(func(m map[string]any) bool {
+		version, _ := m["apiVersion"].(string)
+		group, _, hasGroup := strings.Cut(version, "/")
+		_, isObject := m["metadata"].(map[string]any)
+		if m["kind"] != nil && isObject && hasGroup && !scheme.Scheme.IsGroupRegistered(group) && !s.defines(group) {
+			count++
 		}
-	}
-	for _, u := range f.objects {
-		walk(u.Object)
-	}
+		return true
+	})
 	return count
 }
 

@@ -18,12 +18,23 @@ var (
 // misplaced counts the pod templates in a file for which no simulated node would do: they ask for a label or a device
 // that special machines have. Such a sample's pods wait for ever.
 func misplaced(f *file) (count int) {
+	f.eachMapping(func(m map[string]any) bool {
+		_, isPod := m["containers"].([]any)
+		if isPod = isPod && needsSpecialNode(m); isPod {
+			count++
+		}
+		return !isPod
+	})
+	return count
+}
+
+// eachMapping calls visit with each mapping in the file's objects. It visits what is in one if visit returns true.
+func (f *file) eachMapping(visit func(m map[string]any) (within bool)) {
 	var walk func(v any)
 	walk = func(v any) {
 		switch v := v.(type) {
 		case map[string]any:
-			if _, isPod := v["containers"].([]any); isPod && needsSpecialNode(v) {
-				count++
+			if !visit(v) {
 				return
 			}
 			for _, item := range v {
@@ -38,7 +49,6 @@ func misplaced(f *file) (count int) {
 	for _, u := range f.objects {
 		walk(u.Object)
 	}
-	return count
 }
 
 // needsSpecialNode reports whether the spec of a pod asks for a label or a device that simulated nodes do not have.
