@@ -289,7 +289,7 @@ func (r *Reconciler) scalingUp(ctx context.Context, q *nodes.CycleNodeRequest) (
 			return fmt.Sprintf("waits until node %s is detached", n.Name), nil
 		}
 	}
-	if err := r.protect(ctx, q, v); err != nil {
+	if err := protect(ctx, r.Env, q, v); err != nil {
 		return "", err
 	}
 	fresh, lacks := full(q, v)
@@ -310,7 +310,7 @@ func (r *Reconciler) scalingUp(ctx context.Context, q *nodes.CycleNodeRequest) (
 
 // protect keeps autoscalers from removing the nodes that were started since the request began. An admission policy that
 // forbids it does not stop the request.
-func (r *Reconciler) protect(ctx context.Context, q *nodes.CycleNodeRequest, v *view) error {
+func protect(ctx context.Context, env *controller.Env, q *nodes.CycleNodeRequest, v *view) error {
 	if q.Spec.Restore {
 		return nil // it starts none
 	}
@@ -321,9 +321,9 @@ func (r *Reconciler) protect(ctx context.Context, q *nodes.CycleNodeRequest, v *
 		if node == nil || before || controller.FindNode(q, id) != nil {
 			continue
 		}
-		err := r.Env.Protect(ctx, node, q.UID)
+		err := env.Protect(ctx, node, q.UID)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-			r.Env.Events.Eventf(q, node, corev1.EventTypeWarning, "NotProtected", "Cycle",
+			env.Events.Eventf(q, node, corev1.EventTypeWarning, "NotProtected", "Cycle",
 				"autoscalers may remove node %s: %v", node.Name, err)
 			continue
 		}
