@@ -118,7 +118,7 @@ func (c *Certificate) update(life context.Context) bool {
 	return err == nil
 }
 
-// ensure returns the certificate that the Secret has, or has now; nil if there is no configuration.
+// ensure returns the certificate in the Secret, and makes one if there is none. It returns nil without a configuration.
 func (c *Certificate) ensure(ctx context.Context) (*tls.Certificate, error) {
 	hooks := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	err := c.env.Reader.Get(ctx, client.ObjectKey{Name: c.configuration}, hooks)

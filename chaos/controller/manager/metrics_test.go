@@ -76,7 +76,7 @@ trommel_injections{kind="dns",state="Stuck"} 1
 	}
 }
 
-// What an injector has done reaches the controllers' metrics, although it has no network.
+// The controllers publish what injectors report. Injectors have no network.
 func TestWhatInjectorsReport(t *testing.T) {
 	start(t, account.Config(t), options())
 	f := newFixture(t)

@@ -61,7 +61,7 @@ func followWriters(t *testing.T, namespace string, remote func(client.Object) bo
 		}
 		events, err := c.Watch(ctx, list, in...)
 		if meta.IsNoMatchError(err) && kind == "RemoteCluster" {
-			continue // there is no parent here
+			continue // this cluster has no parent
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -318,7 +318,7 @@ func TestOneWriterForEachField(t *testing.T) {
 	}
 	f.gone(d)
 
-	// What creates disruptions has a status, too.
+	// DisruptionCrons and DisruptionRollouts have a status, too.
 	cron := f.cron("cron", alone(nil))
 	cron.Spec.Schedule, cron.Spec.Suspend = "@every 1s", false
 	rollout := f.rollout("rollout", alone(nil))

@@ -198,7 +198,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: lookAgain}, nil
 }
 
-// tell leaves an event on each target that the disruption did not have before.
+// tell records an event for each new target of the disruption.
 func (r *Reconciler) tell(d *chaos.Disruption, targets []chaos.Target) {
 	note := ""
 	if d.Spec.DryRun {
