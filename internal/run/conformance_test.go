@@ -114,10 +114,10 @@ var (
 
 var verbs = slices.Concat(
 	of(verb{object: configMaps, field: "data", does: found},
-		"typed-get", "dynamic-get", "live-get", "cached-get", "lister-get"),
+		"typed-get", "dynamic-get", "prefixed-get", "live-get", "cached-get", "lister-get"),
 	of(verb{object: configMaps, field: "data", does: found, collection: true},
-		"typed-list", "typed-list-all", "dynamic-list", "live-list", "cached-list", "cached-list-all", "lister-list",
-		"lister-list-all"),
+		"typed-list", "typed-list-all", "dynamic-list", "prefixed-list", "live-list", "cached-list", "cached-list-all",
+		"lister-list", "lister-list-all"),
 	of(verb{object: configMaps, field: "data", does: effect{plan.Read, "", "unknown"}}, "metadata-get"),
 	of(verb{object: configMaps, field: "data", does: effect{plan.Read, "", "unknown"}, collection: true},
 		"metadata-list"),
@@ -132,7 +132,7 @@ var verbs = slices.Concat(
 	of(verb{object: widgets, field: "spec", does: nothing}, "dynamic-get-scale"),
 
 	of(verb{object: configMaps, field: "data", does: created, absent: true}, "typed-create", "cached-create"),
-	of(verb{object: widgets, field: "spec", does: created, absent: true}, "dynamic-create"),
+	of(verb{object: widgets, field: "spec", does: created, absent: true}, "dynamic-create", "prefixed-create"),
 	of(verb{object: configMaps, field: "data", does: nothing, absent: true}, "typed-create-dry"),
 
 	of(verb{object: configMaps, field: "data", does: updated}, "typed-update", "cached-update",
@@ -140,11 +140,11 @@ var verbs = slices.Concat(
 		"metadata-patch-merge",
 		"cached-patch-merge", "cached-patch-json", "cached-patch-strategic", "cached-patch-metadata", "typed-apply",
 		"cached-apply"),
-	of(verb{object: widgets, field: "spec", does: updated}, "dynamic-update", "dynamic-patch-merge",
-		"dynamic-patch-json", "metadata-patch-json",
+	of(verb{object: widgets, field: "spec", does: updated}, "dynamic-update", "prefixed-update",
+		"dynamic-patch-merge", "dynamic-patch-json", "metadata-patch-json",
 		"cached-patch-unstructured", "dynamic-apply", "cached-apply-unstructured"),
 	of(verb{object: widgets, field: "status", does: updated, variant: "(status)"}, "dynamic-update-status",
-		"cached-update-status", "dynamic-patch-status-merge",
+		"prefixed-update-status", "cached-update-status", "dynamic-patch-status-merge",
 		"dynamic-patch-status-json", "metadata-patch-status", "cached-patch-status-merge", "cached-patch-status-json",
 		"dynamic-apply-status"),
 	// An update of the object itself does not change its status.
@@ -161,7 +161,8 @@ var verbs = slices.Concat(
 	of(verb{object: pods, field: "label", does: deleted, noisy: true}, "typed-evict", "cached-evict"),
 	of(verb{object: pods, field: "label", does: effect{plan.Updated, "old", "old"}, noisy: true, unforeseen: true},
 		"typed-bind"),
-	of(verb{object: configMaps, field: "data", does: deleted}, "typed-delete", "metadata-delete", "cached-delete"),
+	of(verb{object: configMaps, field: "data", does: deleted}, "typed-delete", "metadata-delete",
+		"prefixed-delete", "cached-delete"),
 	of(verb{object: configMaps, field: "data", does: deleted, collection: true}, "typed-delete-collection",
 		"metadata-delete-collection", "cached-delete-collection"),
 	of(verb{object: configMaps, field: "data", does: nothing, collection: true}, "typed-delete-other-collection"),

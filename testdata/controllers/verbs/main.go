@@ -23,8 +23,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/workqueue"
 
@@ -54,6 +56,7 @@ type worker struct {
 	typed    *kubernetes.Clientset
 	dynamic  dynamic.Interface
 	metadata metadata.Interface
+	prefixed *rest.RESTClient // has no API version: each request adds it to the path
 	lister   listers.ConfigMapLister
 	cached   client.Client // reads configmaps from the manager's cache
 	live     client.Reader
@@ -81,10 +84,16 @@ func start(ctx context.Context) error {
 		return err
 	}
 	config.QPS = -1
+	unversioned := rest.CopyConfig(config)
+	unversioned.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	prefixed, err := rest.UnversionedRESTClientFor(unversioned)
+	if err != nil {
+		return err
+	}
 	w := &worker{
 		typed: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config),
-		metadata: metadata.NewForConfigOrDie(config),
-		work:     make(chan event.GenericEvent), done: make(chan reconciled),
+		metadata: metadata.NewForConfigOrDie(config), prefixed: prefixed,
+		work: make(chan event.GenericEvent), done: make(chan reconciled),
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(w.typed, 0, informers.WithNamespace(ns))
 	w.lister = factory.Core().V1().ConfigMaps().Lister()
@@ -273,6 +282,15 @@ func cachedStatusPatch(typ types.PatchType, patch string) operation {
 	}
 }
 
+// request begins a request as Rancher's clients do it: they add the API version with Prefix.
+func (w *worker) request(verb string, r schema.GroupVersionResource) *rest.Request {
+	prefix := []string{"apis", r.Group, r.Version}
+	if r.Group == "" {
+		prefix = []string{"api", r.Version}
+	}
+	return w.prefixed.Verb(verb).Prefix(prefix...).Namespace(ns).Resource(r.Resource)
+}
+
 func mapObject(name, version string) client.Object    { return configMap(name, version) }
 func widgetObject(name, version string) client.Object { return widget(name, version) }
 
@@ -326,6 +344,12 @@ var operations = map[string]operation{
 	"metadata-list": func(ctx context.Context, w *worker, _, _ string) error {
 		return second(w.metadata.Resource(maps).Namespace(ns).List(ctx, metav1.ListOptions{}))
 	},
+	"prefixed-get": func(ctx context.Context, w *worker, name, _ string) error {
+		return w.request("GET", maps).Name(name).Do(ctx).Error()
+	},
+	"prefixed-list": func(ctx context.Context, w *worker, _, _ string) error {
+		return w.request("GET", maps).Do(ctx).Error()
+	},
 	"live-get": func(ctx context.Context, w *worker, name, _ string) error {
 		return w.live.Get(ctx, types.NamespacedName{Namespace: ns, Name: name}, &corev1.ConfigMap{})
 	},
@@ -367,6 +391,9 @@ var operations = map[string]operation{
 	"dynamic-create": func(ctx context.Context, w *worker, name, _ string) error {
 		return second(w.dynamic.Resource(widgets).Namespace(ns).Create(ctx, widget(name, ""), options.create))
 	},
+	"prefixed-create": func(ctx context.Context, w *worker, name, _ string) error {
+		return w.request("POST", widgets).Body(widget(name, "")).Do(ctx).Error()
+	},
 	"cached-create": func(ctx context.Context, w *worker, name, _ string) error {
 		return w.cached.Create(ctx, configMap(name, ""))
 	},
@@ -384,6 +411,12 @@ var operations = map[string]operation{
 	"dynamic-update-status": func(ctx context.Context, w *worker, name, version string) error {
 		return second(w.dynamic.Resource(widgets).Namespace(ns).UpdateStatus(ctx, widget(name, version),
 			options.update))
+	},
+	"prefixed-update": func(ctx context.Context, w *worker, name, version string) error {
+		return w.request("PUT", widgets).Name(name).Body(widget(name, version)).Do(ctx).Error()
+	},
+	"prefixed-update-status": func(ctx context.Context, w *worker, name, version string) error {
+		return w.request("PUT", widgets).Name(name).SubResource("status").Body(widget(name, version)).Do(ctx).Error()
 	},
 	"cached-update": func(ctx context.Context, w *worker, name, version string) error {
 		return w.cached.Update(ctx, configMap(name, version))
@@ -487,6 +520,9 @@ var operations = map[string]operation{
 	},
 	"metadata-delete": func(ctx context.Context, w *worker, name, _ string) error {
 		return w.metadata.Resource(maps).Namespace(ns).Delete(ctx, name, options.delete)
+	},
+	"prefixed-delete": func(ctx context.Context, w *worker, name, _ string) error {
+		return w.request("DELETE", maps).Name(name).Do(ctx).Error()
 	},
 	"cached-delete": func(ctx context.Context, w *worker, name, _ string) error {
 		return w.cached.Delete(ctx, configMap(name, ""))
