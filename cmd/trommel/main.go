@@ -24,7 +24,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal starts a teardown, a second one exits at once; the program's processes exit with it.
 	context.AfterFunc(ctx, stop)
-	code := withoutRepetitions(func(s output.Streams) int { return execute(ctx, os.Args[1:], s) })
+	code := withoutKustomize(func(s output.Streams) int { return execute(ctx, os.Args[1:], s) })
 	stop()
 	os.Exit(code)
 }

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(isolated{m}, map[string]func(){"trommel": func() {
 		useIndex()
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		code := withoutRepetitions(func(s output.Streams) int { return execute(ctx, os.Args[1:], s) })
+		code := withoutKustomize(func(s output.Streams) int { return execute(ctx, os.Args[1:], s) })
 		stop()
 		os.Exit(code)
 	}})
