@@ -55,7 +55,9 @@ func TestWhatTheBudgetReaches(t *testing.T) {
 		},
 		{"no limit", 0, 2 * time.Second, 2 * time.Second, 1, []string{"w"},
 			[]string{"8 plans, in about 16 s; --budget sets a limit"}, 8},
-		{"learning takes all", 5 * time.Second, 2 * time.Second, 2 * time.Second, 1, []string{"w"}, nil, 0},
+		{"learning takes all", 5 * time.Second, 2 * time.Second, 2 * time.Second, 1, []string{"w"}, []string{
+			"the budget ended during learning; --budget 1m is probably enough; 1 workload not learned: w",
+		}, 0},
 		{
 			"side by side", 25 * time.Second, 2 * time.Second, 2 * time.Second, 2, []string{"w"},
 			[]string{"budget 25s (after the builds), of which learning took 6.0 s: all 8 plans, in about 8.2 s"}, 8,
@@ -96,8 +98,9 @@ func TestWhatTheBudgetReaches(t *testing.T) {
 				if diff := cmp.Diff(tt.says, says); diff != "" {
 					t.Error(diff)
 				}
-				if tt.ran == 0 && r.Stopped != "the budget of 5s was used up by learning" {
-					t.Errorf("stopped: %s", r.Stopped)
+				if tt.ran == 0 && (r.Stopped != "the budget of 5s was used up by learning" ||
+					r.Took > tt.budget+tt.quiet || !r.Undecided()) {
+					t.Errorf("stopped after %s: %s; undecided: %t", r.Took, r.Stopped, r.Undecided())
 				}
 				if len(r.Outcomes) != tt.ran {
 					t.Errorf("%d plans were run, want %d", len(r.Outcomes), tt.ran)
@@ -139,7 +142,7 @@ func TestLearningHasAQuarterOfTheBudget(t *testing.T) {
 		}
 		var text strings.Builder
 		if err := first.Text(&text); err != nil || !strings.Contains(text.String(),
-			"not tested\n  1 workload, because learning has had a quarter of the budget: c\n") {
+			"not tested\n  1 workload, which the budget left no time to learn: c\n") {
 			t.Errorf("%v\n%s", err, text.String())
 		}
 		c.Budget, c.Progress = 80*time.Second+first.Took, &heard{}

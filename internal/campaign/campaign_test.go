@@ -788,6 +788,9 @@ func TestEndBeforeAllPlans(t *testing.T) {
 	}
 
 	c = config(t, &fake{}, "w")
+	if _, err := Learn(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
 	c.Budget = 1
 	r = mustRun(t, c)
 	if len(r.Outcomes) != 0 || len(r.NotRun) == 0 || !strings.HasPrefix(r.Stopped, "the budget of") {

@@ -95,6 +95,13 @@ func (q *queue) end(t *task, o *result.Outcome) error {
 	return err
 }
 
+// learningTookAll takes in that the budget ended during learning.
+func (q *queue) learningTookAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.schedule.LearningTookAll()
+}
+
 // leave gives up a plan for which the budget is too short.
 func (q *queue) leave(t *task) {
 	q.mu.Lock()

@@ -46,6 +46,9 @@ func (c *campaign) prepare(ctx context.Context) ([]learn.Learned, error) {
 		return nil, err
 	}
 	c.result.Unstudied = c.learner.Unstudied
+	if c.learner.Cut {
+		c.queue.learningTookAll()
+	}
 	later, err := c.learner.Later(ctx, learned)
 	if err != nil {
 		return nil, err

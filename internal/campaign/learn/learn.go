@@ -57,6 +57,8 @@ type Learner struct {
 	*lab.Lab
 	// Unstudied are the workloads for whose learning the budget was too short, after All.
 	Unstudied []string
+	// Cut: the budget ended while workloads were being learned.
+	Cut bool
 
 	clock       *lab.Clock
 	lessons     *lessons
@@ -88,9 +90,11 @@ func (lr *Learner) Found() []result.Outcome {
 }
 
 // All returns what is known of the workloads, in order. Those for whose learning the budget is too short are left
-// out. The error is that of ctx.
+// out. It returns when the budget ends: no plan could follow. The error is that of ctx.
 func (lr *Learner) All(ctx context.Context) ([]Learned, error) {
 	lr.build()
+	budget, stop := lr.untilBudgetEnds(ctx)
+	defer stop()
 	workloads := lr.workloads()
 	all := make([]Learned, len(workloads))
 	why, errs := make([]string, len(workloads)), make([]error, len(workloads))
@@ -110,7 +114,8 @@ func (lr *Learner) All(ctx context.Context) ([]Learned, error) {
 				lr.lessons.toLearn(workloads[i].id(), 0)
 				return nil
 			}
-			lr.learnOne(ctx, workloads[i], &all[i], why[i], errs[i])
+			lr.learnOne(budget, workloads[i], &all[i], why[i], errs[i])
+			left[i] = learns && all[i].Baseline == nil && budget.Err() != nil
 			return nil
 		})
 	}
@@ -127,10 +132,34 @@ func (lr *Learner) All(ctx context.Context) ([]Learned, error) {
 		}
 	}
 	if n := len(lr.Unstudied); n > 0 {
-		lr.Say("learning has had a quarter of the budget; %s not learned: %s",
-			wording.Count(n, "workload"), wording.First(lr.Unstudied, result.Most))
+		why := "learning has had a quarter of the budget"
+		if lr.Cut = budget.Err() != nil; lr.Cut {
+			why = "the budget ended during learning; --budget " +
+				plan.FormatDuration(lr.lessons.enough(lr.Learn+1)) + " is probably enough"
+		}
+		lr.Say("%s; %s not learned: %s", why, wording.Count(n, "workload"),
+			wording.First(lr.Unstudied, result.Most))
 	}
 	return known, nil
+}
+
+// untilBudgetEnds returns a context that ends with the budget. The caller calls stop when it is no longer used.
+func (lr *Learner) untilBudgetEnds(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if lr.Budget > 0 {
+		go func() {
+			// Time may be left out of the campaign's clock meanwhile.
+			for left := lr.Budget - lr.clock.Elapsed(); left > 0; left = lr.Budget - lr.clock.Elapsed() {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(left):
+				}
+			}
+			cancel(schedule.ErrBudget)
+		}()
+	}
+	return ctx, func() { cancel(nil) }
 }
 
 // take takes the baseline of a workload, if there is one of what there is now. Otherwise why says why it is learned.

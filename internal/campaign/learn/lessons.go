@@ -77,3 +77,12 @@ func (l *lessons) learning(w workload, i, runs int) (ended func(*record.Run, err
 		l.schedule.Ended(w.id(), r != nil, took)
 	}
 }
+
+// enough is a budget in which a workload of that many runs would probably have been learned, with as much time for its
+// plans.
+func (l *lessons) enough(runs int) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	budget := 2 * max(l.schedule.Given(), l.schedule.Take(runs))
+	return (budget + time.Minute - 1).Truncate(time.Minute)
+}

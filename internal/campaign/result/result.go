@@ -203,7 +203,7 @@ func (r *Result) without(said string) []Outcome {
 
 // Undecided reports whether the budget left no time to say anything, or to confirm what was found.
 func (r *Result) Undecided() bool {
-	return len(r.Pending()) > 0 || len(r.Outcomes) == 0 && len(r.NotRun) > 0
+	return len(r.Pending()) > 0 || len(r.Outcomes) == 0 && (len(r.NotRun) > 0 || len(r.Unstudied) > 0)
 }
 
 // Group is a finding that several plans have in common: probably one bug.

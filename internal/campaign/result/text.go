@@ -234,7 +234,7 @@ func (r *Result) notTested() []string {
 		lines = append(lines, withoutLog(u.Reason))
 	}
 	if n := len(r.Unstudied); n > 0 {
-		lines = append(lines, fmt.Sprintf("%s, because learning has had a quarter of the budget: %s",
+		lines = append(lines, fmt.Sprintf("%s, which the budget left no time to learn: %s",
 			wording.Count(n, "workload"), wording.First(r.Unstudied, Most)))
 	}
 	if r.Elsewhere > 0 {

@@ -84,7 +84,7 @@ func (l *Learning) Left() (left time.Duration, workloads int) {
 	for _, n := range l.runs {
 		runs += n
 	}
-	return l.take(runs), len(l.runs)
+	return l.Take(runs), len(l.runs)
 }
 
 // takes estimates how long it still takes to learn the workloads with these names; 0: unknown.
@@ -95,11 +95,11 @@ func (l *Learning) takes(names []string) time.Duration {
 			runs += n
 		}
 	}
-	return l.take(runs)
+	return l.Take(runs)
 }
 
-// take estimates how long that many runs without faults take, by those that have ended.
-func (l *Learning) take(runs int) time.Duration {
+// Take estimates how long that many runs without faults take, by those that have ended.
+func (l *Learning) Take(runs int) time.Duration {
 	if l.ended == 0 {
 		return 0
 	}

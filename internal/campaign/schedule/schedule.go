@@ -157,6 +157,9 @@ func (s *Schedule) usedUp() string {
 	return fmt.Sprintf("the budget of %s leaves no time for more", plan.FormatDuration(s.Given()))
 }
 
+// LearningTookAll takes in that the budget ended during learning.
+func (s *Schedule) LearningTookAll() { s.stopped = s.usedUp() }
+
 // ManyFailures in a row show that something else than the plans is wrong.
 const ManyFailures = 5
 
