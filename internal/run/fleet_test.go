@@ -100,6 +100,7 @@ func TestFleet(t *testing.T) {
 		sessions     connecting
 		processes    []cluster.Process
 		pods, sets   []*unstructured.Unstructured
+		others       []member
 		took         time.Duration
 		err          string
 	}{
@@ -110,6 +111,14 @@ func TestFleet(t *testing.T) {
 		{name: "keeps exiting", instrumented: true, sessions: never, processes: []cluster.Process{exited, exited},
 			took: 100 * time.Millisecond,
 			err: "controller \"db\" exits at once (exit code 3, 2 starts); the end of its log:\nlog of db-0\n" +
+				"(no /etc/x)"},
+		{name: "lacks what another one makes", sessions: never, took: 2 * time.Second,
+			others:    []member{{name: "maker", replicas: 1}},
+			processes: []cluster.Process{exited, exited, exited, running}},
+		{name: "keeps exiting beside another one", instrumented: true, sessions: never, took: 100 * time.Millisecond,
+			others:    []member{{name: "maker", replicas: 1}},
+			processes: []cluster.Process{exited, exited, exited, exited, exited},
+			err: "controller \"db\" exits at once (exit code 3, 5 starts); the end of its log:\nlog of db-0\n" +
 				"(no /etc/x)"},
 		{name: "ends by itself, as with new certificates", sessions: never, took: 2 * time.Second,
 			processes: []cluster.Process{ended, ended, ended, running}},
@@ -150,10 +159,13 @@ func TestFleet(t *testing.T) {
 					test.processes[i].Started = start
 				}
 				f := &fleet{
-					members: []member{{name: "db", instrumented: test.instrumented, replicas: max(test.replicas, 1)}},
-					ready:   10 * time.Second, alive: 2 * time.Second,
-					node: processes{"db": test.processes}, sessions: test.sessions,
-					tail: func(p cluster.Process) string { return "log of " + p.Pod },
+					members: append([]member{
+						{name: "db", instrumented: test.instrumented, replicas: max(test.replicas, 1)},
+					}, test.others...),
+					ready: 10 * time.Second, alive: 2 * time.Second,
+					node:     processes{"db": test.processes, "maker": {{Started: start}}},
+					sessions: test.sessions,
+					tail:     func(p cluster.Process) string { return "log of " + p.Pod },
 					list: func(_ context.Context, kind string) ([]*unstructured.Unstructured, error) {
 						if kind == "replicaset" {
 							return test.sets, nil
