@@ -70,25 +70,30 @@ func TestInitOperators(t *testing.T) {
 func TestInitSaysWhatTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
+		said := func(w *slowWork) string {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return out.String()
+		}
 		slow := showSlow(&out, initPatience)
 		slow.begin("reading")
 		time.Sleep(initPatience - time.Millisecond)
-		if out.Len() > 0 {
-			t.Errorf("too early: %q", out.String())
+		if text := said(slow); text != "" {
+			t.Errorf("too early: %q", text)
 		}
 		time.Sleep(2 * time.Millisecond)
 		slow.begin("building")
 		slow.stop()
-		if want := "init: reading\ninit: building\n"; out.String() != want {
-			t.Errorf("got %q, want %q", out.String(), want)
+		if text, want := said(slow), "init: reading\ninit: building\n"; text != want {
+			t.Errorf("got %q, want %q", text, want)
 		}
 		out.Reset()
 		quick := showSlow(&out, initPatience)
 		quick.begin("reading")
 		quick.stop()
 		time.Sleep(2 * initPatience)
-		if out.Len() > 0 {
-			t.Errorf("after the end: %q", out.String())
+		if text := said(quick); text != "" {
+			t.Errorf("after the end: %q", text)
 		}
 	})
 }
