@@ -12,10 +12,12 @@ import (
 // the plan.
 var unhurriedFor = []time.Duration{4 * time.Second, 16 * time.Second, time.Minute, 5 * time.Minute}
 
-// MayBeOfTime reports whether a workload that takes longer may explain a finding: a field differs or is set back.
+// MayBeOfTime reports whether a workload that takes longer may explain a finding: a field differs or is set back, or an
+// object is created more often, as by what a timer starts.
 func MayBeOfTime(found []record.Finding) bool {
 	return slices.ContainsFunc(found, func(f record.Finding) bool {
-		return f.Judge == record.JudgeRevert || f.Judge == record.JudgeBaseline && f.Field != ""
+		return f.Judge == record.JudgeRevert ||
+			f.Judge == record.JudgeBaseline && (f.Field != "" || f.Does() == record.HarmReplaced)
 	})
 }
 
