@@ -88,7 +88,9 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
+	randomAgain := fixRandom()
 	texts, err := engine.Render(c, render)
+	randomAgain()
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
