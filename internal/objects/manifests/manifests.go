@@ -58,6 +58,7 @@ func LocatedOfSuite(suite *plan.Suite, kubernetes string) (Installed, error) {
 	if err := errors.Join(errs...); err != nil {
 		return Installed{}, err
 	}
+	all.Warnings = append(all.Warnings, unserved(all.Objects)...)
 	all.Notes, all.Warnings = onceEach(all.Notes), onceEach(all.Warnings)
 	return all, nil
 }
