@@ -24,3 +24,17 @@ func (c Course) StepAt(at time.Time) int {
 	}
 	return n - 1
 }
+
+// Began is when the first step of a workload began, or the first action of the plan, if it was earlier; zero: neither
+// did.
+func Began(steps []record.Step, actions []record.Action) (first time.Time) {
+	if len(steps) > 0 {
+		first = steps[0].Started
+	}
+	for _, a := range actions {
+		if !a.Fired.IsZero() && (first.IsZero() || a.Fired.Before(first)) {
+			first = a.Fired
+		}
+	}
+	return first
+}

@@ -18,6 +18,9 @@ type Follower struct {
 	// Upgrades: another build of the controllers is installed in the course of the run. Follow sets it; otherwise it is
 	// set before the first Add.
 	Upgrades bool
+	// Began is until when only the controllers did anything, see [Began]; zero: unknown. What they do to objects that
+	// are there, as they start, is taken for how these were. Follow sets it; otherwise it is set before the first Add.
+	Began time.Time
 
 	changes []Change
 	objects map[Key]*Object
@@ -52,6 +55,7 @@ func NewFollower() *Follower {
 func Follow(r *record.Run) (*Follower, error) {
 	f := NewFollower()
 	f.Upgrades = !installed(r).IsZero()
+	f.Began = Began(r.Meta.Steps, r.Actions)
 	for _, p := range r.Processes {
 		f.called.notePod(p.Controller, p.Pod)
 	}
@@ -173,6 +177,9 @@ func (f *Follower) count(c *Change) {
 	}
 	if o.unchanged {
 		o.unchanged, o.initial = false, o.End
+	}
+	if o.initial != nil && c.Event == record.Updated && c.Time.Before(f.Began) {
+		o.initial = c.Cur
 	}
 	o.manifest = o.manifest || f.Upgrades && c.Installs()
 	if finalizers, _ := metadata.Of(c.Cur)["finalizers"].([]any); metadata.Marked(c.Cur) &&

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/trommel-dev/trommel/internal/clock"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/internal/objects/history"
@@ -72,7 +73,8 @@ func (r *runner) judge(
 		}
 	}
 	if ref := r.options.Baseline; ref != nil && !failed {
-		late, err := await.Baseline(ctx, ref, r.plan, recorder, meta.GivenBack, p.work.Look,
+		late, err := await.Baseline(ctx, ref, r.plan, recorder,
+			facts.Began(meta.Steps, r.events.CarriedOut()), meta.GivenBack, p.work.Look,
 			settle.ReportNodes(p.Site, r.session.Logger), r.suite.Timeouts)
 		troubled(err)
 		if text := late.String(); text != "" {

@@ -97,7 +97,7 @@ func TestPatience(t *testing.T) {
 				time.Sleep(tt.since)
 				synctest.Wait()
 				ref := &baseline.Baseline{Objects: wanted}
-				late, err := Baseline(t.Context(), ref, &plan.Plan{}, g, givenBack, unknown, nil, limits)
+				late, err := Baseline(t.Context(), ref, &plan.Plan{}, g, time.Time{}, givenBack, unknown, nil, limits)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -133,7 +133,7 @@ func TestPatienceOfAClockThatIsAhead(t *testing.T) {
 					ref := &baseline.Baseline{Objects: map[facts.Key]*facts.Object{
 						"secret/default/a": {End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1},
 					}}
-					_, err := Baseline(clock.With(t.Context(), c), ref, &plan.Plan{}, g, c.Now(), tt.look, nil, limits)
+					_, err := Baseline(clock.With(t.Context(), c), ref, &plan.Plan{}, g, time.Time{}, c.Now(), tt.look, nil, limits)
 					done <- err
 				}()
 				synctest.Wait()
@@ -182,7 +182,7 @@ func TestNodesReportBeforeADifferenceCounts(t *testing.T) {
 				}}}
 				idle := func(context.Context) Work { return Work{Known: true} }
 				began, ctx := time.Now(), clock.With(t.Context(), clock.New())
-				late, err := Baseline(ctx, ref, &plan.Plan{}, g, began, idle, report, limits)
+				late, err := Baseline(ctx, ref, &plan.Plan{}, g, time.Time{}, began, idle, report, limits)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -229,7 +229,7 @@ func TestChildBeforeItsOwner(t *testing.T) {
 			})
 		}
 		limits := plan.Timeouts{Quiet: 2 * time.Second, Step: time.Minute, Plan: 3 * time.Minute}
-		if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, began, unknown, nil, limits); err != nil {
+		if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, time.Time{}, began, unknown, nil, limits); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != time.Second {

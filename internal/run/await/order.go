@@ -3,6 +3,7 @@ package await
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/record"
@@ -15,10 +16,11 @@ type ordered struct {
 	follower *facts.Follower
 }
 
-// newOrdered returns an ordered of a history that has not begun; upgrades is [facts.Follower.Upgrades].
-func newOrdered(upgrades bool) *ordered {
+// newOrdered returns an ordered of a history that has not begun; upgrades is [facts.Follower.Upgrades], and began
+// [facts.Follower.Began].
+func newOrdered(upgrades bool, began time.Time) *ordered {
 	o := &ordered{follower: facts.NewFollower()}
-	o.follower.Upgrades = upgrades
+	o.follower.Upgrades, o.follower.Began = upgrades, began
 	return o
 }
 
@@ -38,7 +40,7 @@ func (o *ordered) add(entries []record.HistoryEntry) error {
 	o.entries = append(o.entries, entries...)
 	if late {
 		slices.SortStableFunc(o.entries, byVersion)
-		o.follower, entries = newOrdered(o.follower.Upgrades).follower, o.entries
+		o.follower, entries = newOrdered(o.follower.Upgrades, o.follower.Began).follower, o.entries
 	}
 	return o.follower.Add(entries...)
 }

@@ -150,7 +150,7 @@ func TestBaselineWaitsForWork(t *testing.T) {
 				}}}
 				limits := plan.Timeouts{Quiet: 2 * s, Step: time.Minute, Plan: 3 * time.Minute, Rest: 10 * time.Minute}
 				began := time.Now()
-				if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, began, q.look, nil, limits); err != nil {
+				if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, time.Time{}, began, q.look, nil, limits); err != nil {
 					t.Fatal(err)
 				}
 				if got := time.Since(began); got != tt.want {
@@ -266,7 +266,7 @@ func TestBaselineOfWhatAlwaysChanges(t *testing.T) {
 			Rest: 10 * time.Minute}
 		idle := func(context.Context) Work { return Work{Known: true} }
 		began := time.Now()
-		if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, began, idle, nil, limits); err != nil {
+		if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, time.Time{}, began, idle, nil, limits); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took < limits.Rest || took > limits.Rest+time.Minute {
