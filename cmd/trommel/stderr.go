@@ -15,8 +15,8 @@ import (
 const kustomizeWarning = "# Warning: "
 
 // withoutKustomize runs the program with an os.Stderr from which kustomize's warnings are left out: they are about the
-// user's files and not about his controller, and kustomize itself tells him. What else libraries write there passes at
-// once, and so does what f writes to its streams.
+// user's files and not about his controller, and kustomize itself shows them. What else libraries write there passes
+// at once, and so does what f writes to its streams.
 func withoutKustomize(f func(s output.Streams) int) int {
 	stderr := os.Stderr
 	s := output.Streams{In: os.Stdin, Out: os.Stdout, Err: stderr}
