@@ -126,6 +126,7 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	e.own(e.Found)
 	e.bear(all)
 	e.recall(e.Found)
+	e.explainNamespaces(e.Found)
 	e.weigh(all, resting)
 	return all
 }
