@@ -16,10 +16,10 @@ import (
 )
 
 // unhurried runs a task's workload without the plan's actions and with time between its steps, as long as the plan's
-// run took, once, if the plan has found something that time may explain, see [confirm.MayBeOfTime]. Most faults delay a workload, and what
-// controllers do by timers then comes before its next step or its end: they scale something down after 5 s, say, which
-// they never do if it is deleted within 1 s. It reports whether the plan finds nothing any more, compared with that,
-// too. The error is schedule.ErrBudget, that of ctx, or of a record that cannot be read.
+// run took, once, if the plan has found something that time may explain, see [confirm.MayBeOfTime]. Most faults delay a
+// workload, and what controllers do by timers then comes before its next step or its end: they scale something down
+// after 5 s, say, which they never do if it is deleted within 1 s. It reports whether the plan finds nothing any more,
+// compared with that, too. The error is schedule.ErrBudget, that of ctx, or of a record that cannot be read.
 func (c *confirmer) unhurried(
 	ctx context.Context, t *task, o *result.Outcome, first *record.Meta,
 ) (passed bool, err error) {

@@ -12,10 +12,12 @@ import (
 func TestWhyNamespacesStay(t *testing.T) {
 	entry := func(event, name, meta, conditions string) record.HistoryEntry {
 		return record.HistoryEntry{Type: "namespace", Name: name, Event: event, Object: []byte(
-			`{"kind": "Namespace", "metadata": {"name": "` + name + `"` + meta + `}, "status": {"conditions": [` + conditions + `]}}`)}
+			`{"kind": "Namespace", "metadata": {"name": "` + name + `"` + meta + `}, "status": {"conditions": [` +
+				conditions + `]}}`)}
 	}
 	const marked = `, "deletionTimestamp": "2026-01-01T00:00:00Z"`
-	const failed = `{"type": "NamespaceDeletionDiscoveryFailure", "status": "True", "message": "no list.example.com/v1"},
+	const failed = `{"type": "NamespaceDeletionDiscoveryFailure", "status": "True",
+			"message": "no list.example.com/v1"},
 		{"type": "NamespaceContentRemaining", "status": "False", "message": "all removed"}`
 	e := Evidence{History: []record.HistoryEntry{
 		entry(record.Created, "kept", "", ""), entry(record.Updated, "kept", marked, failed),

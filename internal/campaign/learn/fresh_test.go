@@ -58,7 +58,8 @@ workloads:
 					Types: []plan.ResourceKey{{Type: "configmap", Namespace: "*", Name: "*"}},
 				}},
 				Done: &record.Run{Meta: record.Meta{}, History: []record.HistoryEntry{{
-					Event: record.Created, Type: "configmap", Namespace: "test", Name: "a", Object: json.RawMessage(object),
+					Event: record.Created, Type: "configmap", Namespace: "test", Name: "a",
+					Object:  json.RawMessage(object),
 					Writers: []record.FieldManager{{Manager: steps.FieldManager}},
 				}}},
 			}

@@ -11,8 +11,8 @@ import (
 )
 
 // A chart's randAlphaNum and its like must give the same text each time: what is installed would otherwise differ from
-// one campaign to the next, and from its baselines. They cannot be replaced in Helm's engine, but they read crypto/rand's
-// Reader. Keys and certificates stay random.
+// one campaign to the next, and from its baselines. They cannot be replaced in Helm's engine, but they read
+// crypto/rand's Reader. Keys and certificates stay random.
 func init() { rand.Reader = &templateRandom{real: rand.Reader} }
 
 // templateRandom reads fixed bytes for the functions of templates while a chart is rendered, and random ones for all

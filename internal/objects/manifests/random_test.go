@@ -17,8 +17,9 @@ func TestChartsAreRenderedAlike(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"Chart.yaml": "{apiVersion: v2, name: random, version: 1.0.0}",
-		"templates/a.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: {{ randAlphaNum 5 | quote }}, " +
-			"b: {{ randAlphaNum 5 | quote }}, c: {{ randNumeric 70 | quote }}}}",
+		"templates/a.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, " +
+			"data: {a: {{ randAlphaNum 5 | quote }}, b: {{ randAlphaNum 5 | quote }}, " +
+			"c: {{ randNumeric 70 | quote }}}}",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {

@@ -21,13 +21,15 @@ func unserved(list []objects.Located) (warnings []string) {
 		name, _, _ := unstructured.NestedString(api.Object, "spec", "service", "name")
 		for k := range list {
 			service := list[k].Unstructured
-			if service.GetKind() != "Service" || service.GetNamespace() != namespace || service.GetName() != name {
+			if service.GetKind() != "Service" || service.GetNamespace() != namespace ||
+				service.GetName() != name {
 				continue
 			}
 			selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 			if len(selector) > 0 && !anySelected(list, namespace, labels.SelectorFromSet(selector)) {
 				warnings = append(warnings, fmt.Sprintf("%s: the API %s is missing, and no namespace can be deleted: "+
-					"the selector of Service %s selects no pod of the manifests", api.At("spec.service.name"), api.GetName(), name))
+					"the selector of Service %s selects no pod of the manifests", api.At("spec.service.name"),
+					api.GetName(), name))
 			}
 		}
 	}

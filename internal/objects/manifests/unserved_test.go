@@ -13,7 +13,7 @@ import (
 func TestAPIServiceThatNothingServes(t *testing.T) {
 	for _, tt := range []struct{ app, want string }{
 		{"list", ""},
-		{"list-server", "/api.yaml:4: the API v1.list.example.com is missing, and no namespace can be deleted: the " +
+		{"list-server", "/api.yaml:6: the API v1.list.example.com is missing, and no namespace can be deleted: the " +
 			"selector of Service list selects no pod of the manifests"},
 	} {
 		dir := unpack(t, `
@@ -23,7 +23,9 @@ manifests: [api.yaml]
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
 metadata: {name: v1.list.example.com}
-spec: {group: list.example.com, version: v1, groupPriorityMinimum: 10, versionPriority: 10, service: {namespace: op, name: list}}
+spec:
+  {group: list.example.com, version: v1, groupPriorityMinimum: 10, versionPriority: 10,
+    service: {namespace: op, name: list}}
 ---
 apiVersion: v1
 kind: Service

@@ -95,11 +95,11 @@ func (l Late) String() string {
 // Baseline returns when the history is as the baseline says. It also returns when the history is not, and nothing is to
 // come that could make it so: all work that look returns has come back, see [Rest], and nothing has changed for the
 // time of quiet, at the earliest after the patience of controllers that try again; that counts from givenBack, see
-// [Invariants]. Began is [facts.Began]. Something else may change for ever, such as a count of failed attempts: if it is unknown what is to
-// come, it also returns when the same fields have differed for a step's time, and at the latest after that of a plan.
-// Before it gives up, it calls report, unless that is nil: the nodes report their status again, and the controllers get
-// the time to react. The error is that of ctx, or of a history that cannot be read. Late says whether the run came
-// right meanwhile.
+// [Invariants]. Began is [facts.Began]. Something else may change for ever, such as a count of failed attempts: if it
+// is unknown what is to come, it also returns when the same fields have differed for a step's time, and at the latest
+// after that of a plan. Before it gives up, it calls report, unless that is nil: the nodes report their status again,
+// and the controllers get the time to react. The error is that of ctx, or of a history that cannot be read. Late says
+// whether the run came right meanwhile.
 func Baseline(
 	ctx context.Context, ref *baseline.Baseline, p *plan.Plan, g Growing, began, givenBack time.Time,
 	look func(ctx context.Context) Work, report func(ctx context.Context), limits plan.Timeouts,

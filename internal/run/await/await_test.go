@@ -133,7 +133,8 @@ func TestPatienceOfAClockThatIsAhead(t *testing.T) {
 					ref := &baseline.Baseline{Objects: map[facts.Key]*facts.Object{
 						"secret/default/a": {End: map[string]any{"kind": "Secret"}, Made: 1, MostMade: 1},
 					}}
-					_, err := Baseline(clock.With(t.Context(), c), ref, &plan.Plan{}, g, time.Time{}, c.Now(), tt.look, nil, limits)
+					_, err := Baseline(clock.With(t.Context(), c), ref, &plan.Plan{}, g, time.Time{}, c.Now(), tt.look,
+						nil, limits)
 					done <- err
 				}()
 				synctest.Wait()

@@ -150,7 +150,8 @@ func TestBaselineWaitsForWork(t *testing.T) {
 				}}}
 				limits := plan.Timeouts{Quiet: 2 * s, Step: time.Minute, Plan: 3 * time.Minute, Rest: 10 * time.Minute}
 				began := time.Now()
-				if _, err := Baseline(t.Context(), ref, &plan.Plan{}, g, time.Time{}, began, q.look, nil, limits); err != nil {
+				_, err := Baseline(t.Context(), ref, &plan.Plan{}, g, time.Time{}, began, q.look, nil, limits)
+				if err != nil {
 					t.Fatal(err)
 				}
 				if got := time.Since(began); got != tt.want {
