@@ -109,6 +109,9 @@ func (i *Issuer) Certificates(
 	}
 	for k, u := range all {
 		caBundle := ""
+		if !takesBundle(u) {
+			continue
+		}
 		if from := u.GetAnnotations()[injectFromAnnotation]; from != "" {
 			if !known[from] {
 				errs = append(errs,
@@ -210,6 +213,14 @@ func inject(u *unstructured.Unstructured, bundle string) *unstructured.Unstructu
 		unstructured.RemoveNestedField(u.Object, "spec", "insecureSkipTLSVerify")
 	}
 	return u
+}
+
+// takesBundle reports whether there is a caBundle to set. A definition may lack a conversion webhook, and its annotation
+// then means nothing.
+func takesBundle(u *unstructured.Unstructured) bool {
+	annotations := u.GetAnnotations()
+	return annotations[injectFromAnnotation]+annotations[injectFromSecret] != "" &&
+		!reflect.DeepEqual(inject(u, "?").Object, u.Object)
 }
 
 // bundle returns the CA as a caBundle, in base64.

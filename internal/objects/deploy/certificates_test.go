@@ -158,6 +158,12 @@ func TestCertificatesOfOthers(t *testing.T) {
 			err: "ValidatingWebhookConfiguration validating: cert-manager.io/inject-ca-from: no Certificate " +
 				"system/serving-cert in the manifests (Certificates there: system/other)",
 		},
+		{ // as OpenSearch's operator has it
+			name: "a definition without webhook",
+			manifests: []string{certificate, "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n" +
+				"metadata: {name: w, annotations: {cert-manager.io/inject-ca-from: $(NAMESPACE)/$(NAME)}}\nspec: {}\n"},
+			kinds: "Secret CustomResourceDefinition",
+		},
 		{
 			name: "unknown Secret", manifests: []string{definition, issuer},
 			err: "CustomResourceDefinition widgets.example.com: cert-manager.io/inject-ca-from-secret: no Secret " +
