@@ -215,8 +215,8 @@ func inject(u *unstructured.Unstructured, bundle string) *unstructured.Unstructu
 	return u
 }
 
-// takesBundle reports whether there is a caBundle to set. A definition may lack a conversion webhook, and its annotation
-// then means nothing.
+// takesBundle reports whether there is a caBundle to set. A definition may lack a conversion webhook, and its
+// annotation then means nothing.
 func takesBundle(u *unstructured.Unstructured) bool {
 	annotations := u.GetAnnotations()
 	return annotations[injectFromAnnotation]+annotations[injectFromSecret] != "" &&
