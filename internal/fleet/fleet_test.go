@@ -307,7 +307,17 @@ func TestChartsBesideAChartTravel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var names []string
+	names := g.names(t, dir)
+	want := []string{"charts/broken/Chart.yaml", "charts/crds/Chart.yaml", "charts/crds/crds/crd.yaml",
+		"charts/op/Chart.yaml", "charts/op/templates/op.yaml"}
+	if !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+}
+
+// names lists the files below a directory that travel, sorted.
+func (g *gathering) names(t *testing.T, dir string) (names []string) {
+	t.Helper()
 	for _, f := range g.files {
 		rel, err := filepath.Rel(dir, f.Path)
 		if err != nil {
@@ -316,11 +326,7 @@ func TestChartsBesideAChartTravel(t *testing.T) {
 		names = append(names, filepath.ToSlash(rel))
 	}
 	slices.Sort(names)
-	want := []string{"charts/broken/Chart.yaml", "charts/crds/Chart.yaml", "charts/crds/crds/crd.yaml",
-		"charts/op/Chart.yaml", "charts/op/templates/op.yaml"}
-	if !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
-	}
+	return names
 }
 
 // What the images of controllers have travels, and nothing beside it.
@@ -336,15 +342,7 @@ func TestFilesOfControllersTravel(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, f := range g.files {
-		rel, err := filepath.Rel(dir, f.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, filepath.ToSlash(rel))
-	}
-	slices.Sort(names)
+	names := g.names(t, dir)
 	if want := []string{"config/crds/a.yaml", "settings", "trommel.yaml"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
