@@ -143,7 +143,7 @@ func (lr *Learner) All(ctx context.Context) ([]Learned, error) {
 	return known, nil
 }
 
-// untilBudgetEnds returns a context that ends with the budget. The caller calls stop when it is no longer used.
+// untilBudgetEnds returns a context that ends with the budget. The caller must call stop in the end.
 func (lr *Learner) untilBudgetEnds(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if lr.Budget > 0 {
