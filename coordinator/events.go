@@ -134,8 +134,15 @@ func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observat
 		Live: o.Live, Reconciler: o.Reconciler, ReconcilerType: o.ReconcilerType, ReconcileID: o.ReconcileID,
 		Request: o.Request, CallName: o.CallName, Error: o.Error, Code: o.Code, Failed: o.Failed,
 		Version: o.Version, Query: o.Query, PatchType: o.PatchType, Patch: validJSON(o.Patch),
-		Objects: validList(o.Objects), Partial: o.Partial,
+		Objects: validList(o.Objects), Partial: o.Partial, Callers: callersOf(o),
 	}
+}
+
+func callersOf(o *wire.Observation) (c record.Callers) {
+	for i := range min(len(c), len(o.Callers)) {
+		c[i] = record.Frame(o.Callers[i])
+	}
+	return c
 }
 
 func validList(list [][]byte) []json.RawMessage {

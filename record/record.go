@@ -187,6 +187,8 @@ type Controller struct {
 	// WatchList: it fills its caches by a streaming list, as far as its version, environment and arguments show.
 	WatchList       bool `json:"watchList"`
 	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // features are set by arguments, not by the environment
+	// Source is the root of the module that it was built from, on the machine of the run; empty: unknown.
+	Source string `json:"source,omitempty"`
 	// FailingCalls names its annotated calls that return an error, so that a plan can make them fail.
 	FailingCalls []string `json:"failingCalls,omitempty"`
 }
@@ -391,6 +393,8 @@ type Observation struct {
 	Aside bool `json:"aside,omitempty"`
 	// Election: a read or write of the controller's leader election lock.
 	Election bool `json:"election,omitempty"`
+	// Callers are the places in the controller's own source that made the call; zero: unknown.
+	Callers Callers `json:"callers,omitzero"`
 }
 
 // Place says where the observed call is, such as "after apiServerRecv".

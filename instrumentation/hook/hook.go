@@ -174,9 +174,12 @@ func (c *Call) send(phase wire.Phase, a answer) {
 	}
 	o := c.observation
 	o.Phase = phase
-	wanted, items := i.complete(&o)
+	wanted, items, from := i.complete(&o)
 	if !wanted {
 		return
+	}
+	if from {
+		o.Callers = callers()
 	}
 	o.Object, o.OldObject = Encode(a.object), Encode(a.old)
 	if a.found != nil && len(items) > 0 && a.err == nil {

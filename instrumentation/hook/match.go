@@ -82,13 +82,13 @@ func (i *interests) wants(o *wire.Observation) bool {
 	return false
 }
 
-// complete reports whether a rule takes the observation, and which of those rules ask for the objects of a list. If the
-// process does not know its object's whole type, the rest is taken from the rule: the coordinator knows the types of
-// its cluster.
-func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rule) {
+// complete reports whether a rule takes the observation, which of those rules ask for the objects of a list, and whether
+// one asks for the callers. If the process does not know its object's whole type, the rest is taken from the rule: the
+// coordinator knows the types of its cluster.
+func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rule, from bool) {
 	n := index(o.Point)
 	if n < 0 {
-		return false, nil
+		return false, nil, false
 	}
 	rules := i.rules[n][phaseIndex(o.Phase)]
 	for r := range rules {
@@ -96,7 +96,7 @@ func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rul
 		if !rule.Takes(o) {
 			continue
 		}
-		found = true
+		found, from = true, from || rule.Callers
 		if rule.Items {
 			items = append(items, rule)
 		}
@@ -108,7 +108,7 @@ func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rul
 			o.Resource = rule.Resource
 		}
 	}
-	return found, items
+	return found, items, from
 }
 
 func formatID(n uint64) string { return "trommel-" + strconv.FormatUint(n, 10) }

@@ -20,6 +20,7 @@ type Rule struct {
 	ItemNamespace string
 	ItemName      string
 	Call          string // annotated function's name in the suite
+	Callers       bool   // asks for Observation.Callers
 }
 
 // Takes reports whether the rule selects the observation. An observation without a phase is one of a call that has yet

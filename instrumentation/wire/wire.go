@@ -169,6 +169,16 @@ type Observation struct {
 	// Failed says that the call was made to fail, and how. Error is what its caller got. Object and Code are of the
 	// answer that the API server gave if that was lost; if the call was refused, Code is what the caller got.
 	Failed Answer
+	// Callers are the places in the controller's own source that made the call, the innermost first, at most four. Nil:
+	// no rule asks for them, or there are none.
+	Callers []Frame
+}
+
+// Frame is a place in a program's source.
+type Frame struct {
+	Function string // with the path of its package: example.com/op/controller.(*Reconciler).Reconcile
+	File     string // of the main module: relative to its root; otherwise module@version/file
+	Line     int
 }
 
 // OwnServer is the API server that the environment of the process names, as for each pod of its cluster.

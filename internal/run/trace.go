@@ -25,7 +25,9 @@ func traceRules(traced bool, apiServers []string, controllers []record.Controlle
 		if !c.Hooks {
 			continue
 		}
-		add(c.Name, wire.Before, wire.ControllerWrite)
+		rules[c.Name] = append(rules[c.Name], wire.Rule{
+			Point: wire.ControllerWrite, Phase: wire.Before, AnyGroup: true, Callers: true,
+		})
 		add(c.Name, wire.After, wire.ControllerWrite)
 		if traced {
 			// A process knows only after the call what it has received or read.
