@@ -124,7 +124,7 @@ func (a *attribution) claim(c *Change, o *record.Observation, since begun) {
 	c.Reconciler, c.Reconcile, c.Request = o.Reconciler, o.ReconcileID, o.Request
 	c.Read = a.reads.before(o.ReconcileID)
 	if since.observation != nil {
-		c.Sent = body(since.observation)
+		c.Sent, c.Callers = body(since.observation), since.observation.Callers
 	}
 }
 

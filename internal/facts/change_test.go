@@ -18,6 +18,7 @@ type tape struct {
 	version uint64
 	now     int64
 	calls   uint64
+	callers record.Callers // of the writes
 }
 
 func (r *tape) time() time.Time { return time.Unix(r.now, 0) }
@@ -54,7 +55,7 @@ func (r *tape) writes(op wire.Operation, sent, reconcile string, effect bool) {
 	r.calls++
 	o := record.Observation{
 		Call: r.calls, Point: wire.ControllerWrite, Phase: wire.Before, Op: op, Name: "web", ReconcileID: reconcile,
-		Request: "default/web",
+		Request: "default/web", Callers: r.callers,
 	}
 	if op == wire.Apply || op == wire.Patch {
 		o.Patch = json.RawMessage(sent)
@@ -65,7 +66,7 @@ func (r *tape) writes(op wire.Operation, sent, reconcile string, effect bool) {
 	if effect {
 		r.changed()
 	}
-	o.Phase, o.Object = wire.After, r.state()
+	o.Phase, o.Object, o.Callers = wire.After, r.state(), record.Callers{} // they are asked for before the call
 	r.see(o)
 }
 
@@ -101,7 +102,7 @@ func TestWriteWithoutEffect(t *testing.T) {
 
 func TestAppliedAgain(t *testing.T) {
 	for _, again := range []bool{false, true} {
-		r := &tape{t: t}
+		r := &tape{t: t, callers: record.Callers{{Function: "main.f", File: "main.go", Line: 1}}}
 		r.writes(wire.Apply, `{"spec": {"n": 1}}`, "", true)
 		if again {
 			r.writes(wire.Apply, `{"spec": {"n": 1}}`, "", false)
@@ -112,6 +113,9 @@ func TestAppliedAgain(t *testing.T) {
 		}
 		if spec, _ := c.Sent["spec"].(map[string]any); spec["n"] != 1.0 {
 			t.Errorf("sent %v", c.Sent)
+		}
+		if c.Callers != r.callers {
+			t.Errorf("written at %v", c.Callers)
 		}
 	}
 }

@@ -53,10 +53,11 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 				continue
 			}
 			var lines, who []string
+			var all []*facts.Change
 			ours := false
 			for _, i := range calm[len(calm)-fightReturns+1:] {
 				c := &changes[i]
-				ours = ours || c.By != ""
+				ours, all = ours || c.By != "", append(all, c)
 				for _, f := range facts.FieldsOf(c) {
 					if f.Where == where {
 						lines = append(lines, fmt.Sprintf("from %s to %s: %s", baseline.Value(f.Prev),
@@ -75,7 +76,7 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 				Time: changes[calm[0]].Time, Cause: changes[calm[len(calm)-fightReturns+1]].Time,
 				Title: fmt.Sprintf("%s of %s changes back and forth, and %s takes part: %d times in the last %s", where,
 					key, strings.Join(who, ", "), len(calm), e.calm().Round(100*time.Millisecond)),
-				Detail: strings.Join(lines, "\n"),
+				Detail: strings.Join(lines, "\n"), Callers: callers(all...),
 			})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/internal/judge/invariant"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -20,7 +21,7 @@ type invariantJudge struct{}
 func (invariantJudge) Is() Traits { return is("invariants", allClusters, whatHappened) }
 
 func (invariantJudge) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
-	did := map[uint64]string{}
+	did := map[uint64]invariant.Deed{}
 	for _, part := range e.byCluster() {
 		maps.Copy(did, part.deeds()) // resource versions of different clusters differ
 	}
@@ -72,12 +73,12 @@ func ownDeletions(e Evidence) map[int]bool {
 const maxFields = 3
 
 // deeds says what changed with each entry of the history and who did it, by resource version.
-func (e Evidence) deeds() map[uint64]string {
+func (e Evidence) deeds() map[uint64]invariant.Deed {
 	changes, err := e.Changes()
 	if err != nil {
 		return nil // what cannot be read becomes a finding
 	}
-	did := map[uint64]string{}
+	did := map[uint64]invariant.Deed{}
 	for i := range changes {
 		c := &changes[i]
 		text := c.String()
@@ -98,7 +99,7 @@ func (e Evidence) deeds() map[uint64]string {
 		if len(fields) > 0 {
 			text += " (" + strings.Join(fields, ", ") + ")"
 		}
-		did[c.Version] = text
+		did[c.Version] = invariant.Deed{Text: text, Callers: c.Callers}
 	}
 	return did
 }

@@ -128,6 +128,8 @@ func Hear(ctx context.Context, e Evidence, judges []Judge) []record.Finding {
 	e.recall(e.Found)
 	e.explainNamespaces(e.Found)
 	e.weigh(all, resting)
+	e.locate(all)
+	e.locate(e.Found)
 	return all
 }
 

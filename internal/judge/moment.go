@@ -80,7 +80,25 @@ func (e Evidence) happened(c *facts.Change) string {
 	if who != "" {
 		who = " by " + who
 	}
-	return fmt.Sprintf("%s%s %s (resource version %d)", c, who, e.moment(c.Time), c.Version)
+	text := fmt.Sprintf("%s%s %s (resource version %d)", c, who, e.moment(c.Time), c.Version)
+	if c.Callers.Known() {
+		text += ", " + c.Callers[0].String()
+	}
+	return text
+}
+
+// callers are the places in the source that made the newest of the changes, among those for which they are known.
+func callers(changes ...*facts.Change) record.Callers {
+	var newest *facts.Change
+	for _, c := range changes {
+		if c != nil && c.Callers.Known() && (newest == nil || newest.Time.Before(c.Time)) {
+			newest = c
+		}
+	}
+	if newest == nil {
+		return record.Callers{}
+	}
+	return newest.Callers
 }
 
 // who made a change: a controller under test, or else the clients that the object's managed fields name.

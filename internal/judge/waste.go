@@ -68,8 +68,8 @@ func (waste) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		findings = append(findings, record.Finding{
 			Severity: record.SeverityNote, Judge: record.JudgeWaste, Subject: string(w.created.Key),
-			Cause: earliest(cause...),
-			Time:  w.created.Time, Title: title, Detail: detail[:len(detail)-1],
+			Cause: earliest(cause...), Callers: callers(w.created),
+			Time: w.created.Time, Title: title, Detail: detail[:len(detail)-1],
 		})
 	}
 	return findings, nil

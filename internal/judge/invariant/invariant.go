@@ -128,11 +128,17 @@ func (c *Set) Check(history []record.HistoryEntry) []record.Finding {
 	return c.CheckExcept(history, nil, nil)
 }
 
-// CheckExcept is Check without violations by the entries with these indexes. Did says what changed with entries, by
-// their resource versions. What the plan itself writes does not count either, and neither does what follows until the
+// Deed is what a change did: a clause that may name who did it, and the places in the controller's source that wrote it.
+type Deed struct {
+	Text    string
+	Callers record.Callers
+}
+
+// CheckExcept is Check without violations by the entries with these indexes. Did has the changes, by the resource
+// versions of the entries. What the plan itself writes does not count either, and neither does what follows until the
 // invariant holds again: it says nothing about the controllers.
 func (c *Set) CheckExcept(
-	history []record.HistoryEntry, except map[int]bool, did map[uint64]string,
+	history []record.HistoryEntry, except map[int]bool, did map[uint64]Deed,
 ) []record.Finding {
 	var findings []record.Finding
 	tallies := make([]tally, len(c.all))
@@ -201,9 +207,9 @@ func (c *Set) CheckExcept(
 			t.violated[subject] = len(findings)
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityBug,
-				Judge:    record.JudgeInvariant, Title: v.say(variables, violation(e, did[e.ResourceVersion])),
-				Subject: objectKey(e),
-				Time:    e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
+				Judge:    record.JudgeInvariant, Title: v.say(variables, violation(e, did[e.ResourceVersion].Text)),
+				Subject: objectKey(e), Callers: did[e.ResourceVersion].Callers,
+				Time: e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
 					e.ResourceVersion, v.word, v.expr),
 			})
 		}

@@ -3,7 +3,6 @@
 package clientgo
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -122,14 +121,25 @@ func clientGoOf(suite *plan.Suite, c *plan.Controller) string {
 		}
 		return strings.Replace(version, "v1.", "v0.", 1)
 	}
+	data, err := os.ReadFile(filepath.Join(ModuleOf(suite, c), "go.mod"))
+	if err != nil {
+		return ""
+	}
+	return requiredClientGo(data)
+}
+
+// ModuleOf returns the root of the module that a controller is built from; "" if there is none.
+func ModuleOf(suite *plan.Suite, c *plan.Controller) string {
+	if c.Build == nil || c.Build.ControlPlane != "" {
+		return ""
+	}
 	dir := plan.Beside(suite.File, c.Build.Dir)
 	for {
-		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil {
-			return requiredClientGo(data)
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
 		}
 		up := filepath.Dir(dir)
-		if up == dir || !errors.Is(err, os.ErrNotExist) {
+		if up == dir {
 			return ""
 		}
 		dir = up

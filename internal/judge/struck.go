@@ -1,0 +1,68 @@
+package judge
+
+import (
+	"slices"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// locate names the source of the call that the plan has disturbed, in bugs that name no write of which the source is
+// known: what is wrong then usually is that something was not done again.
+func (e Evidence) locate(all []record.Finding) {
+	callers, call := e.struck()
+	if call == "" {
+		return
+	}
+	for i := range all {
+		if f := &all[i]; f.IsBug() && !f.Callers.Known() {
+			f.Callers, f.Call = callers, call
+		}
+	}
+}
+
+// struck is where the source makes the first call that the plan made to fail or, if there is none, the last write of a
+// controller before the plan killed it for the first time, also by an upgrade. Call is empty if there is neither, or the place is unknown.
+func (e Evidence) struck() (callers record.Callers, call record.CallKind) {
+	made := map[[2]uint64]record.Callers{}
+	last := map[string]record.Callers{} // by controller; empty: of all
+	killed := e.firstKill()
+	for i := range e.Events {
+		o := e.Events[i].Observation
+		if o == nil || o.Election {
+			continue
+		}
+		id := [2]uint64{o.Session, o.Call}
+		if o.Callers.Known() {
+			made[id] = o.Callers
+		}
+		switch {
+		case o.Failed != "" && made[id].Known():
+			return made[id], record.FailedCall
+		case o.Point == wire.ControllerWrite && killed != nil && !e.Events[i].Time.After(killed.Fired):
+			last[o.By], last[""] = made[id], made[id]
+		}
+	}
+	if killed != nil && last[killed.Target].Known() {
+		return last[killed.Target], record.KilledAfter
+	}
+	return record.Callers{}, ""
+}
+
+// firstKill is the first action that killed a controller, or all of them, and then has no target; nil: there is none.
+func (e Evidence) firstKill() *record.Action {
+	if e.Plan == nil {
+		return nil
+	}
+	at := slices.IndexFunc(e.Actions, func(a record.Action) bool {
+		p := &e.Plan.Actions[a.Index]
+		stop := plan.EffectOf[*plan.Stop](p)
+		return !a.Began.IsZero() && (plan.EffectOf[*plan.Upgrading](p) != nil || stop != nil && stop.Process == a.Target &&
+			slices.ContainsFunc(e.Meta.Controllers, func(c record.Controller) bool { return c.Name == a.Target }))
+	})
+	if at < 0 {
+		return nil
+	}
+	return &e.Actions[at]
+}
