@@ -472,8 +472,8 @@ func runsOf(found *result.Result) ([]*record.Run, error) {
 }
 
 // annotationsOf returns annotations for plans with bugs and for plans that could not be run. With --plans, it returns
-// them for all plans that did not pass. Generated plans are not files of the repository, so they are annotated at the
-// suite. If several plans found the same, only the simplest one has an annotation.
+// them for all plans that did not pass. Generated plans are not files of the repository, so what would be annotated
+// there is annotated at the suite. If several plans found the same, only the simplest one has an annotation.
 func annotationsOf(found *result.Result, runs []*record.Run) []report.Annotation {
 	told := map[string]bool{}
 	for _, g := range result.Groups(found.With(result.Bug)) {
@@ -486,7 +486,7 @@ func annotationsOf(found *result.Result, runs []*record.Run) []report.Annotation
 			continue
 		}
 		for _, a := range report.Annotations(runs[i : i+1]) {
-			if o.Pattern != "" || o.Faultless {
+			if (o.Pattern != "" || o.Faultless) && a.File == runs[i].Meta.PlanFile {
 				a.File, a.Line = found.SuiteFile, 0
 			}
 			a.Message += "\n" + found.Show(&o)

@@ -52,8 +52,10 @@ func Explain(w io.Writer, r *record.Run, p *plan.Plan) error {
 		b.WriteString("\nWhat was found, the worst first:\n")
 		for i, f := range found {
 			fmt.Fprintf(&b, "\n%d. %s%s\n", i+1, Title(f.Finding), f.Times())
-			if f.Detail != "" {
-				fmt.Fprintf(&b, "   %s\n", indent(Shorten(f.Detail, 20), "   "))
+			for _, text := range []string{Place(f.Finding), Shorten(f.Detail, 20)} {
+				if text != "" {
+					fmt.Fprintf(&b, "   %s\n", indent(text, "   "))
+				}
 			}
 		}
 	}

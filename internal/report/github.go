@@ -54,8 +54,9 @@ var (
 	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// Annotations says of each run that did not pass what was found, at the action that it is about: for a bug the last
-// one before it, for a plan that was not carried out the first one that did not fire. An inconclusive run is a warning.
+// Annotations says of each run that did not pass what was found: at the line of the controller's source that wrote what
+// is wrong, if it is known and the file is there. Otherwise it is at the action that it is about: for a bug the last one
+// before it, for a plan that was not carried out the first one that did not fire. An inconclusive run is a warning.
 // It reads the runs' plan files for the lines; a file that is not there any more has no lines.
 func Annotations(runs []*record.Run) []Annotation {
 	var all []Annotation
@@ -78,6 +79,10 @@ func Annotations(runs []*record.Run) []Annotation {
 		}
 		if lines := actionLines(r.Meta.PlanFile); lines != nil {
 			a.Line = lines[min(actionOf(r), len(lines)-1)]
+		}
+		if file, line := sourceOf(r); file != "" {
+			a.Message += "\nplan: " + a.File
+			a.File, a.Line = file, line
 		}
 		all = append(all, a)
 	}

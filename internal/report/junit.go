@@ -134,8 +134,10 @@ func junitText(r *record.Run) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s: %s\n", f.Judge, f.Title)
-		if f.Detail != "" {
-			fmt.Fprintf(&b, "  %s\n", indent(f.Detail, "  "))
+		for _, text := range []string{Place(f), f.Detail} {
+			if text != "" {
+				fmt.Fprintf(&b, "  %s\n", indent(text, "  "))
+			}
 		}
 	}
 	return b.String()

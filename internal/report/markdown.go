@@ -49,6 +49,9 @@ func Markdown(w io.Writer, runs []*record.Run) error {
 				continue
 			}
 			fmt.Fprintf(&b, "- **%s**\n", EscapeMarkdown(f.Judge+": "+f.Title))
+			if at := Place(f); at != "" {
+				fmt.Fprintf(&b, "  %s\n", EscapeMarkdown(at))
+			}
 			if f.Detail != "" {
 				b.WriteString("  <details><summary>details</summary>\n\n")
 				code(&b, "  ", f.Detail)

@@ -75,8 +75,10 @@ func Text(w io.Writer, r *record.Run) error {
 		if rest != "" {
 			fmt.Fprintf(&b, "      %s\n", indent(rest, "      "))
 		}
-		if f.Detail != "" {
-			fmt.Fprintf(&b, "      %s\n", p.Dim(indent(Shorten(f.Detail, 20), "      ")))
+		for _, text := range []string{Place(f), Shorten(f.Detail, 20)} {
+			if text != "" {
+				fmt.Fprintf(&b, "      %s\n", p.Dim(indent(text, "      ")))
+			}
 		}
 	}
 	for _, note := range r.Meta.Notes {

@@ -120,6 +120,9 @@ func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []
 		if rest != "" {
 			fmt.Fprintf(b, "     %s\n", indent(rest, "     "))
 		}
+		if at := report.Place(g.Finding); at != "" {
+			fmt.Fprintf(b, "     %s\n", at)
+		}
 		for _, line := range besides(g) {
 			fmt.Fprintf(b, "     %s\n", line)
 		}

@@ -195,7 +195,8 @@ func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) err
 	page.Facts = headFacts(r)
 	for _, f := range found {
 		one := pageFinding{
-			Class: string(f.Severity), Title: report.Title(f.Finding), Times: f.Times(), Detail: f.Detail,
+			Class: string(f.Severity), Title: report.Title(f.Finding), Times: f.Times(),
+			Detail: strings.TrimSpace(report.Place(f.Finding) + "\n" + f.Detail),
 		}
 		if at := f.Happened; !at.IsZero() {
 			one.At, one.MS = report.Since(r, at), data.ms(at)
