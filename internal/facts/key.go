@@ -8,10 +8,10 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// Key names an object over all runs of a workload: type[.group]/namespace/name. The name of an object that the API
-// server has generated is replaced by its beginning and its number among those of its owner, in the order of their
-// creation: "web-#1". In a suite with several clusters, the name of the object's cluster comes first, as in records:
-// "west: pod/default/web". What is derived from the key of an object by its name is in the same cluster.
+// Key names an object over all runs of a workload: type[.group]/namespace/name. A name that the API server or
+// the object's controller has generated is replaced by its beginning and its number among those of its owner, in the
+// order of their creation: "web-#1". In a suite with several clusters, the name of the object's cluster comes first, as
+// in records: "west: pod/default/web". What is derived from the key of an object by its name is in the same cluster.
 type Key string
 
 // clusterEnd ends the name of a cluster at the beginning of a key; see [record.In].
@@ -92,20 +92,20 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 	}
 	typ = record.In(h.Cluster, typ)
 	meta := metadata.Of(object)
+	uid := metadata.Text(meta, "uid")
+	if k, ok := n.keys[uid]; ok {
+		return k, true // also if it has lost its owner
+	}
 	name, beginning := h.Name, metadata.Text(meta, "generateName")
 	beginning = beginning[:min(len(beginning), maxBeginning)]
 	if !IsGenerated(strings.TrimPrefix(name, beginning)) {
 		beginning = ""
 	}
 	if beginning == "" {
-		beginning = numbered(name, object)
+		beginning = ofOwner(name, object)
 	}
 	if beginning == "" || !strings.HasPrefix(name, beginning) {
 		return Key(typ + "/" + h.Namespace + "/" + name), false
-	}
-	uid := metadata.Text(meta, "uid")
-	if k, ok := n.keys[uid]; ok {
-		return k, true
 	}
 	owner := ""
 	if owners := metadata.Owners(object); len(owners) > 0 {
@@ -127,13 +127,15 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 // maxBeginning is how much of generateName the API server keeps, to have room for what it adds.
 const maxBeginning = 58
 
-// numbered is the beginning of the name of a Job that a CronJob has created: the rest is the time. Empty: it is another
-// object.
-func numbered(name string, object map[string]any) string {
+// ofOwner is the beginning of a name that a controller has made of the owner's and something of its own choice: a CronJob
+// adds the time to its Jobs' names, and others a random text like the API server's, without generateName. Empty: it is
+// another name. A fixed text of five such letters, as in "db-https", counts as random, too: it has the same number in
+// each run.
+func ofOwner(name string, object map[string]any) string {
 	for _, ref := range metadata.Owners(object) {
 		beginning := metadata.Text(ref, "name") + "-"
 		rest, ok := strings.CutPrefix(name, beginning)
-		if ref["kind"] == "CronJob" && ok && strings.Trim(rest, "0123456789") == "" {
+		if ok && (IsGenerated(rest) || ref["kind"] == "CronJob" && strings.Trim(rest, "0123456789") == "") {
 			return beginning
 		}
 	}

@@ -1,9 +1,13 @@
 package facts
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/trommel-dev/trommel/record"
 )
 
 func TestGroups(t *testing.T) {
@@ -43,6 +47,37 @@ func TestKeysOfClusters(t *testing.T) {
 		}
 		if again := KeyIn(tt.cluster, tt.local); again != tt.key {
 			t.Errorf("%s, want %s", again, tt.key)
+		}
+	}
+}
+
+// A controller may choose a random name without generateName. It is the same object as that of another run with another
+// text at the end.
+func TestNamesThatControllersGenerate(t *testing.T) {
+	n := namer{keys: map[string]Key{}, numbers: map[string]int{}}
+	key := func(name, uid, owners string) string {
+		t.Helper()
+		object := map[string]any{}
+		meta := fmt.Sprintf(`{"metadata": {"name": %q, "uid": %q, "ownerReferences": [%s]}}`, name, uid, owners)
+		if err := json.Unmarshal([]byte(meta), &object); err != nil {
+			t.Fatal(err)
+		}
+		k, generated := n.key(&record.HistoryEntry{Type: "job", Group: "batch", Namespace: "ns", Name: name}, object)
+		return fmt.Sprint(k, " ", generated)
+	}
+	const schedule = `{"kind": "Schedule", "name": "s", "uid": "1"}`
+	for _, tt := range []struct{ name, uid, owners, want string }{
+		{"s-k49fb", "2", schedule, "batch/ns/s-#1 true"},
+		{"s-x2x2x", "3", schedule, "batch/ns/s-#2 true"},
+		{"s-k49fb", "2", "", "batch/ns/s-#1 true"}, // has lost its owner
+		{"s-1764421200", "4", `{"kind": "CronJob", "name": "s", "uid": "9"}`, "batch/ns/s-#3 true"},
+		{"s-1764421200", "5", schedule, "batch/ns/s-1764421200 false"},
+		{"s-k49fb", "6", "", "batch/ns/s-k49fb false"},
+		{"t-k49fb", "7", schedule, "batch/ns/t-k49fb false"},
+		{"s-nodes", "8", schedule, "batch/ns/s-nodes false"},
+	} {
+		if got := key(tt.name, tt.uid, tt.owners); got != "job."+tt.want {
+			t.Errorf("%+v: %s", tt, got)
 		}
 	}
 }
