@@ -2,6 +2,7 @@ package pattern
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern/moment"
 	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/plan/build"
 	"github.com/trommel-dev/trommel/record"
@@ -42,7 +44,17 @@ func finalized(o object) object {
 
 // sending is a write that rests on a version.
 func sending(c facts.Change, version string) facts.Change {
-	c.Sent = object{"metadata": object{"resourceVersion": version}}
+	meta := object{"resourceVersion": version}
+	if of := metadata.Of(c.Cur); of != nil {
+		meta = maps.Clone(of)
+		meta["resourceVersion"] = version
+	}
+	c.Sent = object{"metadata": meta}
+	for field, value := range c.Cur {
+		if field != "metadata" {
+			c.Sent[field] = value
+		}
+	}
 	return c
 }
 

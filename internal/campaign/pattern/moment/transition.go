@@ -17,8 +17,9 @@ const maxFields = 2
 // transition distinguishes an update from others by parts of the states before and after. Nil: anything.
 type transition struct{ before, after object }
 
-// transitions lists what may distinguish an update from others.
-func (h *History) transitions(c *facts.Change, prev, cur object) []transition {
+// transitions lists what may distinguish an update from others at a point.
+func (h *History) transitions(c *facts.Change, at plan.Timing) []transition {
+	_, prev, cur := shown(c, at)
 	switch {
 	case c.Marked():
 		return []transition{{
@@ -29,7 +30,9 @@ func (h *History) transitions(c *facts.Change, prev, cur object) []transition {
 		return []transition{{nil, object{"metadata": object{"finalizers": plan.Absent}}}}
 	}
 	fields := slices.DeleteFunc(h.Baseline.Changed(&facts.Change{Key: c.Key, Prev: prev, Cur: cur}),
-		func(f facts.Field) bool { return !h.inAllRuns(c, f) })
+		func(f facts.Field) bool {
+			return !h.inAllRuns(c, f) || at == plan.BeforeControllerWrite && !sends(c, f)
+		})
 	// Fields in lists are at the same index only as long as the list stays as it is.
 	slices.SortStableFunc(fields, func(a, b facts.Field) int {
 		return cmp.Compare(len(a.PrevIndex)+len(a.CurIndex), len(b.PrevIndex)+len(b.CurIndex))
@@ -66,6 +69,19 @@ func (h *History) transitions(c *facts.Change, prev, cur object) []transition {
 		}
 	}
 	return []transition{{orNil(before), orNil(after)}}
+}
+
+// sends reports whether a write has the field's new value before the API server has seen it. A default is added only
+// there, and a value may be written in another way. If it is not known what was sent, everything counts.
+func sends(c *facts.Change, f facts.Field) bool {
+	if c.Sent == nil || f.Cur == nil {
+		return true
+	}
+	path := f.Path
+	if i := slices.Index(path, facts.Item); i >= 0 {
+		return ValueAt(c.Sent, path[:i]) != nil
+	}
+	return reflect.DeepEqual(ValueAt(c.Sent, path), f.Cur)
 }
 
 func orNil(o object) object {

@@ -135,15 +135,14 @@ func (t Triggers) exactly(at Point, after Occurrence, i int) (d plan.Definition,
 	if d, rule = t.definition(at, i); rule != "" {
 		return d, o, rule
 	}
-	kind, prev, cur := shown(c, at.timing)
-	switch kind {
+	switch kind, _, _ := shown(c, at.timing); kind {
 	case plan.Created:
 		d.Condition.Type = plan.OnObjectCreation
 	case plan.Deleted:
 		d.Condition.Type = plan.OnObjectDeletion
 	default:
 		d.Condition.Type = plan.OnObjectUpdate
-		return t.byTransition(d, t.transitions(c, prev, cur), after, i)
+		return t.byTransition(d, t.transitions(c, at.timing), after, i)
 	}
 	d.Condition.Repeat, o, rule = t.Runs.count(&d, after, i)
 	return d, o, rule
@@ -188,7 +187,8 @@ func (t Triggers) byField(at Point, after Occurrence, i int) (best plan.Definiti
 	var all []transition
 	counted := baseline.Fields(c)
 	for _, f := range facts.FieldsOf(c) {
-		if f.InList() || f.Cur == nil || !slices.Contains(counted, f.Where) {
+		if f.InList() || f.Cur == nil || !slices.Contains(counted, f.Where) ||
+			at.timing == plan.BeforeControllerWrite && c.Sent != nil && ValueAt(c.Sent, f.Path) == nil {
 			continue
 		}
 		state := object{}
