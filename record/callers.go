@@ -10,6 +10,13 @@ import (
 // are a list. An array, so that findings can be compared.
 type Callers [4]Frame
 
+// Origin is where a call of a controller comes from; zero: unknown.
+type Origin struct {
+	Callers Callers `json:"callers,omitzero"`
+	// Event is the Seq of the observation before the call; 0: unknown, also in older records.
+	Event int `json:"callEvent,omitempty"`
+}
+
 // CallKind says which call a finding's Callers made.
 type CallKind string
 

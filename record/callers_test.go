@@ -6,10 +6,10 @@ import (
 )
 
 func TestCallersInJSON(t *testing.T) {
-	f := Finding{Callers: Callers{
+	f := Finding{Origin: Origin{Event: 3, Callers: Callers{
 		{Function: "example.com/op/controller.(*Reconciler).create.func1", File: "controller/create.go", Line: 7},
 		{Function: "main.main", File: "main.go", Line: 1},
-	}}
+	}}}
 	data, err := json.Marshal(f)
 	if err != nil {
 		t.Fatal(err)

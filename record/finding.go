@@ -26,9 +26,9 @@ type Finding struct {
 	Field string `json:"field,omitempty"`
 	// Awaited is the key of the object that a failed step of the workload waits for or writes; empty: none.
 	Awaited string `json:"awaited,omitempty"`
-	// Callers are the places in the controller's source that made a call; zero: unknown. Call says which.
-	Callers Callers  `json:"callers,omitzero"`
-	Call    CallKind `json:"call,omitempty"`
+	// Origin is where the call that Call names comes from.
+	Origin
+	Call CallKind `json:"call,omitempty"`
 	// Claims are what the title says of objects. They are compared with the history before the finding is reported, and
 	// not written. The last ones may be empty.
 	Claims Claims `json:"-"`

@@ -39,6 +39,7 @@ type attribution struct {
 // in the history before.
 type begun struct {
 	observation *record.Observation
+	seq         int
 	at          time.Time
 	newest      map[string]uint64
 }
@@ -59,13 +60,13 @@ func attribute(all []Change, r *record.Run) {
 	}
 	for i := range r.Events {
 		if o := r.Events[i].Observation; o != nil {
-			a.observe(o, r.Events[i].Time)
+			a.observe(o, &r.Events[i])
 		}
 	}
 	a.unanswered()
 }
 
-func (a *attribution) observe(o *record.Observation, at time.Time) {
+func (a *attribution) observe(o *record.Observation, e *record.Event) {
 	a.reads.note(o)
 	version := metadata.ResourceVersion(o.Object)
 	call := [2]uint64{o.Session, o.Call}
@@ -83,11 +84,11 @@ func (a *attribution) observe(o *record.Observation, at time.Time) {
 	case o.Phase == wire.Before:
 		// A request that is made again may have had its effect the first time.
 		if a.began[call].observation == nil {
-			a.began[call] = begun{o, at, maps.Clone(a.newest)}
+			a.began[call] = begun{o, e.Seq, e.Time, maps.Clone(a.newest)}
 		}
 	case !o.Done() || o.Election:
 	default:
-		a.wrote(o, at)
+		a.wrote(o, e.Time)
 	}
 	if version > a.newest[o.Cluster] {
 		a.newest[o.Cluster] = version
@@ -124,7 +125,8 @@ func (a *attribution) claim(c *Change, o *record.Observation, since begun) {
 	c.Reconciler, c.Reconcile, c.Request = o.Reconciler, o.ReconcileID, o.Request
 	c.Read = a.reads.before(o.ReconcileID)
 	if since.observation != nil {
-		c.Sent, c.Callers = body(since.observation), since.observation.Callers
+		c.Sent = body(since.observation)
+		c.Origin = record.Origin{Callers: since.observation.Callers, Event: since.seq}
 	}
 }
 

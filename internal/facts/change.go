@@ -31,8 +31,8 @@ type Change struct {
 	Request     string `json:"request,omitempty"`   // namespace/name for which that reconcile was
 	// Sent is what the controller has sent: an object, or a patch that is a mapping. Nil: something else, or unknown.
 	Sent map[string]any `json:"sent,omitempty"`
-	// Callers are the places in the controller's source that made the write. Baselines lack them.
-	Callers record.Callers `json:"-"`
+	// Origin is where the write comes from. Baselines lack it.
+	Origin record.Origin `json:"-"`
 	// Read is what the reconcile that wrote it, and the one before it for the same request, had read until then, each
 	// as kind/namespace/name, or with the resource instead of the kind; a list has the name "*", and "*" as its
 	// namespace if it is of all namespaces. With several clusters it begins with the cluster, as a key does, unless

@@ -114,8 +114,8 @@ func TestAppliedAgain(t *testing.T) {
 		if spec, _ := c.Sent["spec"].(map[string]any); spec["n"] != 1.0 {
 			t.Errorf("sent %v", c.Sent)
 		}
-		if c.Callers != r.callers {
-			t.Errorf("written at %v", c.Callers)
+		if c.Origin.Callers != r.callers {
+			t.Errorf("written at %v", c.Origin.Callers)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 				details = append(details, "  "+nameOf(c)+": "+e.happened(c))
 			}
 		}
-		finding.Cause, finding.Callers = earliest(causes...), callers(causes...)
+		finding.Cause, finding.Origin = earliest(causes...), origin(causes...)
 		for _, a := range e.Actions {
 			if a.Began.IsZero() {
 				continue // the plan ended before it began

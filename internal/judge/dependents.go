@@ -58,7 +58,7 @@ func (dependents) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 			if l, ok := lost[c.Key]; ok && controls(c.Cur, l.uid) && c.By != "" {
 				findings = append(findings, record.Finding{
 					Severity: record.SeverityNote, Judge: record.JudgeDependent, Subject: string(c.Key),
-					Time: l.change.Time, Cause: earliest(l.change, c), Callers: callers(l.change),
+					Time: l.change.Time, Cause: earliest(l.change, c), Origin: origin(l.change),
 					Title: fmt.Sprintf("%s was deleted by %s and created again, although its owner was alive and its "+
 						"spec had not changed: deleted %s", nameOf(c), l.change.By, e.moment(l.change.Time)),
 					Detail: nameOf(l.change) + ": " + e.happened(l.change) + "\n" + nameOf(c) + ": " + e.happened(c),

@@ -59,7 +59,7 @@ func (duplicates) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 		}
 		findings = append(findings, record.Finding{
 			Severity: severity, Judge: record.JudgeDuplicate, Subject: string(s.Owner), Field: s.Type,
-			Time: last.Time, Cause: last.Time, Callers: callers(last),
+			Time: last.Time, Cause: last.Time, Origin: origin(last),
 			Title: fmt.Sprintf("%s had too many objects at a time: %d of type %s%s", s.Owner, s.Most, s.Type, usual),
 			Detail: fmt.Sprintf("%s: %s\nthere were: %s", nameOf(last), e.happened(last),
 				strings.Join(namesAt(changes[:s.At+1], s.Names), ", ")),

@@ -76,7 +76,7 @@ func (fights) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 				Time: changes[calm[0]].Time, Cause: changes[calm[len(calm)-fightReturns+1]].Time,
 				Title: fmt.Sprintf("%s of %s changes back and forth, and %s takes part: %d times in the last %s", where,
 					key, strings.Join(who, ", "), len(calm), e.calm().Round(100*time.Millisecond)),
-				Detail: strings.Join(lines, "\n"), Callers: callers(all...),
+				Detail: strings.Join(lines, "\n"), Origin: origin(all...),
 			})
 		}
 	}

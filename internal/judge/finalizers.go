@@ -50,7 +50,7 @@ func (finalizers) Judge(_ context.Context, e Evidence) ([]record.Finding, error)
 		}
 		finding := record.Finding{
 			Severity: record.SeverityBug, Judge: record.JudgeFinalizer, Subject: string(s.last.Key), Time: s.mark.Time,
-			Cause: earliest(s.set, s.last), Callers: callers(s.set),
+			Cause: earliest(s.set, s.last), Origin: origin(s.set),
 			Title: fmt.Sprintf("%s%s, which %s set and does not remove: marked for deletion %s", name,
 				findings.Stays(s.finalizer), s.setter, e.moment(s.mark.Time)),
 			Detail: "the finalizer: " + e.happened(s.set) + "\nits last change: " + e.happened(s.last),

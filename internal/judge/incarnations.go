@@ -123,7 +123,7 @@ func note(
 	return record.Finding{
 		Severity: record.SeverityNote, Judge: record.JudgeBaseline, Subject: string(all[0].Key), Title: title,
 		Detail: strings.Join(lines, "\n"), Time: e.Meta.WorkloadEnd, Cause: earliest(causes...),
-		Callers: callers(causes...),
-		Claims:  findings.ClaimsOf(all[0]),
+		Origin: origin(causes...),
+		Claims: findings.ClaimsOf(all[0]),
 	}
 }

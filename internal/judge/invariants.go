@@ -99,7 +99,7 @@ func (e Evidence) deeds() map[uint64]invariant.Deed {
 		if len(fields) > 0 {
 			text += " (" + strings.Join(fields, ", ") + ")"
 		}
-		did[c.Version] = invariant.Deed{Text: text, Callers: c.Callers}
+		did[c.Version] = invariant.Deed{Text: text, Origin: c.Origin}
 	}
 	return did
 }

@@ -81,24 +81,24 @@ func (e Evidence) happened(c *facts.Change) string {
 		who = " by " + who
 	}
 	text := fmt.Sprintf("%s%s %s (resource version %d)", c, who, e.moment(c.Time), c.Version)
-	if c.Callers.Known() {
-		text += ", " + c.Callers[0].String()
+	if c.Origin.Callers.Known() {
+		text += ", " + c.Origin.Callers[0].String()
 	}
 	return text
 }
 
-// callers are the places in the source that made the newest of the changes, among those for which they are known.
-func callers(changes ...*facts.Change) record.Callers {
+// origin is where the newest of the changes comes from, among those of which the source is known.
+func origin(changes ...*facts.Change) record.Origin {
 	var newest *facts.Change
 	for _, c := range changes {
-		if c != nil && c.Callers.Known() && (newest == nil || newest.Time.Before(c.Time)) {
+		if c != nil && c.Origin.Callers.Known() && (newest == nil || newest.Time.Before(c.Time)) {
 			newest = c
 		}
 	}
 	if newest == nil {
-		return record.Callers{}
+		return record.Origin{}
 	}
-	return newest.Callers
+	return newest.Origin
 }
 
 // who made a change: a controller under test, or else the clients that the object's managed fields name.

@@ -70,7 +70,7 @@ func (orphans) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		findings = append(findings, record.Finding{
 			Severity: record.SeverityNote, Judge: record.JudgeOrphan, Subject: string(key), Time: end.Time,
-			Cause: c.Time, Callers: callers(c), Claims: claims,
+			Cause: c.Time, Origin: origin(c), Claims: claims,
 			Title: fmt.Sprintf("%s is still there although its owner %s %s: the owner was deleted %s", nameOf(c),
 				nameOf(end), is, e.moment(end.Time)),
 			Detail: "its last change: " + e.happened(c),

@@ -55,7 +55,7 @@ func (reverts) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 			last := &changes[ours[len(ours)-1]]
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityBug, Judge: record.JudgeRevert, Subject: string(key), Field: path(where),
-				Time: last.Time, Cause: changes[ours[0]].Time, Callers: callers(last),
+				Time: last.Time, Cause: changes[ours[0]].Time, Origin: origin(last),
 				Title: fmt.Sprintf("%s of %s is set back to what it was before %s by %s; without faults: %s", where,
 					key, wording.Times(len(r.Times)), last.By, wording.Times(most)),
 				Detail: strings.Join(lines, "\n"),

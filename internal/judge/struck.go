@@ -11,22 +11,23 @@ import (
 // locate names the source of the call that the plan has disturbed, in bugs that name no write of which the source is
 // known: what is wrong then usually is that something was not done again.
 func (e Evidence) locate(all []record.Finding) {
-	callers, call := e.struck()
+	from, call := e.struck()
 	if call == "" {
 		return
 	}
 	for i := range all {
 		if f := &all[i]; f.IsBug() && !f.Callers.Known() {
-			f.Callers, f.Call = callers, call
+			f.Origin, f.Call = from, call
 		}
 	}
 }
 
-// struck is where the source makes the first call that the plan made to fail or, if there is none, the last write of a
-// controller before the plan killed it for the first time, also by an upgrade. Call is empty if there is neither, or the place is unknown.
-func (e Evidence) struck() (callers record.Callers, call record.CallKind) {
-	made := map[[2]uint64]record.Callers{}
-	last := map[string]record.Callers{} // by controller; empty: of all
+// struck is where the first call comes from that the plan made to fail or, if there is none, the last write of a
+// controller before the plan killed it for the first time, also by an upgrade. Call is empty if there is neither, or if
+// the place is unknown.
+func (e Evidence) struck() (from record.Origin, call record.CallKind) {
+	made := map[[2]uint64]record.Origin{}
+	last := map[string]record.Origin{} // by controller; empty: of all
 	killed := e.firstKill()
 	for i := range e.Events {
 		o := e.Events[i].Observation
@@ -35,19 +36,19 @@ func (e Evidence) struck() (callers record.Callers, call record.CallKind) {
 		}
 		id := [2]uint64{o.Session, o.Call}
 		if o.Callers.Known() {
-			made[id] = o.Callers
+			made[id] = record.Origin{Callers: o.Callers, Event: e.Events[i].Seq}
 		}
 		switch {
-		case o.Failed != "" && made[id].Known():
+		case o.Failed != "" && made[id].Callers.Known():
 			return made[id], record.FailedCall
 		case o.Point == wire.ControllerWrite && killed != nil && !e.Events[i].Time.After(killed.Fired):
 			last[o.By], last[""] = made[id], made[id]
 		}
 	}
-	if killed != nil && last[killed.Target].Known() {
+	if killed != nil && last[killed.Target].Callers.Known() {
 		return last[killed.Target], record.KilledAfter
 	}
-	return record.Callers{}, ""
+	return record.Origin{}, ""
 }
 
 // firstKill is the first action that killed a controller, or all of them, and then has no target; nil: there is none.

@@ -52,7 +52,8 @@ func TestLocate(t *testing.T) {
 			e.Actions = append(e.Actions, record.Action{Index: i, Target: a.Target, Fired: at(5), Began: at(5)})
 		}
 		all := []record.Finding{
-			{Severity: record.SeverityBug}, {Severity: record.SeverityBug, Callers: from(7)},
+			{Severity: record.SeverityBug},
+			{Severity: record.SeverityBug, Origin: record.Origin{Callers: from(7)}},
 			{Severity: record.SeverityNote},
 		}
 		e.locate(all)

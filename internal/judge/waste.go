@@ -68,7 +68,7 @@ func (waste) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 		}
 		findings = append(findings, record.Finding{
 			Severity: record.SeverityNote, Judge: record.JudgeWaste, Subject: string(w.created.Key),
-			Cause: earliest(cause...), Callers: callers(w.created),
+			Cause: earliest(cause...), Origin: origin(w.created),
 			Time: w.created.Time, Title: title, Detail: detail[:len(detail)-1],
 		})
 	}

@@ -130,8 +130,8 @@ func (c *Set) Check(history []record.HistoryEntry) []record.Finding {
 
 // Deed is what a change did: a clause that may name who did it, and the places in the controller's source that wrote it.
 type Deed struct {
-	Text    string
-	Callers record.Callers
+	Text   string
+	Origin record.Origin
 }
 
 // CheckExcept is Check without violations by the entries with these indexes. Did has the changes, by the resource
@@ -208,7 +208,7 @@ func (c *Set) CheckExcept(
 			findings = append(findings, record.Finding{
 				Severity: record.SeverityBug,
 				Judge:    record.JudgeInvariant, Title: v.say(variables, violation(e, did[e.ResourceVersion].Text)),
-				Subject: objectKey(e), Callers: did[e.ResourceVersion].Callers,
+				Subject: objectKey(e), Origin: did[e.ResourceVersion].Origin,
 				Time: e.Time, Detail: fmt.Sprintf("%s was %s at resource version %d\n%s: %s", objectKey(e), e.Event,
 					e.ResourceVersion, v.word, v.expr),
 			})
