@@ -594,7 +594,7 @@ func (o *testOptions) inSession(
 	config := campaign.Config{
 		Settings: o.Settings, Runners: runners, Suite: suite, Dir: o.dir, Plans: plans, Anew: o.anew,
 		Binaries: options.Binaries, ControlPlane: options.ControlPlane, Builds: options.Builds,
-		Version: buildinfo.Version(), Progress: o.fleet.Listener(console),
+		Version: buildinfo.Version(), Progress: o.fleet.Listener(console), Trace: true,
 	}
 	if o.shrink > 0 {
 		config.Shrink = o.smaller(suite)

@@ -42,6 +42,8 @@ type Config struct {
 	// Shrink looks for a smaller plan; see Shrinking. It is called at the end, for the simplest plan of each group of
 	// bugs. Alone: the smaller plan shows the finding without a baseline. If nil, plans stay as they are.
 	Shrink func(ctx context.Context, r run.Runner, s Shrinking) (alone bool, err error)
+	// Trace runs the plan of a confirmed bug once more, and records everything, to see what led to its worst finding.
+	Trace bool
 	// Progress receives how the campaign goes; default: none. The runners report their runs themselves.
 	Progress progress.Listener
 }

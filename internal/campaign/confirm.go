@@ -19,6 +19,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/confirm"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge"
+	"github.com/trommel-dev/trommel/internal/lead"
 	"github.com/trommel-dev/trommel/internal/run"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -174,6 +175,33 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, fir
 			wording.Count(max(1, quiet)+c.learnedRuns(t), "run")))
 	}
 	o.Reason = strings.Join(why, "; ")
+	return c.trace(ctx, t, o)
+}
+
+// trace runs the plan of a bug once more to see what led to the worst finding, if the budget has the time. If the finding
+// does not come then, nothing is known. The error is that of ctx.
+func (c *confirmer) trace(ctx context.Context, t *task, o *result.Outcome) error {
+	if !c.Trace {
+		return nil
+	}
+	c.showConfirming(t.plan, o, o.Of+1, "to see what led to it", 1)
+	how := c.options(t)
+	how.Trace = true
+	r, meta, err := c.again(ctx, t, t.plan, how)
+	o.AddRun(meta)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return nil // that it is a bug is known already
+	}
+	worst := slices.MinFunc(o.Findings, record.ByHarm)
+	bugs := confirm.Bugs(r.Findings)
+	if i := slices.IndexFunc(bugs, worst.Same); i >= 0 {
+		if l := lead.Of(r, bugs[i]); l != nil {
+			o.Lead, o.Traced = l, r.Dir
+		}
+	}
 	return nil
 }
 

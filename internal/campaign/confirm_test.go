@@ -293,3 +293,35 @@ func TestOnlyWhatIsAsBadConfirms(t *testing.T) {
 		})
 	}
 }
+
+// Once a bug is confirmed, one more run records everything, and the summary says what led to the bug.
+func TestWhatLedToABug(t *testing.T) {
+	always := func(int, *record.Meta) []record.Finding { return []record.Finding{harmful(record.HarmLost)} }
+	for _, asked := range []bool{true, false} {
+		f := answers(map[string]answer{"w-intermediate-1": always})
+		c := config(t, f, "w")
+		c.Patterns, c.Trace = []string{"intermediate"}, asked
+		r := mustRun(t, c)
+		o, runs := r.Outcomes[0], f.runs["w-intermediate-1"]
+		var text strings.Builder
+		if err := r.Text(&text); err != nil {
+			t.Fatal(err)
+		}
+		says := strings.Contains(text.String(), "what led to it: trommel explain "+o.Traced+"\n")
+		if !asked {
+			if o.Lead != nil || len(f.traced) > 0 || says {
+				t.Errorf("not asked: %+v, traced %v", o.Lead, f.traced)
+			}
+			continue
+		}
+		if o.Status != result.Bug || o.Came != 3 || o.Of != 3 || runs != 4 || len(f.traced) != 1 {
+			t.Errorf("%s, %d of %d in %d runs, traced %v", o.Status, o.Came, o.Of, runs, f.traced)
+		}
+		if o.Lead == nil || o.Lead.Reconcile != "the reconcile of default/a by op" || !says {
+			t.Errorf("%+v\n%s", o.Lead, &text)
+		}
+		if _, err := record.Open(o.Traced); err != nil {
+			t.Error(err)
+		}
+	}
+}

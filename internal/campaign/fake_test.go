@@ -40,6 +40,7 @@ type fake struct {
 	// baseline is what the newest run is compared with.
 	baseline *baseline.Baseline
 	recorded []plan.ResourceKey // in the newest run
+	traced   []string           // plans with actions of which everything was recorded
 	most     int
 }
 
@@ -56,6 +57,10 @@ func (f *fake) RunWith(
 	f.polls = append(f.polls, o.Polls)
 	f.shifts, f.acts = append(f.shifts, o.Shift), append(f.acts, len(p.Actions) > 0)
 	f.baseline, f.recorded = o.Baseline, o.History
+	traced := o.Trace && len(p.Actions) > 0
+	if traced {
+		f.traced = append(f.traced, p.TestName)
+	}
 	f.now++
 	f.most = max(f.most, f.now)
 	f.mu.Unlock()
@@ -86,6 +91,20 @@ func (f *fake) RunWith(
 	for i, line := range history {
 		if err := f.written(w, there, i+1, line); err != nil {
 			return nil, err
+		}
+	}
+	if traced {
+		const number = 1000
+		for i, o := range []record.Observation{
+			{Point: wire.Reconcile, Phase: wire.Before}, {Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update},
+		} {
+			o.By, o.Session, o.Call, o.ReconcileID, o.Request = "op", 1, number+uint64(i), "r", "default/a"
+			if err := w.Event(record.Event{Seq: number + i, Time: time.Unix(number, 0), Observation: &o}); err != nil {
+				return nil, err
+			}
+		}
+		for i := range findings {
+			findings[i].Event = number + 1
 		}
 	}
 	return meta, errJoin(w.Findings(findings), w.Meta(*meta), w.Close())

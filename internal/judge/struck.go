@@ -1,7 +1,9 @@
 package judge
 
 import (
+	"net/http"
 	"slices"
+	"time"
 
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/plan"
@@ -22,13 +24,13 @@ func (e Evidence) locate(all []record.Finding) {
 	}
 }
 
-// struck is where the first call comes from that the plan made to fail or, if there is none, the last write of a
+// struck is where the first call comes from that the plan or a disruption made to fail or, if there is none, the last write of a
 // controller before the plan killed it for the first time, also by an upgrade. Call is empty if there is neither, or if
 // the place is unknown.
 func (e Evidence) struck() (from record.Origin, call record.CallKind) {
 	made := map[[2]uint64]record.Origin{}
 	last := map[string]record.Origin{} // by controller; empty: of all
-	killed := e.firstKill()
+	killed, disrupted := e.firstKill(), e.firstDisruption()
 	for i := range e.Events {
 		o := e.Events[i].Observation
 		if o == nil || o.Election {
@@ -39,7 +41,7 @@ func (e Evidence) struck() (from record.Origin, call record.CallKind) {
 			made[id] = record.Origin{Callers: o.Callers, Event: e.Events[i].Seq}
 		}
 		switch {
-		case o.Failed != "" && made[id].Callers.Known():
+		case made[id].Callers.Known() && (o.Failed != "" || failedBy(disrupted, o, e.Events[i].Time)):
 			return made[id], record.FailedCall
 		case o.Point == wire.ControllerWrite && killed != nil && !e.Events[i].Time.After(killed.Fired):
 			last[o.By], last[""] = made[id], made[id]
@@ -49,6 +51,26 @@ func (e Evidence) struck() (from record.Origin, call record.CallKind) {
 		return last[killed.Target], record.KilledAfter
 	}
 	return record.Origin{}, ""
+}
+
+// failedBy reports whether a write got no answer of an API server while a disruption may have been the reason.
+func failedBy(disruption *record.Action, o *record.Observation, at time.Time) bool {
+	return disruption != nil && !at.Before(disruption.Began) && o.Point == wire.ControllerWrite &&
+		o.Phase == wire.After && o.Error != "" && (o.Code == 0 || o.Code >= http.StatusInternalServerError)
+}
+
+// firstDisruption is the first action that began a disruption; nil: there is none.
+func (e Evidence) firstDisruption() *record.Action {
+	if e.Plan == nil {
+		return nil
+	}
+	at := slices.IndexFunc(e.Actions, func(a record.Action) bool {
+		return !a.Began.IsZero() && e.Plan.Actions[a.Index].Type == plan.Disrupt
+	})
+	if at < 0 {
+		return nil
+	}
+	return &e.Actions[at]
 }
 
 // firstKill is the first action that killed a controller, or all of them, and then has no target; nil: there is none.

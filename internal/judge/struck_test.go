@@ -26,6 +26,10 @@ func TestLocate(t *testing.T) {
 	lease := write(3, 9, "op", 99)
 	lease.Observation.Election = true
 	kill := &plan.Plan{Actions: []plan.Action{{Type: plan.RestartController, Target: "op"}}}
+	disrupt := &plan.Plan{Actions: []plan.Action{{Type: plan.Disrupt}}}
+	unanswered := record.Event{Time: at(7), Observation: &record.Observation{
+		By: "op", Session: 1, Call: 2, Point: wire.ControllerWrite, Phase: wire.After, Error: "stream error",
+	}}
 	upgrade := &plan.Plan{Actions: []plan.Action{{Type: plan.Upgrade}}}
 	server := &plan.Plan{Actions: []plan.Action{{Type: plan.RestartAPIServer, Target: "apiserver-1"}}}
 	for _, tt := range []struct {
@@ -42,6 +46,8 @@ func TestLocate(t *testing.T) {
 		}, record.KilledAfter, 20},
 		{"the controllers are upgraded", upgrade, []record.Event{write(1, 1, "op", 10), write(2, 2, "other", 20)},
 			record.KilledAfter, 20},
+		{"a disruption loses an answer", disrupt, []record.Event{write(1, 1, "op", 10), write(6, 2, "op", 20), unanswered},
+			record.FailedCall, 20},
 		{"an API server is restarted", server, []record.Event{write(1, 1, "op", 10)}, "", 0},
 		{"nothing happens", &plan.Plan{}, []record.Event{write(1, 1, "op", 10)}, "", 0},
 	} {

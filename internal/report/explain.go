@@ -12,6 +12,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/internal/lead"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -56,6 +57,9 @@ func Explain(w io.Writer, r *record.Run, p *plan.Plan) error {
 				if text != "" {
 					fmt.Fprintf(&b, "   %s\n", indent(text, "   "))
 				}
+			}
+			if l := lead.Of(r, f.Finding); l != nil && i == 0 {
+				fmt.Fprintf(&b, "\n   What led to it:\n\n%s", indent(LeadText(r, l), ""))
 			}
 		}
 	}

@@ -1,10 +1,12 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/lead"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -43,4 +45,28 @@ func sourceOf(r *record.Run) (file string, line int) {
 		}
 	}
 	return "", 0
+}
+
+// LeadText shows what led to a finding of a run, a line for each step, indented by three spaces.
+func LeadText(r *record.Run, l *lead.Lead) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "   %s, which begins at %s:\n", strings.ToUpper(l.Reconcile[:1])+l.Reconcile[1:], Since(r, l.Began))
+	width := 0
+	for _, s := range l.Steps {
+		width = max(width, len(Since(r, s.At)))
+	}
+	for _, s := range l.Steps {
+		mark := " "
+		if s.Wrong {
+			mark = "!"
+		}
+		fmt.Fprintf(&b, "   %s %*s  %s\n", mark, width, Since(r, s.At), s.Text)
+		if s.Place != "" {
+			fmt.Fprintf(&b, "     %*s    %s\n", width, "", s.Place)
+		}
+	}
+	for _, why := range l.Why {
+		fmt.Fprintf(&b, "   %s\n", why)
+	}
+	return b.String()
 }

@@ -32,7 +32,10 @@ func traceRules(traced bool, apiServers []string, controllers []record.Controlle
 		if traced {
 			// A process knows only after the call what it has received or read.
 			add(c.Name, wire.Before, wire.Reconcile, wire.AnnotatedCall)
-			add(c.Name, wire.After, wire.ControllerRecv, wire.ControllerRead, wire.Reconcile, wire.AnnotatedCall)
+			add(c.Name, wire.After, wire.ControllerRecv, wire.Reconcile, wire.AnnotatedCall)
+			rules[c.Name] = append(rules[c.Name], wire.Rule{
+				Point: wire.ControllerRead, Phase: wire.After, AnyGroup: true, Callers: true,
+			})
 		}
 	}
 	return rules

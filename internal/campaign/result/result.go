@@ -11,6 +11,7 @@ import (
 
 	"github.com/trommel-dev/trommel/internal/baseline/findings"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/lead"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -52,9 +53,12 @@ type Outcome struct {
 	Faultless bool `json:"faultless,omitempty"`
 	// Smaller is the file of a smaller plan that finds the same, if there is one. Alone: it does so without a
 	// baseline.
-	Smaller string        `json:"smaller,omitempty"`
-	Alone   bool          `json:"alone,omitempty"`
-	Took    time.Duration `json:"nanoseconds"` // all runs together
+	Smaller string `json:"smaller,omitempty"`
+	Alone   bool   `json:"alone,omitempty"`
+	// Lead is what led to the worst finding, and Traced the record of the run that shows it; nil, empty: unknown.
+	Lead   *lead.Lead    `json:"lead,omitempty"`
+	Traced string        `json:"traced,omitempty"`
+	Took   time.Duration `json:"nanoseconds"` // all runs together
 	// Key changes with whatever could change the outcome.
 	Key string `json:"key"`
 }

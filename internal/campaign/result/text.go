@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trommel-dev/trommel/internal/lead"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/internal/report/colour"
 	"github.com/trommel-dev/trommel/internal/wording"
@@ -123,6 +124,9 @@ func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []
 		if at := report.Place(g.Finding); at != "" {
 			fmt.Fprintf(b, "     %s\n", at)
 		}
+		for _, line := range first.led() {
+			fmt.Fprintf(b, "     %s\n", line)
+		}
 		for _, line := range besides(g) {
 			fmt.Fprintf(b, "     %s\n", line)
 		}
@@ -138,6 +142,21 @@ func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []
 			fmt.Fprintf(b, "     also: %s\n", also)
 		}
 	}
+}
+
+// led says what led to the worst finding, in short: what was wrong on the way, and why.
+func (o *Outcome) led() []string {
+	if o.Lead == nil {
+		return nil
+	}
+	var all []string
+	for _, s := range o.Lead.Steps {
+		if s.Wrong {
+			all = append(all, strings.TrimSpace(s.Text+"  "+s.Place))
+		}
+	}
+	all = append(all, o.Lead.Why...)
+	return append(all, "what led to it: "+Command([]string{"trommel", "explain", o.Traced}))
 }
 
 // maxBesides is how many more findings of a plan the summary shows.
@@ -321,7 +340,10 @@ func (r *Result) Markdown(w io.Writer) error {
 			for _, line := range besides(g) {
 				fmt.Fprintf(&b, "   - %s\n", report.EscapeMarkdown(line))
 			}
-			if len(first.Findings) > 1 {
+			for _, line := range first.led() {
+				fmt.Fprintf(&b, "   - %s\n", report.EscapeMarkdown(line))
+			}
+			if len(first.Findings) > 1 || first.Lead != nil {
 				fmt.Fprintln(&b)
 			}
 			fmt.Fprintf(&b, "   %s %s", report.EscapeMarkdown(first.Plan), report.EscapeMarkdown(first.Rate()))
@@ -377,6 +399,7 @@ func (r *Result) JSON(w io.Writer) error {
 		Harm    record.Harm    `json:"harm"`
 		Cause   string         `json:"cause,omitempty"`
 		Finding record.Finding `json:"finding"`
+		Lead    *lead.Lead     `json:"lead,omitempty"`
 		Came    int            `json:"came"`
 		Of      int            `json:"of"`
 		Plans   []string       `json:"plans"`
@@ -386,7 +409,7 @@ func (r *Result) JSON(w io.Writer) error {
 	for _, g := range Groups(r.With(Bug)) {
 		first := &g.Plans[0]
 		p := plans{
-			Harm: g.Finding.Does(), Cause: first.Cause, Finding: g.Finding, Came: first.Came, Of: first.Of,
+			Harm: g.Finding.Does(), Cause: first.Cause, Finding: g.Finding, Lead: first.Lead, Came: first.Came, Of: first.Of,
 			Show: r.Show(first),
 		}
 		for _, o := range g.Plans {

@@ -1,0 +1,127 @@
+// Package lead finds in the record of a traced run what led to a finding: the reconcile that made the call which the
+// finding names, what it had received and read, and what it should have seen. It says only what the record proves.
+package lead
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// Lead is what led to a finding.
+type Lead struct {
+	Reconcile string    `json:"reconcile"` // which one it was: "the reconcile of default/db by db-operator"
+	Began     time.Time `json:"began"`
+	Steps     []Step    `json:"steps"` // what was received before it, and what it did, in order
+	Why       []string  `json:"why"`   // what follows from that, in sentences; at least one
+}
+
+// Step is something that a controller received, read or wrote.
+type Step struct {
+	At    time.Time `json:"at"`
+	Text  string    `json:"text"`
+	Place string    `json:"place,omitempty"` // of the call in the controller's source; empty: unknown, or no call
+	// Wrong: what was read was not the newest, or the call is the one that the finding names.
+	Wrong bool `json:"wrong,omitempty"`
+
+	write bool
+	read  string // the nameOf an object that was read and there; empty: it is something else
+}
+
+// Limits of a lead, so that it can be read.
+const (
+	maxReceived = 3
+	maxSteps    = 14 // of a reconcile; the last ones are shown
+	maxObjects  = 3  // of a list, that were not the newest
+
+	long = 100 * time.Millisecond // a read takes that long only if the plan holds it
+)
+
+// Of returns what led to a finding. Nil: the finding names no call, the run was not traced, or the call was not made in
+// a reconcile of controller-runtime.
+func Of(r *record.Run, f record.Finding) *Lead {
+	at := slices.IndexFunc(r.Events, func(e record.Event) bool { return f.Event != 0 && e.Seq == f.Event })
+	if at < 0 || r.Events[at].Observation == nil {
+		return nil
+	}
+	t := newTracks(r)
+	c := t.reconcileOf(r.Events[at].Observation)
+	if c == nil {
+		return nil
+	}
+	lead := &Lead{
+		Reconcile: fmt.Sprintf("the reconcile of %s by %s", c.request, c.by), Began: r.Events[c.from].Time,
+		Steps: t.received(c),
+	}
+	steps, stale := t.steps(c, at)
+	lead.Steps = append(lead.Steps, steps...)
+	switch f.Call {
+	case record.FailedCall:
+		more, why := t.then(t.after(c), "the next reconcile of it begins", at)
+		lead.Steps, lead.Why = append(lead.Steps, more...), append(t.again(c, at), why...)
+	case record.KilledAfter:
+		more, why := t.then(t.next(c), "the next process begins to reconcile it", at)
+		lead.Steps, lead.Why = append(lead.Steps, more...), why
+	default:
+		lead.Why = stale
+		if len(stale) == 0 {
+			lead.Why = []string{"Nothing that it read is known to have been out of date: the record does not show why."}
+		}
+	}
+	return lead
+}
+
+// again says whether a call that failed was made again.
+func (t *tracks) again(c *reconcile, at int) []string {
+	failed := t.events[at].Observation
+	end := "goes on"
+	if c.to < len(t.events) {
+		end = "ends without an error"
+		if t.events[c.to].Observation.Error != "" {
+			end = "ends with an error"
+		}
+	}
+	for i := at + 1; i < len(t.events); i++ {
+		o := t.events[i].Observation
+		if o != nil && o.Point == wire.ControllerWrite && o.Phase == wire.Before && !o.Election && o.By == failed.By &&
+			o.Op == failed.Op && o.Subresource == failed.Subresource && o.Subject() == failed.Subject() {
+			return []string{fmt.Sprintf("The reconcile %s. %s makes the same call again %s later.", end, o.By,
+				roughly(t.events[i].Time.Sub(t.events[at].Time)))}
+		}
+	}
+	return []string{fmt.Sprintf("The reconcile %s. %s does not make the same call again.", end, failed.By)}
+}
+
+// then shows the next reconcile of the same request, which had to take up the work after a write that was disturbed.
+func (t *tracks) then(next *reconcile, begins string, write int) (steps []Step, why []string) {
+	if next == nil {
+		return nil, []string{"It is not reconciled after that."}
+	}
+	steps = append(steps, Step{At: t.events[next.from].Time, Text: begins})
+	did, stale := t.steps(next, -1)
+	last := t.events[write].Observation
+	found := slices.IndexFunc(did, func(s Step) bool { return s.read == nameOf(last) })
+	switch {
+	case len(stale) > 0:
+		why = stale
+	case found >= 0:
+		did[found].Wrong = true
+		why = []string{"The next reconcile finds what was written last before, and goes on from there."}
+	case len(did) == 0:
+		why = []string{"The next reconcile reads and writes nothing."}
+	case !slices.ContainsFunc(did, func(s Step) bool { return s.write }):
+		did[len(did)-1].Wrong = true
+		why = []string{"The next reconcile takes what it finds for done: it reads this last, and writes nothing."}
+	default:
+		why = []string{"The next reconcile writes: the record does not show why the end is wrong."}
+	}
+	return append(steps, did...), why
+}
+
+// nameOf is what reads and writes of the same object have in common.
+func nameOf(o *record.Observation) string {
+	return o.Cluster + " " + o.Kind + " " + o.Namespace + "/" + o.Name
+}
