@@ -34,17 +34,54 @@ func Place(f record.Finding) string {
 // not there.
 func sourceOf(r *record.Run) (file string, line int) {
 	for _, f := range ByHarm(r) {
-		for _, place := range f.Callers.List() {
-			for i := range r.Meta.Controllers {
-				dir := r.Meta.Controllers[i].Source
-				file := filepath.Join(dir, filepath.FromSlash(place.File))
-				if _, err := os.Stat(file); dir != "" && f.IsBug() && err == nil {
-					return file, place.Line
-				}
+		if !f.IsBug() {
+			continue
+		}
+		if file, line = fileOf(r, f.Callers); file != "" {
+			return file, line
+		}
+	}
+	return "", 0
+}
+
+// fileOf is the first of the places whose file is there; empty: there is none.
+func fileOf(r *record.Run, callers record.Callers) (file string, line int) {
+	for _, place := range callers.List() {
+		for i := range r.Meta.Controllers {
+			dir := r.Meta.Controllers[i].Source
+			file := filepath.Join(dir, filepath.FromSlash(place.File))
+			if _, err := os.Stat(file); dir != "" && err == nil {
+				return file, place.Line
 			}
 		}
 	}
 	return "", 0
+}
+
+// around is how many lines of source are shown before and after one.
+const around = 6
+
+// SourceAround is the source around the call that a finding names, with the numbers of the lines and a mark at the
+// call, and its file; empty: the place is unknown, or the file is not there.
+func SourceAround(r *record.Run, f record.Finding) (file, text string) {
+	file, line := fileOf(r, f.Callers)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", ""
+	}
+	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	if line > len(lines) {
+		return "", "" // it has changed since
+	}
+	var b strings.Builder
+	for n := max(1, line-around); n <= min(len(lines), line+around); n++ {
+		mark := " "
+		if n == line {
+			mark = ">"
+		}
+		fmt.Fprintf(&b, "%s %4d  %s\n", mark, n, strings.TrimRight(lines[n-1], "\r"))
+	}
+	return file, b.String()
 }
 
 // LeadText shows what led to a finding of a run, a line for each step, indented by three spaces.

@@ -43,6 +43,22 @@ func TestPlaceOfABug(t *testing.T) {
 		!strings.Contains(all[0].Message, "\nplan: plan.yaml") {
 		t.Errorf("%+v", all)
 	}
+	// The source around the call, if it is still there.
+	source := strings.Repeat("line\n", 11) + "\tcall()\n" + strings.Repeat("line\n", 8)
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, text := SourceAround(r, r.Findings[0])
+	if file != filepath.Join(dir, "main.go") || strings.Count(text, "\n") != 2*around+1 ||
+		!strings.Contains(text, "\n>   12  \tcall()\n    13  line\n") || !strings.HasPrefix(text, "     6  line\n") {
+		t.Errorf("%s:\n%s", file, text)
+	}
+	if err := os.WriteFile(file, []byte("short\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, text := SourceAround(r, r.Findings[0]); text != "" {
+		t.Errorf("the file is shorter now: %s", text)
+	}
 	r.Meta.Controllers[0].Source = filepath.Join(dir, "gone")
 	if all := Annotations([]*record.Run{r}); all[0].File != "plan.yaml" {
 		t.Errorf("without the source: %+v", all)

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/expr"
+	"github.com/trommel-dev/trommel/internal/lead"
 	"github.com/trommel-dev/trommel/internal/report"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -119,6 +120,9 @@ type pageFinding struct {
 	Title  string
 	Times  string
 	Detail string
+	Led    string // what led to it; empty: unknown
+	File   string // of the source; empty: it is not there
+	Source string // around the call that it names
 	At     string // empty: unknown
 	MS     float64
 }
@@ -197,6 +201,10 @@ func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) err
 		one := pageFinding{
 			Class: string(f.Severity), Title: report.Title(f.Finding), Times: f.Times(),
 			Detail: strings.TrimSpace(report.Place(f.Finding) + "\n" + f.Detail),
+		}
+		one.File, one.Source = report.SourceAround(r, f.Finding)
+		if l := lead.Of(r, f.Finding); l != nil && f.IsBug() {
+			one.Led = report.LeadText(r, l)
 		}
 		if at := f.Happened; !at.IsZero() {
 			one.At, one.MS = report.Since(r, at), data.ms(at)
