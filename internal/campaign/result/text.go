@@ -124,7 +124,7 @@ func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []
 		if at := report.Place(g.Finding); at != "" {
 			fmt.Fprintf(b, "     %s\n", at)
 		}
-		for _, line := range first.led() {
+		for _, line := range g.led() {
 			fmt.Fprintf(b, "     %s\n", line)
 		}
 		for _, line := range besides(g) {
@@ -144,9 +144,35 @@ func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []
 	}
 }
 
-// led says what led to the worst finding, in short: what was wrong on the way, and why.
-func (o *Outcome) led() []string {
-	if o.Lead == nil {
+// traced is the first of a group's plans of which it is known what led to its finding; nil: it is not known.
+func (g Group) traced() *Outcome {
+	for i := range g.Plans {
+		if g.Plans[i].Lead != nil {
+			return &g.Plans[i]
+		}
+	}
+	return nil
+}
+
+// Record is the directory of the run that shows a group's finding best: what led to it, if that is known.
+func (g Group) Record() string {
+	if o := g.traced(); o != nil {
+		return o.Traced
+	}
+	return g.Plans[0].Record
+}
+
+func (g Group) lead() *lead.Lead {
+	if o := g.traced(); o != nil {
+		return o.Lead
+	}
+	return nil
+}
+
+// led says what led to a group's finding, in short: what was wrong on the way, and why.
+func (g Group) led() []string {
+	o := g.traced()
+	if o == nil {
 		return nil
 	}
 	var all []string
@@ -340,10 +366,10 @@ func (r *Result) Markdown(w io.Writer) error {
 			for _, line := range besides(g) {
 				fmt.Fprintf(&b, "   - %s\n", report.EscapeMarkdown(line))
 			}
-			for _, line := range first.led() {
+			for _, line := range g.led() {
 				fmt.Fprintf(&b, "   - %s\n", report.EscapeMarkdown(line))
 			}
-			if len(first.Findings) > 1 || first.Lead != nil {
+			if len(first.Findings) > 1 || g.lead() != nil {
 				fmt.Fprintln(&b)
 			}
 			fmt.Fprintf(&b, "   %s %s", report.EscapeMarkdown(first.Plan), report.EscapeMarkdown(first.Rate()))
@@ -409,7 +435,7 @@ func (r *Result) JSON(w io.Writer) error {
 	for _, g := range Groups(r.With(Bug)) {
 		first := &g.Plans[0]
 		p := plans{
-			Harm: g.Finding.Does(), Cause: first.Cause, Finding: g.Finding, Lead: first.Lead, Came: first.Came, Of: first.Of,
+			Harm: g.Finding.Does(), Cause: first.Cause, Finding: g.Finding, Lead: g.lead(), Came: first.Came, Of: first.Of,
 			Show: r.Show(first),
 		}
 		for _, o := range g.Plans {

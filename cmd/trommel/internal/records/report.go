@@ -39,19 +39,30 @@ func each(f func(io.Writer, *record.Run) error) func(io.Writer, []*record.Run) e
 // NewReportCommand returns `trommel report`.
 func NewReportCommand(s output.Streams) *cobra.Command {
 	var form, to string
-	forms := strings.Join(slices.Sorted(maps.Keys(reports)), "|")
+	group := 1
+	known := append(slices.Sorted(maps.Keys(reports)), issueForm)
+	slices.Sort(known)
+	forms := strings.Join(known, "|")
 	c := &cobra.Command{
 		Use:   "report DIR...",
-		Short: "Show run records as text, Markdown, a page in HTML, JSON or JUnit XML",
+		Short: "Show run records as text, Markdown, a page in HTML, JSON, JUnit XML or a page for a bug tracker",
 		Long: `Report shows runs again, from their records. A directory that is not a record stands for all records
 below it, such as those of a campaign. With -o html, one run is one page without references to other files: the
 verdict, a timeline, the versions of objects at each place, the plan and the logs. Several runs need --to: a directory
-that gets a page for each run and index.html, which groups what they have found.`,
+that gets a page for each run and index.html, which groups what they have found.
+
+With -o issue, a campaign's bug, or that of one run, becomes a page for a project's bug tracker: what happens, how it
+comes about, with lines of source, how to show it, and what was ruled out. --group names the bug by its number in the
+summary.`,
 		Example: `  trommel report trommel-runs/stale-deletion-20260102-150405.000
   trommel report -o html trommel-runs/stale-deletion-20260102-150405.000 > stale-deletion.html
-  trommel report -o html --to pages trommel-runs`,
+  trommel report -o html --to pages trommel-runs
+  trommel report -o issue --group 2 trommel-runs/test-20260102-150405 > issue.md`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, dirs []string) error {
+		RunE: func(c *cobra.Command, dirs []string) error {
+			if form == issueForm {
+				return writeIssue(c.Context(), s, dirs, group)
+			}
 			show, ok := reports[form]
 			if !ok {
 				return exit.With(exit.Usage, fmt.Errorf("unknown format %q, want %s", form, forms))
@@ -86,8 +97,9 @@ that gets a page for each run and index.html, which groups what they have found.
 	}
 	c.Flags().StringVarP(&form, "output", "o", "text", forms)
 	_ = c.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions(slices.Sorted(maps.Keys(reports)), cobra.ShellCompDirectiveNoFileComp))
+		cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().StringVar(&to, "to", "",
 		"with -o html: write a page for each run, and an index of them, to this `directory`")
+	c.Flags().IntVar(&group, "group", 1, "with -o issue: the `number` of the bug in the campaign's summary")
 	return c
 }
