@@ -66,8 +66,13 @@ func Of(r *record.Run, f record.Finding) *Lead {
 		more, why := t.then(t.next(c), "the next process begins to reconcile it", at)
 		lead.Steps, lead.Why = append(lead.Steps, more...), why
 	default:
-		lead.Why = stale
-		if len(stale) == 0 {
+		switch {
+		case len(stale) > 0:
+			lead.Why = stale
+		case t.restarted(c):
+			more, why := t.then(t.next(c), "the next process begins to reconcile it", at)
+			lead.Steps, lead.Why = append(lead.Steps, more...), why
+		default:
 			lead.Why = []string{"Nothing that it read is known to have been out of date: the record does not show why."}
 		}
 	}

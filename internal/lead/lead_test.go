@@ -182,6 +182,17 @@ it reads thing/ns/a (version 5) main.go:10 f
 it reads thing/ns/none: there is none main.go:11 f
 ! it updates thing/ns/a (version 10) main.go:20 f
 = Nothing that it read is known to have been out of date: the record does not show why.`},
+		{"a write, and a process that does not come back to it", "", func(s *scene) int {
+			p := process{s, 1, "r1"}
+			p.reconcile(wire.Before, "")
+			event := p.write(wire.Create, "b", 5, 20, "")
+			s.add(record.Observation{
+				Session: 2, Point: wire.Reconcile, Phase: wire.Before, ReconcileID: "r2", Request: "ns/other",
+			})
+			return event
+		}, `nothing is received before; it is the first reconcile of it by this process
+! it creates thing/ns/b (version 5) main.go:20 f
+= It is not reconciled after that.`},
 		{"a kill after a write", record.KilledAfter, func(s *scene) int {
 			p, next := process{s, 1, "r1"}, process{s, 2, "r2"}
 			p.reconcile(wire.Before, "")

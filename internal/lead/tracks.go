@@ -110,6 +110,13 @@ func (t *tracks) next(c *reconcile) *reconcile {
 	return nil
 }
 
+// restarted reports whether another process of the controller began to reconcile after a reconcile.
+func (t *tracks) restarted(c *reconcile) bool {
+	return slices.ContainsFunc(t.events[c.from:], func(e record.Event) bool {
+		return begins(e.Observation) && e.Observation.By == c.by && e.Observation.Session != c.session
+	})
+}
+
 // after is the next reconcile of the same request; nil: there is none.
 func (t *tracks) after(c *reconcile) *reconcile {
 	for i := c.from + 1; i < len(t.events); i++ {
