@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 
 	"github.com/trommel-dev/trommel/coordinator/machine"
 	"github.com/trommel-dev/trommel/coordinator/monitor"
@@ -141,6 +142,9 @@ func recordObservation(s *monitor.Session, o *wire.Observation) *record.Observat
 func callersOf(o *wire.Observation) (c record.Callers) {
 	for i := range min(len(c), len(o.Callers)) {
 		c[i] = record.Frame(o.Callers[i])
+		if c[i].Function != "" && path.IsAbs(c[i].File) { // of a module that Trommel has put somewhere
+			c[i].File = path.Join(c[i].Package(), path.Base(c[i].File))
+		}
 	}
 	return c
 }

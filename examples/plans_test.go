@@ -44,6 +44,7 @@ type examplePlan struct {
 	example, plan, variant string
 	want                   int
 	findings               []string // the titles' beginnings, in any order
+	from                   string   // the function that one of the bugs names as its place; empty: not checked
 	reason                 string
 	long                   bool // runs with TROMMEL_TEST_LONG only (make long): another plan shows the same of Trommel
 }
@@ -57,27 +58,30 @@ var unstable = map[string]string{
 // plans are all plans of the examples except the unstable ones. For each pattern and feature one that finds a bug and
 // one that passes always run.
 var plans = []examplePlan{
-	{example: database, plan: "stale-deletion", want: bug, findings: []string{"invariant live-statefulset-is-kept:"}},
+	{example: database, plan: "stale-deletion", want: bug, from: "(*Reconciler).remove",
+		findings: []string{"invariant live-statefulset-is-kept:"}},
 	{example: database, plan: "stale-deletion", variant: "fixed", want: pass},
-	{example: database, plan: "interrupted-create", want: bug,
+	{example: database, plan: "interrupted-create", want: bug, from: "(*Reconciler).create",
 		findings: []string{"invariant every-database-has-a-service:"}},
 	{example: database, plan: "interrupted-create", variant: "fixed", want: pass},
-	{example: database, plan: "lost-answer", want: bug,
+	{example: database, plan: "lost-answer", want: bug, from: "(*Reconciler).create",
 		findings: []string{"invariant every-database-has-a-service:"}},
 	{example: database, plan: "lost-answer", variant: "fixed", want: pass},
-	{example: database, plan: "lost-answer", variant: "installed", want: bug,
+	{example: database, plan: "lost-answer", variant: "installed", want: bug, from: "(*Reconciler).create",
 		findings: []string{"invariant every-database-has-a-service:"}},
-	{example: database, plan: "missed-scale", want: bug, findings: []string{"invariant new-members-start-empty:"}},
+	{example: database, plan: "missed-scale", want: bug, from: "(*Reconciler).scale",
+		findings: []string{"invariant new-members-start-empty:"}},
 	{example: database, plan: "missed-scale", variant: "fixed", want: pass},
 
 	{example: database, plan: "interrupted-resize", want: pass, long: true},
 	{example: database, plan: "interrupted-resize", variant: "fixed", want: pass, long: true},
 
-	{example: tokens, plan: "outage", want: bug, findings: []string{"invariant a-token-is-kept:"}},
+	{example: tokens, plan: "outage", want: bug, from: "(*reconciler).Reconcile",
+		findings: []string{"invariant a-token-is-kept:"}},
 	{example: tokens, plan: "killed", want: pass, long: true},
 	{example: tokens, plan: "paused", want: pass, long: true},
 	{example: tokens, plan: "outage", variant: "fixed", want: pass, long: true},
-	{example: tokens, plan: "missed-rotation", want: bug,
+	{example: tokens, plan: "missed-rotation", want: bug, from: "(*reconciler).Reconcile",
 		findings: []string{"invariant a-token-is-replaced-in-time:"}},
 	{example: tokens, plan: "missed-rotation", variant: "fixed", want: pass},
 	{example: tokens, plan: "caches", variant: "trimming", want: bug, findings: []string{
@@ -90,43 +94,49 @@ var plans = []examplePlan{
 		findings: []string{"invariant a-token-is-replaced-after-a-day:"},
 		reason:   "the fix compares the time with one that was written while the clock was wrong"},
 
-	{example: ports, plan: "lost-answers", want: bug, long: true, findings: []string{"invariant one-port-each:"}},
+	{example: ports, plan: "lost-answers", want: bug, long: true, from: "(*reconciler).port.func2",
+		findings: []string{"invariant one-port-each:"}},
 	{example: ports, plan: "killed", want: pass, long: true},
 	{example: ports, plan: "paused", want: pass, long: true},
 	{example: ports, plan: "lost-answers", variant: "fixed", want: pass, long: true},
 
-	{example: queues, plan: "two-crashes", want: bug, findings: []string{
+	{example: queues, plan: "two-crashes", want: bug, from: "(*reconciler).attempt", findings: []string{
 		"invariant a-queue-is-not-given-up:", `step 2 "it is ready":`,
 	}},
 	{example: queues, plan: "two-crashes", variant: "fixed", want: pass},
 	{example: queues, plan: "one-crash", want: pass, long: true},
-	{example: queues, plan: "absent", want: bug, findings: []string{"invariant who-has-left-has-no-account:"}},
+	{example: queues, plan: "absent", want: bug, from: "(*reconciler).setStatus.func2",
+		findings: []string{"invariant who-has-left-has-no-account:"}},
 	{example: queues, plan: "absent", variant: "fixed", want: pass},
-	{example: queues, plan: "another-one", want: bug, findings: []string{"invariant a-ready-queue-has-accounts:"}},
+	{example: queues, plan: "another-one", want: bug, from: "(*reconciler).setStatus.func2",
+		findings: []string{"invariant a-ready-queue-has-accounts:"}},
 	{example: queues, plan: "another-one", variant: "fixed", want: pass},
 
-	{example: upgrades, plan: "between-writes", want: bug,
+	{example: upgrades, plan: "between-writes", want: bug, from: "(*reconciler).Reconcile",
 		findings: []string{"invariant nothing-of-version-1-is-left:"}},
 	{example: upgrades, plan: "between-writes", variant: "fixed", want: pass},
 	{example: upgrades, plan: "after-writes", want: pass, long: true},
 	{example: upgrades, plan: "there-and-back", want: pass},
 
-	{example: copies, plan: "between-clusters", want: bug,
+	{example: copies, plan: "between-clusters", want: bug, from: "(*copier).copy",
 		findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
 	{example: copies, plan: "between-clusters", variant: "fixed", want: pass},
 	{example: copies, plan: "after-both", want: pass, long: true},
 	{example: copies, plan: "partition", want: bug, findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
 	{example: copies, plan: "partition", variant: "fixed", want: pass},
-	{example: copies, plan: "stale-copy", want: bug, findings: []string{"invariant a-pinned-copy-is-kept:"}},
+	{example: copies, plan: "stale-copy", want: bug, from: "(*copier).remove",
+		findings: []string{"invariant a-pinned-copy-is-kept:"}},
 	{example: copies, plan: "stale-copy", variant: "fixed", want: pass},
-	{example: copies, plan: "stale-restart", want: bug, findings: []string{"invariant a-pinned-copy-is-kept:"}},
+	{example: copies, plan: "stale-restart", want: bug, from: "(*copier).remove",
+		findings: []string{"invariant a-pinned-copy-is-kept:"}},
 	{example: copies, plan: "stale-restart", variant: "fixed", want: pass, long: true},
 	{example: copies, plan: "lost-answer", want: bug, long: true,
 		findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
 	{example: copies, plan: "lost-answer", variant: "fixed", want: pass},
 	{example: copies, plan: "stale-original", want: pass, long: true},
 	{example: copies, plan: "upgrade", want: pass},
-	{example: copies, plan: "rollback", want: bug, findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
+	{example: copies, plan: "rollback", want: bug, from: "(*copier).copy",
+		findings: []string{"invariant what-asks-for-a-copy-has-one:"}},
 	{example: copies, plan: "rollback", variant: "fixed", want: pass, long: true},
 	{example: copies, plan: "cycle", want: pass},
 
@@ -372,6 +382,7 @@ func recordedCode(recordDir string) (int, error) {
 type finding struct {
 	Severity, Title string
 	Judge           string `json:"judge"`
+	Callers         []struct{ Function, File string }
 }
 
 // check compares how a run ended with what the plan must come to.
@@ -383,7 +394,12 @@ func (p examplePlan) check(code int, recordDir string) error {
 	if err != nil {
 		return err
 	}
-	return p.compare(findings)
+	if p.from != "" && !slices.ContainsFunc(findings, func(f finding) bool {
+		return len(f.Callers) > 0 && strings.HasSuffix(f.Callers[0].Function, "."+p.from) && f.Callers[0].File != ""
+	}) {
+		err = fmt.Errorf("no finding names the function %s: %+v", p.from, findings)
+	}
+	return errors.Join(err, p.compare(findings))
 }
 
 func readFindings(recordDir string) ([]finding, error) {

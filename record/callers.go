@@ -34,6 +34,13 @@ type Frame struct {
 	Line     int    `json:"line"`
 }
 
+// Package is the path of the function's package.
+func (f Frame) Package() string {
+	slash := strings.LastIndexByte(f.Function, '/') + 1
+	name, _, _ := strings.Cut(f.Function[slash:], ".")
+	return f.Function[:slash] + name
+}
+
 // String is the place as file:line function, without the path of the function's package.
 func (f Frame) String() string {
 	_, name, _ := strings.Cut(f.Function[strings.LastIndexByte(f.Function, '/')+1:], ".")

@@ -18,6 +18,9 @@ func TestCallersInJSON(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil || got != f || len(got.Callers.List()) != 2 {
 		t.Errorf("%s: %+v (%v)", data, got, err)
 	}
+	if got := f.Callers[0].Package() + " " + f.Callers[1].Package(); got != "example.com/op/controller main" {
+		t.Error(got)
+	}
 	if text := f.Callers[0].String(); text != "controller/create.go:7 (*Reconciler).create.func1" {
 		t.Error(text)
 	}

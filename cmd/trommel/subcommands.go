@@ -28,6 +28,7 @@ func subcommands(s output.Streams) []*cobra.Command {
 		list.NewCommand(s),
 		newProposeCommand(s),
 		newShrinkCommand(s),
+		newVerifyCommand(s),
 		binaries.NewBuildCommand(s),
 		clusters.NewCommand(s),
 		binaries.NewCacheCommand(s),

@@ -532,10 +532,18 @@ func (o *testOptions) inSession(
 	ctx context.Context, console *output.Console, title string, what func(campaign.Config) error,
 ) (err error) {
 	suite, plans, err := o.suite()
-	if err == nil {
-		err = o.check(ctx, console.Writer(), suite, plans)
-	}
 	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	return o.inSessionOf(ctx, console, title, suite, plans, what)
+}
+
+// inSessionOf is inSession with a suite and plans that are loaded.
+func (o *testOptions) inSessionOf(
+	ctx context.Context, console *output.Console, title string, suite *plan.Suite, plans []*plan.Plan,
+	what func(campaign.Config) error,
+) (err error) {
+	if err = o.check(ctx, console.Writer(), suite, plans); err != nil {
 		return exit.With(exit.Usage, err)
 	}
 	if o.dir == "" {
