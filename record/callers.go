@@ -25,6 +25,7 @@ const (
 	NamedWrite  CallKind = ""       // the newest of the writes that the finding names
 	FailedCall  CallKind = "failed" // the first call that the plan made to fail
 	KilledAfter CallKind = "killed" // the last write before the plan killed the controller
+	Panicked    CallKind = "panic"  // no call: where the controller panicked
 )
 
 // Frame is a place in the source of a controller.

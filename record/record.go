@@ -189,6 +189,7 @@ type Controller struct {
 	FeatureGateArgs bool `json:"featureGateArgs,omitempty"` // features are set by arguments, not by the environment
 	// Source is the root of the module that it was built from, on the machine of the run; empty: unknown.
 	Source string `json:"source,omitempty"`
+	Module string `json:"module,omitempty"` // its path; empty: unknown, also in older records
 	// FailingCalls names its annotated calls that return an error, so that a plan can make them fail.
 	FailingCalls []string `json:"failingCalls,omitempty"`
 }

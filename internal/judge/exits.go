@@ -27,7 +27,7 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 				processes = append(processes, p)
 			}
 		}
-		for _, f := range processlog.Exits(processes) {
+		for _, f := range processlog.Exits(c.Module, processes) {
 			ended := f.Judge == record.JudgeCrash || f.Judge == record.JudgeLeadership
 			ever, lately := frozen(e.Plan, e.Actions, e.Timeouts.Away, c.Name, f.Time)
 			server := ServerAway(e.Plan, e.Meta.Controllers, e.Actions, e.Timeouts.Away, c.Name, f.Time)

@@ -24,6 +24,8 @@ func Place(f record.Finding) string {
 	switch f.Call {
 	case record.FailedCall:
 		what = "the call that failed: "
+	case record.Panicked:
+		what = "in "
 	case record.KilledAfter:
 		what = "the last write before the kill: "
 	}

@@ -21,7 +21,7 @@ func describeControllers(suite *plan.Suite, binaries []builds.Binary, found *ins
 	for i := range suite.Controllers {
 		c := &suite.Controllers[i]
 		d := clientgo.Describe(c, binaries[i].Manifest)
-		d.Source = clientgo.ModuleOf(suite, c)
+		d.Source, d.Module = clientgo.ModuleOf(suite, c)
 		if container := found.containers[c.Name]; container != nil {
 			env, args := processOf(container, found.given[c.Name])
 			d.WatchList = clientgo.WatchList(d, env, args)

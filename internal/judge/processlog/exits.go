@@ -14,8 +14,8 @@ import (
 
 // Exits examines how controllers' processes exited, and the panics in their logs, including those of running processes.
 // An exit that the plan caused is not a finding, but a panic before it is. Repeated findings are counted, not listed
-// again.
-func Exits(processes []record.Process) []record.Finding {
+// again. A panic names the places in the controller's module that its stack has.
+func Exits(module string, processes []record.Process) []record.Finding {
 	var findings []record.Finding
 	more := map[int]int{}
 	at := map[string]int{}
@@ -26,7 +26,7 @@ func Exits(processes []record.Process) []record.Finding {
 				end = q.LogStart
 			}
 		}
-		for _, f := range inspect(processes[i], end) {
+		for _, f := range inspect(module, processes[i], end) {
 			id := f.Judge + "\n" + f.Subject + "\n" + f.Title
 			if first, ok := at[id]; ok {
 				more[first]++
@@ -44,7 +44,7 @@ func Exits(processes []record.Process) []record.Finding {
 }
 
 // inspect examines one process. Its log ends at offset end, or at the end of the file if end is negative.
-func inspect(p record.Process, end int64) []record.Finding {
+func inspect(module string, p record.Process, end int64) []record.Finding {
 	name := p.Controller
 	if p.Container != "" && p.Container != p.Controller && p.Container != "controller" && p.Container != "manager" {
 		name += " (container " + p.Container + ")"
@@ -76,10 +76,14 @@ func inspect(p record.Process, end int64) []record.Finding {
 		if alteredPanic.MatchString(s.value) && len(log.altered) > 0 {
 			title, detail = ofCache(name, log.altered)
 		}
-		findings = append(findings, record.Finding{
+		f := record.Finding{
 			Severity: record.SeverityBug, Judge: record.JudgePanic, Title: title, Subject: p.Controller,
 			Detail: detail, Time: when,
-		})
+		}
+		if f.Callers = callersIn(module, s.lines); f.Callers.Known() {
+			f.Call = record.Panicked
+		}
+		findings = append(findings, f)
 	}
 	if p.Running() || p.Planned || slices.ContainsFunc(log.panics, func(s stack) bool { return s.fatal }) {
 		return findings

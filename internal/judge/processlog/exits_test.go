@@ -154,7 +154,7 @@ func TestExits(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
-			findings := Exits(test.processes)
+			findings := Exits("", test.processes)
 			for _, f := range findings {
 				got = append(got, f.Judge+": "+f.Title)
 				if f.Subject != "op" || f.Time.IsZero() {

@@ -121,26 +121,30 @@ func clientGoOf(suite *plan.Suite, c *plan.Controller) string {
 		}
 		return strings.Replace(version, "v1.", "v0.", 1)
 	}
-	data, err := os.ReadFile(filepath.Join(ModuleOf(suite, c), "go.mod"))
+	root, _ := ModuleOf(suite, c)
+	if root == "" {
+		return ""
+	}
+	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
 		return ""
 	}
 	return requiredClientGo(data)
 }
 
-// ModuleOf returns the root of the module that a controller is built from; "" if there is none.
-func ModuleOf(suite *plan.Suite, c *plan.Controller) string {
+// ModuleOf returns the root of the module that a controller is built from, and the module's path; "" if there is none.
+func ModuleOf(suite *plan.Suite, c *plan.Controller) (dir, path string) {
 	if c.Build == nil || c.Build.ControlPlane != "" {
-		return ""
+		return "", ""
 	}
-	dir := plan.Beside(suite.File, c.Build.Dir)
+	dir = plan.Beside(suite.File, c.Build.Dir)
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
+		if data, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, modfile.ModulePath(data)
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return ""
+			return "", ""
 		}
 		dir = up
 	}
