@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Callers are the places in a controller's own source that made a call, the innermost first; zero: unknown. In JSON they
-// are a list. An array, so that findings can be compared.
+// Callers are the places in a controller's own source that made a call, the innermost first; zero: unknown. In JSON
+// they are a list. An array, so that findings can be compared.
 type Callers [4]Frame
 
 // Origin is where a call of a controller comes from; zero: unknown.

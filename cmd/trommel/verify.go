@@ -48,8 +48,8 @@ manifests; otherwise the suite is used with the fixed source's programs.
 
 Exit codes: 0 the fix is good, 1 it is not, 2 usage, 3 no result (no plan shows a bug before, or a plan did not happen),
 4 could not run.`,
-		Example: `  trommel verify trommel-runs/test-20260102-150405/plans/create-intermediate-2.yaml --fixed ../my-operator-fixed
-  trommel verify plans/stale-deletion.yaml --fixed ../my-operator-fixed --repeat 5`,
+		Example: `  trommel verify trommel-runs/test-20260102-150405/plans/create-intermediate-2.yaml --fixed ../fixed
+  trommel verify plans/stale-deletion.yaml --fixed ../fixed --repeat 5`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return verify(c.Context(), s, &o, args) },
 	}
@@ -57,7 +57,8 @@ Exit codes: 0 the fix is good, 1 it is not, 2 usage, 3 no result (no plan shows 
 	flags.Suite(f, &o.SuiteFile, &o.Variant)
 	f.StringVar(&o.fixed, "fixed", "", "`directory` of the fixed source: another checkout of the repository (required)")
 	f.IntVar(&o.neighbours, "neighbours", 10, "`number` of further plans of the campaign that are run, at most")
-	f.IntVar(&o.Repeat, "repeat", 3, "how often a plan is run: before, to confirm what it shows, and after, to see nothing")
+	f.IntVar(&o.Repeat, "repeat", 3,
+		"how often a plan is run: before, to confirm what it shows, and after, to see nothing")
 	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
 	f.IntVar(&o.parallel, "parallel", 0,
 		"`number` of clusters that run plans side by side (default: one for each core, if there is memory for them)")
@@ -79,7 +80,8 @@ type side struct {
 // verify runs the plans on both sources.
 func verify(ctx context.Context, s output.Streams, o *verifyOptions, args []string) error {
 	if o.Repeat < 1 || o.Learn < 2 || o.neighbours < 0 {
-		return exit.With(exit.Usage, errors.New("--runs must be at least 2, --repeat at least 1, and --neighbours at least 0"))
+		return exit.With(exit.Usage,
+			errors.New("--runs must be at least 2, --repeat at least 1, and --neighbours at least 0"))
 	}
 	files, err := planfiles.Expand(args)
 	if err != nil {
@@ -104,12 +106,12 @@ func verify(ctx context.Context, s output.Streams, o *verifyOptions, args []stri
 		part.SuiteFile, part.Plans = which.suite.File, dir
 		part.dir = filepath.Join(dir, which.name)
 		part.Baselines = filepath.Join(part.dir, "baselines")
-		err := part.inSessionOf(ctx, console, "verify "+which.name, which.suite, which.plans, func(c campaign.Config) error {
-			var err error
+		run := func(c campaign.Config) (err error) {
 			c.Trace = false
 			which.found, err = campaign.Run(ctx, c)
 			return err
-		})
+		}
+		err := part.inSessionOf(ctx, console, "verify "+which.name, which.suite, which.plans, run)
 		if err != nil {
 			return err
 		}
@@ -147,7 +149,9 @@ func withNeighbours(files []string, most int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		at := slices.IndexFunc(state.Outcomes, func(o *result.Outcome) bool { return filepath.Base(o.File) == filepath.Base(file) })
+		at := slices.IndexFunc(state.Outcomes, func(o *result.Outcome) bool {
+			return filepath.Base(o.File) == filepath.Base(file)
+		})
 		if at < 0 {
 			continue
 		}
@@ -275,8 +279,8 @@ func moveSources(suite *plan.Suite, root, fixed string) error {
 			return err
 		}
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return fmt.Errorf("--fixed %s: it has no directory %s, from which the controller %s would be built", fixed, dir,
-				suite.Controllers[i].Name)
+			return fmt.Errorf("--fixed %s: it has no directory %s, from which the controller %s would be built",
+				fixed, dir, suite.Controllers[i].Name)
 		}
 		build := *b
 		build.Dir = dir

@@ -94,7 +94,9 @@ func TestNeighbours(t *testing.T) {
 		}
 		return files
 	}
-	for most, want := range map[int][]string{0: in("a"), 2: in("a", "next", "near"), 9: in("a", "next", "near", "far")} {
+	for most, want := range map[int][]string{
+		0: in("a"), 2: in("a", "next", "near"), 9: in("a", "next", "near", "far"),
+	} {
 		got, err := withNeighbours(in("a"), most)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("at most %d: %s (%v)", most, diff, err)
@@ -119,8 +121,9 @@ func TestMoveSources(t *testing.T) {
 		}
 	}
 	s := suite("../cmd/op")
-	if err := moveSources(s, root, fixed); err != nil || s.Controllers[0].Build.Dir != filepath.Join(fixed, "cmd", "op") {
-		t.Errorf("%s (%v)", s.Controllers[0].Build.Dir, err)
+	err := moveSources(s, root, fixed)
+	if dir := s.Controllers[0].Build.Dir; err != nil || dir != filepath.Join(fixed, "cmd", "op") {
+		t.Errorf("%s (%v)", dir, err)
 	}
 	for dir, want := range map[string]string{"../cmd/no": "it has no directory", "../../elsewhere": "is not in"} {
 		if err := moveSources(suite(dir), root, fixed); err == nil || !strings.Contains(err.Error(), want) {

@@ -111,7 +111,8 @@ func ownerOf(module, function, file string) ownership {
 		return foreign // the standard library
 	}
 	for _, l := range libraries {
-		if strings.HasPrefix(pkg, l) && !strings.HasPrefix(pkg, "k8s.io/kubernetes/") { // its controllers are no library
+		// Kubernetes' own controllers are no library.
+		if strings.HasPrefix(pkg, l) && !strings.HasPrefix(pkg, "k8s.io/kubernetes/") {
 			return foreign
 		}
 	}

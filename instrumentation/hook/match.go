@@ -82,9 +82,9 @@ func (i *interests) wants(o *wire.Observation) bool {
 	return false
 }
 
-// complete reports whether a rule takes the observation, which of those rules ask for the objects of a list, and whether
-// one asks for the callers. If the process does not know its object's whole type, the rest is taken from the rule: the
-// coordinator knows the types of its cluster.
+// complete reports whether a rule takes the observation, which of those rules ask for the objects of a list, and
+// whether one asks for the callers. If the process does not know its object's whole type, the rest is taken from the
+// rule: the coordinator knows the types of its cluster.
 func (i *interests) complete(o *wire.Observation) (found bool, items []*wire.Rule, from bool) {
 	n := index(o.Point)
 	if n < 0 {

@@ -178,8 +178,8 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, fir
 	return c.trace(ctx, t, o)
 }
 
-// trace runs the plan of a bug once more to see what led to the worst finding, if the budget has the time. If the finding
-// does not come then, nothing is known. The error is that of ctx.
+// trace runs the plan of a bug once more to see what led to the worst finding, if the budget has the time. If the
+// finding does not come then, nothing is known. The error is that of ctx.
 func (c *confirmer) trace(ctx context.Context, t *task, o *result.Outcome) error {
 	if !c.Trace {
 		return nil

@@ -96,10 +96,12 @@ func (f *fake) RunWith(
 	if traced {
 		const number = 1000
 		for i, o := range []record.Observation{
-			{Point: wire.Reconcile, Phase: wire.Before}, {Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update},
+			{Point: wire.Reconcile, Phase: wire.Before},
+			{Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update},
 		} {
 			o.By, o.Session, o.Call, o.ReconcileID, o.Request = "op", 1, number+uint64(i), "r", "default/a"
-			if err := w.Event(record.Event{Seq: number + i, Time: time.Unix(number, 0), Observation: &o}); err != nil {
+			event := record.Event{Seq: number + i, Time: time.Unix(number, 0), Observation: &o}
+			if err := w.Event(event); err != nil {
 				return nil, err
 			}
 		}

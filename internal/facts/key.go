@@ -127,10 +127,10 @@ func (n *namer) key(h *record.HistoryEntry, object map[string]any) (key Key, gen
 // maxBeginning is how much of generateName the API server keeps, to have room for what it adds.
 const maxBeginning = 58
 
-// ofOwner is the beginning of a name that a controller has made of the owner's and something of its own choice: a CronJob
-// adds the time to its Jobs' names, and others a random text like the API server's, without generateName. Empty: it is
-// another name. A fixed text of five such letters, as in "db-https", counts as random, too: it has the same number in
-// each run.
+// ofOwner is the beginning of a name that a controller has made of the owner's and something of its own choice: a
+// CronJob adds the time to its Jobs' names, and others a random text like the API server's, without generateName.
+// Empty: it is another name. A fixed text of five such letters, as in "db-https", counts as random, too: it has the
+// same number in each run.
 func ofOwner(name string, object map[string]any) string {
 	for _, ref := range metadata.Owners(object) {
 		beginning := metadata.Text(ref, "name") + "-"

@@ -85,7 +85,9 @@ func TestAlteredCaches(t *testing.T) {
 	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := processlog.Exits("", []record.Process{{Controller: "op", LogFile: file, Ended: time.Unix(1, 0), ExitCode: 2}})
+	got := processlog.Exits("", []record.Process{
+		{Controller: "op", LogFile: file, Ended: time.Unix(1, 0), ExitCode: 2},
+	})
 	want := []record.Finding{{
 		Severity: record.SeverityBug, Judge: record.JudgePanic, Subject: "op",
 		Title: "controller op changes objects in its cache: *v1.Service, *unstructured.Unstructured",

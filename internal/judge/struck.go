@@ -24,9 +24,9 @@ func (e Evidence) locate(all []record.Finding) {
 	}
 }
 
-// struck is where the first call comes from that the plan or a disruption made to fail or, if there is none, the last write of a
-// controller before the plan killed it for the first time, also by an upgrade. Call is empty if there is neither, or if
-// the place is unknown.
+// struck is where the first call comes from that the plan or a disruption made to fail or, if there is none, the last
+// write of a controller before the plan killed it for the first time, also by an upgrade. Call is empty if there is
+// neither, or if the place is unknown.
 func (e Evidence) struck() (from record.Origin, call record.CallKind) {
 	made := map[[2]uint64]record.Origin{}
 	last := map[string]record.Origin{} // by controller; empty: of all
@@ -81,7 +81,8 @@ func (e Evidence) firstKill() *record.Action {
 	at := slices.IndexFunc(e.Actions, func(a record.Action) bool {
 		p := &e.Plan.Actions[a.Index]
 		stop := plan.EffectOf[*plan.Stop](p)
-		return !a.Began.IsZero() && (plan.EffectOf[*plan.Upgrading](p) != nil || stop != nil && stop.Process == a.Target &&
+		upgrade := plan.EffectOf[*plan.Upgrading](p) != nil
+		return !a.Began.IsZero() && (upgrade || stop != nil && stop.Process == a.Target &&
 			slices.ContainsFunc(e.Meta.Controllers, func(c record.Controller) bool { return c.Name == a.Target }))
 	})
 	if at < 0 {

@@ -46,8 +46,9 @@ func TestLocate(t *testing.T) {
 		}, record.KilledAfter, 20},
 		{"the controllers are upgraded", upgrade, []record.Event{write(1, 1, "op", 10), write(2, 2, "other", 20)},
 			record.KilledAfter, 20},
-		{"a disruption loses an answer", disrupt, []record.Event{write(1, 1, "op", 10), write(6, 2, "op", 20), unanswered},
-			record.FailedCall, 20},
+		{"a disruption loses an answer", disrupt, []record.Event{
+			write(1, 1, "op", 10), write(6, 2, "op", 20), unanswered,
+		}, record.FailedCall, 20},
 		{"an API server is restarted", server, []record.Event{write(1, 1, "op", 10)}, "", 0},
 		{"nothing happens", &plan.Plan{}, []record.Event{write(1, 1, "op", 10)}, "", 0},
 	} {

@@ -48,7 +48,8 @@ func (s *scene) stored(name, event, by string, version int) {
 
 func (s *scene) received(session uint64, op wire.Operation, name string, version int) {
 	s.add(record.Observation{
-		Session: session, Point: wire.ControllerRecv, Phase: wire.After, Op: op, Kind: "thing", Namespace: "ns", Name: name,
+		Session: session, Point: wire.ControllerRecv, Phase: wire.After, Op: op, Kind: "thing", Namespace: "ns",
+		Name:   name,
 		Object: body(version),
 	})
 }
@@ -72,8 +73,8 @@ func at(line int) record.Callers {
 
 func (p process) read(name string, version, line int) {
 	o := record.Observation{
-		Session: p.session, Point: wire.ControllerRead, Phase: wire.After, ReconcileID: p.id, Op: wire.Get, Kind: "thing",
-		Namespace: "ns", Name: name, Object: body(version), Callers: at(line),
+		Session: p.session, Point: wire.ControllerRead, Phase: wire.After, ReconcileID: p.id, Op: wire.Get,
+		Kind: "thing", Namespace: "ns", Name: name, Object: body(version), Callers: at(line),
 	}
 	if version == 0 {
 		o.Error, o.Code = "not found", 404
@@ -83,16 +84,16 @@ func (p process) read(name string, version, line int) {
 
 func (p process) list(line int) {
 	p.add(record.Observation{
-		Session: p.session, Point: wire.ControllerRead, Phase: wire.After, ReconcileID: p.id, Op: wire.List, Kind: "thing",
-		Namespace: "ns", Callers: at(line),
+		Session: p.session, Point: wire.ControllerRead, Phase: wire.After, ReconcileID: p.id, Op: wire.List,
+		Kind: "thing", Namespace: "ns", Callers: at(line),
 	})
 }
 
 // write returns the number of the event before it.
 func (p process) write(op wire.Operation, name string, version, line int, err string) int {
 	o := record.Observation{
-		Session: p.session, Call: p.calls + 1, Point: wire.ControllerWrite, Phase: wire.Before, ReconcileID: p.id, Op: op,
-		Kind: "thing", Namespace: "ns", Name: name, Callers: at(line),
+		Session: p.session, Call: p.calls + 1, Point: wire.ControllerWrite, Phase: wire.Before,
+		ReconcileID: p.id, Op: op, Kind: "thing", Namespace: "ns", Name: name, Callers: at(line),
 	}
 	p.calls++
 	seq := p.add(o)
@@ -129,7 +130,8 @@ func TestLead(t *testing.T) {
 			s.stored("a", record.Existing, "user", 5)
 			p.reconcile(wire.Before, "")
 			s.add(record.Observation{
-				Session: 1, Call: s.calls + 1, Point: wire.ControllerRead, Phase: wire.Before, ReconcileID: "r1", Op: wire.Get,
+				Session: 1, Call: s.calls + 1, Point: wire.ControllerRead, Phase: wire.Before, ReconcileID: "r1",
+				Op: wire.Get,
 			})
 			p.read("a", 5, 10)
 			return p.write(wire.Delete, "b", 0, 20, "")
@@ -177,7 +179,7 @@ op receives the deletion of thing/ns/b (version 4)
 			p.read("none", 0, 11)
 			s.stored("a", record.Updated, "user", 9) // later
 			return p.write(wire.Update, "a", 10, 20, "")
-		}, `nothing is received since the reconcile before, which ended with an error: it was to come again, or tried again
+		}, `nothing is received since the reconcile before, which failed: it comes again, or is tried again
 it reads thing/ns/a (version 5) main.go:10 f
 it reads thing/ns/none: there is none main.go:11 f
 ! it updates thing/ns/a (version 10) main.go:20 f

@@ -61,7 +61,7 @@ func newTracks(r *record.Run) *tracks {
 type reconcile struct {
 	id, by, reconciler, request string
 	session                     uint64
-	from, to                    int // indexes of the events at its begin and its end; to: the number of events if it has none
+	from, to                    int // the events at its begin and its end; to: the number of events if it has none
 }
 
 // reconcileOf is the reconcile that made a call; nil: there was none, or the run was not traced.
@@ -135,7 +135,7 @@ func (t *tracks) received(c *reconcile) []Step {
 		if o := t.events[i].Observation; c.same(o) && o.Session == c.session {
 			since, before = i, "since the reconcile before"
 			if end := t.from(i).to; end < c.from && t.events[end].Observation.Error != "" {
-				before = "since the reconcile before, which ended with an error"
+				before = "since the reconcile before, which failed"
 			}
 		}
 	}
@@ -155,15 +155,18 @@ func (t *tracks) received(c *reconcile) []Step {
 	switch {
 	case len(all) > 0:
 	case before == "":
-		all = []Step{{At: t.events[c.from].Time, Text: "nothing is received before; it is the first reconcile of it by this process"}}
+		all = []Step{{Text: "nothing is received before; it is the first reconcile of it by this process"}}
 	default:
-		all = []Step{{At: t.events[c.from].Time, Text: "nothing is received " + before + ": it was to come again, or tried again"}}
+		all = []Step{{Text: "nothing is received " + before + ": it comes again, or is tried again"}}
+	}
+	if all[0].At.IsZero() {
+		all[0].At = t.events[c.from].Time
 	}
 	return all
 }
 
-// steps lists what a reconcile did until an event, which it includes, or -1: until its end. Stale says, for what it read
-// that was not the newest, what it should have seen.
+// steps lists what a reconcile did until an event, which it includes, or -1: until its end. Stale says, for what it
+// read that was not the newest, what it should have seen.
 func (t *tracks) steps(c *reconcile, until int) (all []Step, stale []string) {
 	for i := c.from + 1; i < c.to && (until < 0 || i <= until); i++ {
 		o := t.events[i].Observation
@@ -273,7 +276,9 @@ func (t *tracks) behind(at int, o *record.Observation, namespace, name string, g
 	if newest == nil {
 		return ""
 	}
-	did := map[string]string{record.Created: "created", record.Updated: "written", record.Deleted: "deleted"}[newest.Event]
+	did := map[string]string{
+		record.Created: "created", record.Updated: "written", record.Deleted: "deleted",
+	}[newest.Event]
 	by := ""
 	if who := t.writers[newest.ResourceVersion]; who != "" {
 		by = " by " + who
@@ -296,7 +301,9 @@ func (t *tracks) behind(at int, o *record.Observation, namespace, name string, g
 // newest is the newest state of an object that had been stored when an event happened, if it is newer than a version
 // (0: absent), and how many versions were missed. Resource versions grow: a state whose version is not above one that
 // an event has shown before had been stored by then.
-func (t *tracks) newest(at int, o *record.Observation, namespace, name string, got uint64) (newest *record.HistoryEntry, missed int) {
+func (t *tracks) newest(
+	at int, o *record.Observation, namespace, name string, got uint64,
+) (newest *record.HistoryEntry, missed int) {
 	stored := t.shown(at, o.Cluster)
 	for i := range t.history {
 		h := &t.history[i]
@@ -360,7 +367,8 @@ func (t *tracks) cached(at int, o *record.Observation, name objectName) (version
 // isOf reports whether an entry is of the type, in the cluster, that a call is about.
 func isOf(o *record.Observation, h *record.HistoryEntry) bool {
 	kind := o.Kind == h.Type || o.Kind == "" && facts.IsResource(o.Resource, h.Type)
-	return kind && (!o.GroupKnown || o.Group == h.Group) && (o.Cluster == h.Cluster || o.Cluster == record.UnknownCluster)
+	return kind && (!o.GroupKnown || o.Group == h.Group) &&
+		(o.Cluster == h.Cluster || o.Cluster == record.UnknownCluster)
 }
 
 func of(o *record.Observation) string {
@@ -385,8 +393,8 @@ func object(o *record.Observation, namespace, name string) string {
 // did is "updates the status of database/default/db".
 func did(o *record.Observation) string {
 	what := map[wire.Operation]string{
-		wire.Create: "creates", wire.Update: "updates", wire.Patch: "patches", wire.Apply: "applies", wire.Delete: "deletes",
-		wire.DeleteCollection: "deletes a collection of",
+		wire.Create: "creates", wire.Update: "updates", wire.Patch: "patches", wire.Apply: "applies",
+		wire.Delete: "deletes", wire.DeleteCollection: "deletes a collection of",
 	}[o.Op]
 	if o.Subresource != "" {
 		what += " the " + o.Subresource + " of"

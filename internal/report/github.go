@@ -55,8 +55,8 @@ var (
 )
 
 // Annotations says of each run that did not pass what was found: at the line of the controller's source that wrote what
-// is wrong, if it is known and the file is there. Otherwise it is at the action that it is about: for a bug the last one
-// before it, for a plan that was not carried out the first one that did not fire. An inconclusive run is a warning.
+// is wrong, if it is known and the file is there. Otherwise it is at the action that it is about: for a bug the last
+// one before it, for a plan that was not carried out the first one that did not fire. An inconclusive run is a warning.
 // It reads the runs' plan files for the lines; a file that is not there any more has no lines.
 func Annotations(runs []*record.Run) []Annotation {
 	var all []Annotation

@@ -24,7 +24,10 @@ func TestPlaceOfABug(t *testing.T) {
 		Meta: record.Meta{
 			Plan: "p", PlanFile: "plan.yaml", Verdict: record.Bug, Controllers: []record.Controller{{Source: dir}},
 		},
-		Findings: []record.Finding{{Severity: record.SeverityBug, Judge: "baseline", Title: "it is gone", Origin: record.Origin{Callers: callers}}},
+		Findings: []record.Finding{{
+			Severity: record.SeverityBug, Judge: "baseline", Title: "it is gone",
+			Origin: record.Origin{Callers: callers},
+		}},
 	}
 	const place = "example.com/lib@v1.0.0/update.go:3 Update, called by main.go:12 (*Reconciler).Reconcile"
 	for call, want := range map[record.CallKind]string{

@@ -83,7 +83,8 @@ func (i *Issue) Write(w io.Writer) error {
 	} else if first.Judged {
 		line("- The same workload was run without the plan's actions; it did not come then.")
 	}
-	line("- The API server, etcd and the other controllers are Kubernetes' own. The controller's source was not changed.")
+	line("- The API server, etcd and the other controllers are Kubernetes' own. The controller's source was not " +
+		"changed.")
 	after := b.String()
 	b.Reset()
 	i.reproduce(line, issueLines-strings.Count(before+after, "\n"))

@@ -28,7 +28,8 @@ func issue(t *testing.T, source string) *Issue {
 		Lead: &lead.Lead{
 			Reconcile: "the reconcile of default/db by op",
 			Steps: []lead.Step{
-				{At: begin.Add(time.Second), Text: "it creates secret/default/db_1 (version 7)", Place: "main.go:7 (*R).create", Wrong: true},
+				{At: begin.Add(time.Second), Text: "it creates secret/default/db_1 (version 7)",
+					Place: "main.go:7 (*R).create", Wrong: true},
 				{At: begin.Add(2 * time.Second), Text: "the next process begins to reconcile it"},
 			},
 			Why: []string{"The next reconcile takes what it finds for done.", "It writes nothing."},
@@ -42,7 +43,8 @@ func issue(t *testing.T, source string) *Issue {
 				{Name: "op", Hooks: true, ClientGo: "v0.36.0", ControllerRuntime: "v0.24.0"}, {Name: "scheduler"},
 			},
 		}},
-		Plan: p, Source: []byte(source), File: first.File, Show: "trommel -p " + first.File + " --baseline runs/baselines",
+		Plan: p, Source: []byte(source), File: first.File,
+		Show:    "trommel -p " + first.File + " --baseline runs/baselines",
 		Commits: map[string]string{"op": "v1.0.0-3-gabcdef0"}, Quiet: 2,
 	}
 }

@@ -435,7 +435,8 @@ func (r *Result) JSON(w io.Writer) error {
 	for _, g := range Groups(r.With(Bug)) {
 		first := &g.Plans[0]
 		p := plans{
-			Harm: g.Finding.Does(), Cause: first.Cause, Finding: g.Finding, Lead: g.lead(), Came: first.Came, Of: first.Of,
+			Harm: g.Finding.Does(), Cause: first.Cause, Finding: g.Finding, Lead: g.lead(),
+			Came: first.Came, Of: first.Of,
 			Show: r.Show(first),
 		}
 		for _, o := range g.Plans {

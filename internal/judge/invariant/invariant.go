@@ -128,7 +128,8 @@ func (c *Set) Check(history []record.HistoryEntry) []record.Finding {
 	return c.CheckExcept(history, nil, nil)
 }
 
-// Deed is what a change did: a clause that may name who did it, and the places in the controller's source that wrote it.
+// Deed is what a change did: a clause that may name who did it, and the places in the controller's source that wrote
+// it.
 type Deed struct {
 	Text   string
 	Origin record.Origin

@@ -25,7 +25,8 @@ example.com/op@v1.0.0/other.F()
 sigs.k8s.io/controller-runtime/pkg/internal/controller.(*Controller).Reconcile(0x1)
 	sigs.k8s.io/controller-runtime@v0.24.0/pkg/internal/controller/controller.go:119 +0x1`, "\n")
 	want := record.Callers{
-		{Function: "example.com/op/internal/controller.(*Reconciler).size", File: "internal/controller/size.go", Line: 88},
+		{Function: "example.com/op/internal/controller.(*Reconciler).size",
+			File: "internal/controller/size.go", Line: 88},
 		{Function: "example.com/op/internal/controller.(*Reconciler).Reconcile.func1",
 			File: "internal/controller/thing.go", Line: 41},
 	}
