@@ -165,7 +165,11 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, fir
 		return err
 	}
 	o.Status = result.Bug
+	o.GoneIn("without the plan's actions")
 	c.label(t, o, restarted)
+	if o.Restarted != "" && o.Cause == findings.Stale {
+		o.GoneIn("with a restart only")
+	}
 	var why []string
 	if o.Cause != findings.CauseOf(t.plan.Actions) {
 		why = append(why, fmt.Sprintf("%s (%s)", confirm.OnlyRestarted, o.Restarted))
@@ -202,7 +206,7 @@ func (c *confirmer) trace(ctx context.Context, t *task, o *result.Outcome) error
 			o.Lead, o.Traced = l, r.Dir
 		}
 	}
-	return nil
+	return c.later(ctx, t, o)
 }
 
 // repeat runs a plan again and sees what comes again. The outcome's findings are then those that came every time; if

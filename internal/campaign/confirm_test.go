@@ -317,6 +317,10 @@ func TestWhatLedToABug(t *testing.T) {
 		if o.Status != result.Bug || o.Came != 3 || o.Of != 3 || runs != 4 || len(f.traced) != 1 {
 			t.Errorf("%s, %d of %d in %d runs, traced %v", o.Status, o.Came, o.Of, runs, f.traced)
 		}
+		gone := []string{"without the plan's actions", "with the kill a second later"}
+		if diff := cmp.Diff(gone, o.Gone); diff != "" {
+			t.Error(diff)
+		}
 		if o.Lead == nil || o.Lead.Reconcile != "the reconcile of default/a by op" || !says {
 			t.Errorf("%+v\n%s", o.Lead, &text)
 		}

@@ -105,7 +105,28 @@ func (c *confirmer) dueTo(
 		}
 	}
 	o.Findings = left
+	o.GoneIn(with.How)
 	return true, nil
+}
+
+// later runs a plan that kills a controller with the kill a second later, and notes if the worst finding is gone then:
+// it proves that the moment matters. Nothing else depends on it. The error is that of ctx.
+func (c *confirmer) later(ctx context.Context, t *task, o *result.Outcome) error {
+	with, err := confirm.Later(t.plan, c.Suite)
+	if err != nil || with == nil {
+		return nil // a plan that cannot be changed proves nothing
+	}
+	c.showConfirming(with.Plan, nil, 0, with.How, 0)
+	r, meta, err := c.again(ctx, t, with.Plan, c.options(t))
+	o.AddRun(meta)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil || meta.ActionsFired < meta.ActionsTotal:
+	case !slices.ContainsFunc(confirm.Bugs(r.Findings), slices.MinFunc(o.Findings, record.ByHarm).Same):
+		o.GoneIn(with.How)
+	}
+	return nil
 }
 
 // madeAnew lists how the run differs from a workload's baseline in which all that the workload asks for in the end is

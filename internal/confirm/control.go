@@ -158,6 +158,31 @@ func Restarted(of *plan.Plan, suite *plan.Suite) (*Control, error) {
 // OnlyRestarted says that a finding does not need the past.
 const OnlyRestarted = "the same comes if the controller is only restarted at that moment: it need not be shown the past"
 
+// later is how long after its moment a kill comes that is to meet nothing unfinished. The run's clock skips what
+// nothing happens in.
+const later = time.Second
+
+// Later kills the controller a second after the moment of a plan that only kills or restarts one, once. If a finding
+// does not come then, it is due to the moment. The result is nil for other plans.
+func Later(of *plan.Plan, suite *plan.Suite) (*Control, error) {
+	if len(of.Actions) != 1 || of.Actions[0].Type != plan.RestartController && of.Actions[0].Type != plan.KillController {
+		return nil, nil
+	}
+	p := *of
+	p.TestName += "-later"
+	p.Actions = slices.Clone(of.Actions)
+	wait := plan.Trigger{Expression: "later", Definitions: []plan.Definition{
+		{Name: "later", Condition: plan.Condition{Type: plan.OnTimeout, Timeout: later}},
+	}}
+	trigger, err := inTurn([]plan.Trigger{of.Actions[0].Trigger, wait})
+	if err != nil {
+		return nil, err
+	}
+	p.Actions[0].Trigger = trigger
+	p.Complete(suite)
+	return &Control{Plan: &p, How: "with the kill a second later"}, nil
+}
+
 // inTurn is satisfied when the triggers are, one after the other.
 func inTurn(all []plan.Trigger) (plan.Trigger, error) {
 	var t plan.Trigger

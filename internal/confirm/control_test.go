@@ -85,3 +85,40 @@ func TestRestartedPlan(t *testing.T) {
 		})
 	}
 }
+
+// A plan that only kills a controller is tried with a kill that comes later.
+func TestLaterKill(t *testing.T) {
+	created := build.Created("configmap/default/a").Named("written").At(plan.AfterControllerWrite, "op")
+	pause := build.PauseController("op", plan.BeforeControllerRecv).When(created)
+	for _, tt := range []struct {
+		actions []*build.Action
+		want    string // its trigger; empty: no plan
+	}{
+		{[]*build.Action{build.RestartController("op").When(created)}, "a-written;b-later"},
+		{[]*build.Action{build.KillController("op").When(created)}, "a-written;b-later"},
+		{[]*build.Action{build.RestartController("op").When(created), build.RestartController("op").When(created)}, ""},
+		{[]*build.Action{pause, build.ResumeController("op", plan.BeforeControllerRecv).When(build.AtOnce())}, ""},
+	} {
+		p, err := build.Plan("p").Then(tt.actions...).Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, err := Later(p, &plan.Suite{})
+		switch {
+		case err != nil:
+			t.Error(err)
+		case with == nil:
+			if tt.want != "" {
+				t.Errorf("no plan, want %s", tt.want)
+			}
+		default:
+			got := with.Plan.Actions[0].Trigger
+			if got.Expression != tt.want || got.Definitions[1].Condition.Timeout != later {
+				t.Errorf("%s: %+v", got.Expression, got.Definitions)
+			}
+			if _, err := plan.Marshal(with.Plan); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -78,10 +78,11 @@ func (i *Issue) Write(w io.Writer) error {
 	if n := i.also(); n > 0 {
 		line("- Other plans that end alike, by a disturbance at another moment: %d.", n)
 	}
+	for _, how := range first.Gone {
+		line("- It does not come %s.", report.EscapeMarkdown(how))
+	}
 	if i.Quiet > 0 {
 		line("- It never came in %s of the same workload without the plan's actions.", wording.Count(i.Quiet, "run"))
-	} else if first.Judged {
-		line("- The same workload was run without the plan's actions; it did not come then.")
 	}
 	line("- The API server, etcd and the other controllers are Kubernetes' own. The controller's source was not " +
 		"changed.")

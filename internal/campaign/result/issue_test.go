@@ -25,6 +25,7 @@ func issue(t *testing.T, source string) *Issue {
 	first := Outcome{
 		Plan: "killed", File: "runs/plans/killed.yaml", Findings: []record.Finding{f}, Judged: true,
 		Confirmation: Confirmation{Came: 3, Of: 3}, Traced: "runs/killed/5",
+		Gone: []string{"without the plan's actions", "with the kill a second later"},
 		Lead: &lead.Lead{
 			Reconcile: "the reconcile of default/db by op",
 			Steps: []lead.Step{
@@ -79,7 +80,7 @@ func TestIssueWithALongPlan(t *testing.T) {
 	text := b.String()
 	if n := strings.Count(text, "\n"); n > issueLines || strings.Contains(text, "a remark") ||
 		!strings.Contains(text, "The plan is `killed.yaml`, which belongs to this report.") ||
-		!strings.Contains(text, "without the plan's actions; it did not come then") {
+		!strings.Contains(text, "- It does not come without the plan's actions.") {
 		t.Errorf("%d lines:\n%s", n, text)
 	}
 }

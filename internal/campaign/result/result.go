@@ -55,6 +55,8 @@ type Outcome struct {
 	// baseline.
 	Smaller string `json:"smaller,omitempty"`
 	Alone   bool   `json:"alone,omitempty"`
+	// Gone says in which other runs the worst finding did not come: what was left out or changed in them, in words.
+	Gone []string `json:"gone,omitempty"`
 	// Lead is what led to the worst finding, and Traced the record of the run that shows it; nil, empty: unknown.
 	Lead   *lead.Lead    `json:"lead,omitempty"`
 	Traced string        `json:"traced,omitempty"`
@@ -81,6 +83,13 @@ type Confirmation struct {
 func (o *Outcome) AddRun(meta *record.Meta) {
 	if meta != nil {
 		o.Took += meta.Took()
+	}
+}
+
+// GoneIn notes that the worst finding did not come in a run with something left out or changed.
+func (o *Outcome) GoneIn(how string) {
+	if !slices.Contains(o.Gone, how) {
+		o.Gone = append(o.Gone, how)
 	}
 }
 

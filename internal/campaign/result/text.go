@@ -127,6 +127,9 @@ func (r *Result) groups(b *strings.Builder, width int, title string, outcomes []
 		for _, line := range g.led() {
 			fmt.Fprintf(b, "     %s\n", line)
 		}
+		if gone := g.gone(); gone != "" {
+			fmt.Fprintf(b, "     %s\n", gone)
+		}
 		for _, line := range besides(g) {
 			fmt.Fprintf(b, "     %s\n", line)
 		}
@@ -183,6 +186,14 @@ func (g Group) led() []string {
 	}
 	all = append(all, o.Lead.Why...)
 	return append(all, "what led to it: "+Command([]string{"trommel", "explain", o.Traced}))
+}
+
+// gone says in which other runs of the group's first plan the finding did not come; empty: it is not known.
+func (g Group) gone() string {
+	if len(g.Plans[0].Gone) == 0 {
+		return ""
+	}
+	return "it does not come " + strings.Join(g.Plans[0].Gone, ", nor ")
 }
 
 // maxBesides is how many more findings of a plan the summary shows.
@@ -366,10 +377,12 @@ func (r *Result) Markdown(w io.Writer) error {
 			for _, line := range besides(g) {
 				fmt.Fprintf(&b, "   - %s\n", report.EscapeMarkdown(line))
 			}
-			for _, line := range g.led() {
-				fmt.Fprintf(&b, "   - %s\n", report.EscapeMarkdown(line))
+			for _, line := range append(g.led(), g.gone()) {
+				if line != "" {
+					fmt.Fprintf(&b, "   - %s\n", report.EscapeMarkdown(line))
+				}
 			}
-			if len(first.Findings) > 1 || g.lead() != nil {
+			if len(first.Findings) > 1 || g.lead() != nil || g.gone() != "" {
 				fmt.Fprintln(&b)
 			}
 			fmt.Fprintf(&b, "   %s %s", report.EscapeMarkdown(first.Plan), report.EscapeMarkdown(first.Rate()))
