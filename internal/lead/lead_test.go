@@ -168,6 +168,19 @@ op receives the deletion of thing/ns/b (version 4)
 ! it lists things in ns: one of them is not the newest main.go:10 f
 ! it creates thing/ns/b (version 6) main.go:20 f
 = It should have seen thing/ns/b (version 5), created by op 2.0 s before: it saw none.`},
+		{"an object that the cache has not received yet", "", func(s *scene) int {
+			p := process{s, 1, "r1"}
+			s.stored("b", record.Created, "op", 5)
+			s.stored("other", record.Created, "op", 6) // of which the cache may never hear
+			p.reconcile(wire.Before, "")
+			p.list(10)
+			event := p.write(wire.Create, "b", 0, 20, "")
+			s.received(1, wire.Create, "b", 5)
+			return event
+		}, `nothing is received before; it is the first reconcile of it by this process
+! it lists things in ns: one of them is not the newest main.go:10 f
+! it creates thing/ns/b main.go:20 f
+= It should have seen thing/ns/b (version 5), created by op 1.0 s before: it saw none.`},
 		{"nothing was out of date", "", func(s *scene) int {
 			first, p := process{s, 1, "r1"}, process{s, 1, "r2"}
 			s.stored("a", record.Created, "user", 5)

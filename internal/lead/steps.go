@@ -1,0 +1,237 @@
+package lead
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/wording"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// received says what the process had received since it began to reconcile the same request before: one of these events
+// has woken it, or time has passed.
+func (t *tracks) received(c *reconcile) []Step {
+	since, before := 0, ""
+	for i := range c.from {
+		if o := t.events[i].Observation; c.same(o) && o.Session == c.session {
+			since, before = i, "since the reconcile before"
+			if end := t.from(i).to; end < c.from && t.events[end].Observation.Error != "" {
+				before = "since the reconcile before, which failed"
+			}
+		}
+	}
+	var all []Step
+	for i := since; i < c.from; i++ {
+		o := t.events[i].Observation
+		if o == nil || o.Point != wire.ControllerRecv || o.Phase != wire.After || o.Session != c.session || o.Election {
+			continue
+		}
+		all = append(all, Step{At: t.events[i].Time, Text: fmt.Sprintf("%s receives the %s of %s%s", c.by,
+			record.Noun(o.Op), object(o, o.Namespace, o.Name), version(t.versions[i]))})
+	}
+	if left := len(all) - maxReceived; left > 0 {
+		all = all[left:]
+		all[0].Text = fmt.Sprintf("(after %s) %s", wording.Count(left, "other"), all[0].Text)
+	}
+	switch {
+	case len(all) > 0:
+	case before == "":
+		all = []Step{{Text: "nothing is received before; it is the first reconcile of it by this process"}}
+	default:
+		all = []Step{{Text: "nothing is received " + before + ": it comes again, or is tried again"}}
+	}
+	if all[0].At.IsZero() {
+		all[0].At = t.events[c.from].Time
+	}
+	return all
+}
+
+// steps lists what a reconcile did until an event, which it includes, or -1: until its end. Stale says, for what it
+// read that was not the newest, what it should have seen.
+func (t *tracks) steps(c *reconcile, until int) (all []Step, stale []string) {
+	for i := c.from + 1; i < c.to && (until < 0 || i <= until); i++ {
+		o := t.events[i].Observation
+		if o == nil || o.Election {
+			continue
+		}
+		mine := o.ReconcileID == c.id
+		switch {
+		case mine && o.Point == wire.ControllerRead && o.Phase == wire.After:
+			s, missed := t.read(i)
+			if n := len(all); n > 0 && all[n-1].Text == s.Text {
+				continue // the same again
+			}
+			all, stale = append(all, s), append(stale, missed...)
+		case mine && o.Point == wire.ControllerWrite && o.Phase == wire.Before:
+			all = append(all, t.wrote(i, i == until))
+		}
+	}
+	if left := len(all) - maxSteps; left > 0 {
+		all = all[left:]
+		all[0].Text = fmt.Sprintf("(after %s) %s", wording.Count(left, "other"), all[0].Text)
+	}
+	return all, stale
+}
+
+// wrote is the step of a write, with what came of it.
+func (t *tracks) wrote(at int, named bool) Step {
+	o := t.events[at].Observation
+	s := Step{At: t.events[at].Time, Text: "it " + did(o), Place: place(o), Wrong: named, write: true}
+	answer, ok := t.answers[[2]uint64{o.Session, o.Call}]
+	switch {
+	case !ok || answer < at:
+		s.Text += ", and gets no answer"
+	default:
+		a := t.events[answer].Observation
+		switch {
+		case a.Failed == wire.Lost:
+			s.Text += fmt.Sprintf(": done%s, but the plan makes the answer get lost", version(t.versions[answer]))
+		case a.Failed != "":
+			s.Text += ": the plan has it refused"
+		case a.Error != "":
+			s.Text += ": " + wording.FirstLine(a.Error)
+		default:
+			s.Text += version(t.versions[answer])
+		}
+	}
+	return s
+}
+
+// read is the step of a read, and what it should have seen.
+func (t *tracks) read(at int) (s Step, missed []string) {
+	o := t.events[at].Observation
+	how := ""
+	if o.Live {
+		how = ", from the API server"
+	}
+	s = Step{At: t.events[at].Time, Place: place(o)}
+	if o.Name == "" {
+		s.Text = fmt.Sprintf("it lists %s%s", of(o), how)
+		if o.Live {
+			return s, nil // what it saw is not in the record
+		}
+		for _, name := range t.names(o) {
+			got := t.cached(at, o, name)
+			if text := t.behind(at, o, name.namespace, name.name, got); text != "" {
+				missed = append(missed, text)
+			}
+		}
+		if n := len(missed); n > 0 {
+			s.Wrong = true
+			are := "one of them is"
+			if n > 1 {
+				are = fmt.Sprintf("%d of them are", n)
+			}
+			s.Text += ": " + are + " not the newest"
+			missed = missed[:min(n, maxObjects)]
+		}
+		return s, missed
+	}
+	got := t.versions[at]
+	if got == 0 && o.Code != http.StatusNotFound {
+		s.Text = fmt.Sprintf("it reads %s%s: %s", object(o, o.Namespace, o.Name), how, wording.FirstLine(o.Error))
+		return s, nil
+	}
+	s.Text = fmt.Sprintf("it reads %s%s%s", object(o, o.Namespace, o.Name), version(got), how)
+	if got == 0 {
+		s.Text += ": there is none"
+	} else {
+		s.read = nameOf(o)
+	}
+	if from, ok := t.begun[[2]uint64{o.Session, o.Call}]; ok {
+		if d := t.events[at].Time.Sub(t.events[from].Time); d >= long {
+			s.Text += ", held for " + roughly(d)
+		}
+	}
+	if text := t.behind(at, o, o.Namespace, o.Name, got); text != "" {
+		s.Wrong = true
+		s.Text += ", which is not the newest"
+		return s, []string{text}
+	}
+	return s, nil
+}
+
+// behind says what is newer than a version that was read; empty: nothing is, or it is not known.
+func (t *tracks) behind(at int, o *record.Observation, namespace, name string, got uint64) string {
+	newest, missed := t.newest(at, o, namespace, name, got)
+	if newest == nil {
+		return ""
+	}
+	did := map[string]string{
+		record.Created: "created", record.Updated: "written", record.Deleted: "deleted",
+	}[newest.Event]
+	by := ""
+	if who := t.writers[newest.ResourceVersion]; who != "" {
+		by = " by " + who
+	}
+	ago := ""
+	if d := t.events[at].Time.Sub(newest.Time); d > 0 {
+		ago = " " + roughly(d) + " before"
+	}
+	key := object(o, namespace, name)
+	if newest.Event == record.Deleted {
+		return fmt.Sprintf("It should have seen that %s is gone: it had been deleted%s%s.", key, by, ago)
+	}
+	how := fmt.Sprintf("%s behind", wording.Count(missed, "version"))
+	if got == 0 {
+		how = "it saw none"
+	}
+	return fmt.Sprintf("It should have seen %s%s, %s%s%s: %s.", key, version(newest.ResourceVersion), did, by, ago, how)
+}
+
+func of(o *record.Observation) string {
+	kind := o.Kind
+	if kind == "" {
+		kind = o.Resource
+	}
+	if o.Namespace == "" {
+		return record.In(o.Cluster, kind+"s")
+	}
+	return record.In(o.Cluster, kind+"s in "+o.Namespace)
+}
+
+func object(o *record.Observation, namespace, name string) string {
+	kind := o.Kind
+	if kind == "" {
+		kind = o.Resource
+	}
+	return record.In(o.Cluster, kind+"/"+namespace+"/"+name)
+}
+
+// did is "updates the status of database/default/db".
+func did(o *record.Observation) string {
+	what := map[wire.Operation]string{
+		wire.Create: "creates", wire.Update: "updates", wire.Patch: "patches", wire.Apply: "applies",
+		wire.Delete: "deletes", wire.DeleteCollection: "deletes a collection of",
+	}[o.Op]
+	if o.Subresource != "" {
+		what += " the " + o.Subresource + " of"
+	}
+	return what + " " + object(o, o.Namespace, o.Name)
+}
+
+func version(v uint64) string {
+	if v == 0 {
+		return ""
+	}
+	return " (version " + strconv.FormatUint(v, 10) + ")"
+}
+
+func place(o *record.Observation) string {
+	if !o.Callers.Known() {
+		return ""
+	}
+	return o.Callers[0].String()
+}
+
+// roughly is a short time, too.
+func roughly(d time.Duration) string {
+	if d < 100*time.Millisecond {
+		return strings.Replace(d.Round(100*time.Microsecond).String(), "ms", " ms", 1)
+	}
+	return wording.Roughly(d)
+}
