@@ -165,7 +165,10 @@ const later = time.Second
 // Later kills the controller a second after the moment of a plan that only kills or restarts one, once. If a finding
 // does not come then, it is due to the moment. The result is nil for other plans.
 func Later(of *plan.Plan, suite *plan.Suite) (*Control, error) {
-	if len(of.Actions) != 1 || of.Actions[0].Type != plan.RestartController && of.Actions[0].Type != plan.KillController {
+	if len(of.Actions) != 1 {
+		return nil, nil
+	}
+	if kind := of.Actions[0].Type; kind != plan.RestartController && kind != plan.KillController {
 		return nil, nil
 	}
 	p := *of

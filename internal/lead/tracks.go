@@ -166,9 +166,9 @@ func (t *tracks) names(o *record.Observation) (all []objectName) {
 	return all
 }
 
-// cached is the version of an object in a process's cache when an event happened; 0: it is not there. If the process has
-// received nothing of the object until then, but does later, it was not there. Otherwise nothing is known of it, and it
-// counts as new enough.
+// cached is the version of an object in a process's cache when an event happened; 0: it is not there. If the process
+// has received nothing of the object until then, but does later, it was not there. Otherwise nothing is known of it,
+// and it counts as new enough.
 func (t *tracks) cached(at int, o *record.Observation, name objectName) (version uint64) {
 	known := false
 	for i := range t.events {

@@ -267,6 +267,21 @@ func TestWindowsWaitForSlowControllers(t *testing.T) {
 	}
 }
 
+// A hold of a plan ends before the suite's limit for holds.
+func TestHoldsEndBeforeTheirLimit(t *testing.T) {
+	for usual, want := range map[time.Duration]time.Duration{
+		time.Second: 5 * time.Second, 20 * time.Second: 43 * time.Second, 29 * time.Second: 45 * time.Second,
+		time.Minute: 0,
+	} {
+		s := suite(t)
+		s.Timeouts.Hold = time.Minute
+		limit, rule := (&moment.Set{Topology: moment.Topology{Suite: s}}).Limit(usual, 3*time.Second)
+		if limit != want || (rule != "") != (want == 0) {
+			t.Errorf("usually %s: %s, want %s (%s)", usual, limit, want, rule)
+		}
+	}
+}
+
 // The first plan of each kind comes before the second.
 func TestFirstOneOfEachKind(t *testing.T) {
 	var changes []facts.Change

@@ -225,7 +225,10 @@ func staleElsewhere(m *moment.Set, i int, by string) draft {
 	if m.Deletes(k) || slices.ContainsFunc(m.FollowUps(i, by), m.Deletes) {
 		d.chance = 1
 	}
-	limit := staleFor + 2*m.Runs.Longest(seen.Occurrence, acted.Occurrence)
+	limit, rule := m.Limit(m.Runs.Longest(seen.Occurrence, acted.Occurrence), staleFor)
+	if d.dropped = rule; rule != "" {
+		return d
+	}
 	d.why += fmt.Sprintf("; for %s at most", plan.FormatDuration(limit))
 	scope, _ := m.Object(i)
 	d.actions = []*build.Action{

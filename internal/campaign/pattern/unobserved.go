@@ -96,7 +96,10 @@ func unobservedFrom(m *moment.Set, i, k int, by string, u moment.Undoing, chance
 		return d
 	}
 	// The workload may wait for the controller before it undoes the change. Then nothing would ever go on.
-	limit := unobservedFor + 2*m.Runs.Longest(from.Occurrence, until.Occurrence)
+	limit, rule := m.Limit(m.Runs.Longest(from.Occurrence, until.Occurrence), unobservedFor)
+	if d.dropped = rule; rule != "" {
+		return d
+	}
 	d.why += fmt.Sprintf("; for %s at most", limit)
 	scope, _ := m.Object(i)
 	d.actions = []*build.Action{

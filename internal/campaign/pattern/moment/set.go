@@ -32,6 +32,17 @@ func New(suite *plan.Suite, b *baseline.Baseline, steps []plan.Step) *Set {
 // Server is the first API server of the cluster in which a change's object is.
 func (m *Set) Server(i int) string { return m.Servers(m.Cluster(i))[0] }
 
+// Limit is for how long calls are held at most that are usually held for a time: longer by more, and twice that time,
+// but not until they have to go on because of the suite's timeouts.hold. Then the run would not be what its plan says,
+// and the rule says why there is no plan.
+func (m *Set) Limit(usual, more time.Duration) (limit time.Duration, rule string) {
+	most := m.Suite.Timeouts.Hold * 3 / 4
+	if usual > most {
+		return 0, "it would be held for longer than timeouts.hold of the suite allows"
+	}
+	return min(more+2*usual, most), ""
+}
+
 // Window ends a fault after a time, when the controllers have done what they do under it. So a slow controller feels
 // the fault too. It ends before a call that is held then has to go on.
 func (m *Set) Window(d time.Duration) *build.Condition {
