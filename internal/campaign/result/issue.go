@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/trommel-dev/trommel/internal/lead"
@@ -36,65 +37,93 @@ const (
 )
 
 // Write writes the page in Markdown: what happens, how it comes about, how to show it, and what was ruled out. It has
-// at most 60 lines.
+// at most 60 lines: if it would be longer, it shows fewer steps, or names the plan.
 func (i *Issue) Write(w io.Writer) error {
-	first := &i.Group.Plans[0]
-	f := i.Group.Finding
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# %s\n", report.EscapeMarkdown(f.Title))
-	i.versions(line)
-	line("\n## What happens\n")
-	line("```\n%s\n```", report.Shorten(strings.TrimSpace(f.Title+"\n"+f.Detail), issueDetail))
-	if at := report.Place(f); at != "" {
-		line("\nIn the source: %s.", report.EscapeMarkdown(at))
-	}
-	line("\n## How it comes about\n")
-	for n := range i.Plan.Actions {
-		lines := strings.Split(plan.ExplainAction(i.Plan, n), "\n")
-		line("%d. %s", n+1, report.EscapeMarkdown(lines[0]))
-		for _, more := range lines[1:] {
-			line("   %s", report.EscapeMarkdown(strings.TrimSpace(more)))
+	after := i.ruledOut()
+	var text string
+	for _, of := range []struct{ allSteps, plan bool }{{true, true}, {false, true}, {true, false}, {false, false}} {
+		text = i.happens() + i.comesAbout(of.allSteps) + i.toShow(of.plan) + after
+		if strings.Count(text, "\n") <= issueLines {
+			break
 		}
 	}
-	if l := i.lead(); l != nil {
-		line("\nThen %s:\n", report.EscapeMarkdown(l.Reconcile))
-		for _, s := range l.Steps {
-			text := fmt.Sprintf("- %s %s", report.Since(i.Record, s.At), report.EscapeMarkdown(s.Text))
-			if s.Place != "" {
-				text += " (" + code(s.Place) + ")"
-			}
-			if s.Wrong {
-				text = "- **" + strings.TrimPrefix(text, "- ") + "**"
-			}
-			line("%s", text)
-		}
-		line("\n%s", report.EscapeMarkdown(strings.Join(l.Why, " ")))
-	}
-	before := b.String()
-	b.Reset()
-	line("\n## What was ruled out\n")
-	line("- It came in %d of %s with this plan.", first.Came, wording.Count(first.Of, "run"))
-	if n := i.also(); n > 0 {
-		line("- Other plans that end alike, by a disturbance at another moment: %d.", n)
-	}
-	for _, how := range first.Gone {
-		line("- It does not come %s.", report.EscapeMarkdown(how))
-	}
-	if i.Quiet > 0 {
-		line("- It never came in %s of the same workload without the plan's actions.", wording.Count(i.Quiet, "run"))
-	}
-	line("- The API server, etcd and the other controllers are Kubernetes' own. The controller's source was not " +
-		"changed.")
-	after := b.String()
-	b.Reset()
-	i.reproduce(line, issueLines-strings.Count(before+after, "\n"))
-	_, err := io.WriteString(w, before+b.String()+after)
+	_, err := io.WriteString(w, text)
 	return err
 }
 
+// page is a part of the page, line by line.
+type page struct{ strings.Builder }
+
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+
+// happens is the title, with what the run was made with and what is wrong in the end.
+func (i *Issue) happens() string {
+	f := i.Group.Finding
+	var p page
+	p.line("# %s\n", report.EscapeMarkdown(f.Title))
+	i.versions(&p)
+	p.line("\n## What happens\n")
+	p.line("```\n%s\n```", report.Shorten(strings.TrimSpace(f.Title+"\n"+f.Detail), issueDetail))
+	if at := report.Place(f); at != "" {
+		p.line("\nIn the source: %s.", report.EscapeMarkdown(at))
+	}
+	return p.String()
+}
+
+// comesAbout is what the plan does and what led to the finding: all steps, or only those to look at.
+func (i *Issue) comesAbout(all bool) string {
+	var p page
+	p.line("\n## How it comes about\n")
+	for n := range i.Plan.Actions {
+		lines := strings.Split(plan.ExplainAction(i.Plan, n), "\n")
+		p.line("%d. %s", n+1, report.EscapeMarkdown(lines[0]))
+		for _, more := range lines[1:] {
+			p.line("   %s", report.EscapeMarkdown(strings.TrimSpace(more)))
+		}
+	}
+	l := i.lead()
+	if l == nil {
+		return p.String()
+	}
+	p.line("\nThen %s:\n", report.EscapeMarkdown(l.Reconcile))
+	for _, s := range l.Steps {
+		text := fmt.Sprintf("%s %s", report.Since(i.Record, s.At), report.EscapeMarkdown(s.Text))
+		if s.Place != "" {
+			text += " (" + code(s.Place) + ")"
+		}
+		if s.Wrong {
+			text = "**" + text + "**"
+		}
+		if all || s.Wrong {
+			p.line("- %s", text)
+		}
+	}
+	p.line("\n%s", report.EscapeMarkdown(strings.Join(l.Why, " ")))
+	return p.String()
+}
+
+// ruledOut is what was tried so that no mistake of Trommel's is taken for the controller's.
+func (i *Issue) ruledOut() string {
+	first := &i.Group.Plans[0]
+	var p page
+	p.line("\n## What was ruled out\n")
+	p.line("- It came in %d of %s with this plan.", first.Came, wording.Count(first.Of, "run"))
+	if n := i.also(); n > 0 {
+		p.line("- Other plans that end alike, by a disturbance at another moment: %d.", n)
+	}
+	for _, how := range first.Gone {
+		p.line("- It does not come %s.", report.EscapeMarkdown(how))
+	}
+	if i.Quiet > 0 {
+		p.line("- It never came in %s of the same workload without the plan's actions.", wording.Count(i.Quiet, "run"))
+	}
+	p.line("- The API server, etcd and the other controllers are Kubernetes' own. The controller's source was not " +
+		"changed.")
+	return p.String()
+}
+
 // versions lists what the run was made with.
-func (i *Issue) versions(line func(format string, args ...any)) {
+func (i *Issue) versions(p *page) {
 	m := &i.Record.Meta
 	for _, c := range m.Controllers {
 		if !c.Hooks {
@@ -110,22 +139,25 @@ func (i *Issue) versions(line func(format string, args ...any)) {
 		if c.ControllerRuntime != "" {
 			with = append(with, "controller-runtime "+c.ControllerRuntime)
 		}
-		line("- %s: %s", report.EscapeMarkdown(c.Name), report.EscapeMarkdown(strings.Join(with, ", ")))
+		p.line("- %s: %s", report.EscapeMarkdown(c.Name), report.EscapeMarkdown(strings.Join(with, ", ")))
 	}
-	line("- Kubernetes %s, Trommel %s", report.EscapeMarkdown(m.Kubernetes), report.EscapeMarkdown(m.Trommel))
+	p.line("- Kubernetes %s, Trommel %s", report.EscapeMarkdown(m.Kubernetes), report.EscapeMarkdown(m.Trommel))
 }
 
-// reproduce says how to show it, in so many lines if possible: a plan that is too long is named.
-func (i *Issue) reproduce(line func(format string, args ...any), room int) {
-	line("\n## How to show it\n")
-	line("```\ngo install github.com/trommel-dev/trommel/cmd/trommel@latest\n%s\n```", i.Show)
-	source := strings.TrimSpace(string(i.Source))
-	const besides = 9 // lines of this section without the plan
-	if strings.Count(source, "\n")+1 > room-besides {
-		line("\nThe plan is `%s`, which belongs to this report.", filepath.Base(i.File))
-		return
+var editorLine = regexp.MustCompile(`^# yaml-language-server:.*\n`)
+
+// toShow is how to show it, with the plan or only its name.
+func (i *Issue) toShow(whole bool) string {
+	var p page
+	p.line("\n## How to show it\n")
+	p.line("```\ngo install github.com/trommel-dev/trommel/cmd/trommel@latest\n%s\n```", i.Show)
+	if whole {
+		source := editorLine.ReplaceAllString(strings.TrimSpace(string(i.Source)), "")
+		p.line("\nThe plan, `%s`:\n\n```yaml\n%s\n```", filepath.Base(i.File), source)
+	} else {
+		p.line("\nThe plan is `%s`, which belongs to this report.", filepath.Base(i.File))
 	}
-	line("\nThe plan, `%s`:\n\n```yaml\n%s\n```", filepath.Base(i.File), source)
+	return p.String()
 }
 
 func (i *Issue) lead() *lead.Lead {
