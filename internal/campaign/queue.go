@@ -29,6 +29,7 @@ type queue struct {
 	schedule  *schedule.Schedule
 	tasks     map[*schedule.Plan]*task
 	faultless map[string]*Faultless // see count; by workload
+	denied    int                   // plans that were left out; see dropDenied
 	store     store
 }
 
@@ -92,6 +93,7 @@ func (q *queue) end(t *task, o *result.Outcome) error {
 		q.Say("%s", said)
 	}
 	q.showOutcome(o)
+	q.dropDenied(t, o)
 	return err
 }
 
@@ -259,7 +261,7 @@ func (q *queue) count(l *learn.Learned, failed, dir string) {
 // drop takes away the plans of a workload that fails without faults. The caller holds the lock.
 func (q *queue) drop(counts *Faultless) {
 	if !q.chosen && counts.Failed > 0 {
-		counts.dropped += q.schedule.Drop(counts.learned.ID())
+		counts.dropped += q.schedule.Drop(func(p *schedule.Plan) bool { return p.Workload == counts.learned.ID() })
 	}
 }
 
@@ -319,6 +321,9 @@ func (q *queue) finish(r *result.Result) {
 				Workload: counts.learned.Workload, Reason: counts.String(),
 			})
 		}
+	}
+	if q.denied > 0 {
+		r.Dropped[deniedRule] += q.denied
 	}
 	r.Stopped, r.Took = q.schedule.Stopped(), q.clock.Elapsed()
 }

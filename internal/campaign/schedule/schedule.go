@@ -83,11 +83,11 @@ func (s *Schedule) TakePending() (plans []*Plan, outcomes []*result.Outcome) {
 	return plans, outcomes
 }
 
-// Drop takes away the plans of a workload that have not begun. It returns how many these are.
-func (s *Schedule) Drop(workload string) (dropped int) {
+// Drop takes away those of the given plans that have not begun. It returns how many these are.
+func (s *Schedule) Drop(which func(*Plan) bool) (dropped int) {
 	left := slices.Clone(s.plans[:s.next])
 	for _, p := range s.plans[s.next:] {
-		if p.Workload == workload && s.Outcome(p) == nil && p.Known == nil {
+		if which(p) && s.Outcome(p) == nil && p.Known == nil {
 			dropped++
 		} else {
 			left = append(left, p)

@@ -115,7 +115,7 @@ func (m *simulation) ended(w work) {
 	}
 	m.end(w.plan, o)
 	if f.drops != "" {
-		m.note("drops", fmt.Sprint(m.Drop(f.drops)))
+		m.note("drops", fmt.Sprint(m.Drop(func(p *Plan) bool { return p.Workload == f.drops })))
 	}
 }
 
