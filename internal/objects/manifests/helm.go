@@ -88,9 +88,7 @@ func helm(m plan.Manifest, kubernetes string, file func(string) string) (list []
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
-	randomAgain := fixRandom()
-	texts, err := engine.Render(c, render)
-	randomAgain()
+	texts, err := rendered(c, render)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -164,6 +162,12 @@ func released(u *unstructured.Unstructured, release chartutil.ReleaseOptions) {
 	labels[managedBy] = "Helm"
 	u.SetAnnotations(annotations)
 	u.SetLabels(labels)
+}
+
+// rendered renders a chart, with the same random texts each time.
+func rendered(c *chart.Chart, values chartutil.Values) (map[string]string, error) {
+	defer fixRandom()()
+	return engine.Render(c, values)
 }
 
 // ReleaseOf is the release of a chart to which an object belongs, as namespace/name; empty: none.
