@@ -36,6 +36,7 @@ const (
 	maxReceived = 3
 	maxSteps    = 14 // of a reconcile; the last ones are shown
 	maxObjects  = 3  // of a list, that were not the newest
+	maxStale    = 5  // things that it should have seen
 
 	long = 100 * time.Millisecond // a read takes that long only if the plan holds it
 )

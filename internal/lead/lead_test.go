@@ -314,14 +314,16 @@ func TestLongReconcile(t *testing.T) {
 	for i := range 9 {
 		s.received(1, wire.Create, fmt.Sprint("x", i), 10+i)
 	}
+	s.stored("x3", record.Updated, "user", 99)
 	p.reconcile(wire.Before, "")
 	for i := range 40 {
 		p.read(fmt.Sprint("x", i), 10+i, i)
 	}
 	event := p.write(wire.Update, "a", 90, 99, "")
 	l := Of(&s.Run, record.Finding{Origin: record.Origin{Event: event}})
-	if len(l.Steps) != maxReceived+maxSteps || !strings.HasPrefix(l.Steps[0].Text, "(after 6 others) op receives") ||
-		!strings.HasPrefix(l.Steps[maxReceived].Text, "(after 27 others) it reads thing/ns/x27") {
+	if len(l.Steps) != maxReceived+1+maxSteps || !strings.HasPrefix(l.Steps[0].Text, "(after 6 others) op receives") ||
+		!strings.HasPrefix(l.Steps[maxReceived].Text, "it reads thing/ns/x3 (version 13), which is not the newest") ||
+		!strings.HasPrefix(l.Steps[maxReceived+1].Text, "(after 26 others) it reads thing/ns/x27") {
 		t.Errorf("%d steps: %s", len(l.Steps), text(l))
 	}
 }

@@ -3,6 +3,7 @@ package lead
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,29 +54,51 @@ func (t *tracks) received(c *reconcile) []Step {
 // steps lists what a reconcile did until an event, which it includes, or -1: until its end. Stale says, for what it
 // read that was not the newest, what it should have seen.
 func (t *tracks) steps(c *reconcile, until int) (all []Step, stale []string) {
-	for i := c.from + 1; i < c.to && (until < 0 || i <= until); i++ {
+	for _, i := range t.calls(c, until) {
 		o := t.events[i].Observation
-		if o == nil || o.Election {
-			continue
-		}
-		mine := o.ReconcileID == c.id
-		switch {
-		case mine && o.Point == wire.ControllerRead && o.Phase == wire.After:
+		switch o.Point {
+		case wire.ControllerRead:
 			s, missed := t.read(i)
 			if n := len(all); n > 0 && all[n-1].Text == s.Text {
 				continue // the same again
 			}
-			all, stale = append(all, s), append(stale, missed...)
-		case mine && o.Point == wire.ControllerWrite && o.Phase == wire.Before:
+			all = append(all, s)
+			for _, m := range missed {
+				if !slices.Contains(stale, m) && len(stale) < maxStale {
+					stale = append(stale, m)
+				}
+			}
+		default:
 			all = append(all, t.wrote(i, i == until))
 		}
 	}
-	if left := len(all) - maxSteps; left > 0 {
-		all = all[left:]
-		all[0].Text = fmt.Sprintf("(after %s) %s", wording.Count(left, "other"), all[0].Text)
+	left := len(all) - maxSteps
+	if left <= 0 {
+		return all, stale
 	}
-	return all, stale
+	kept := slices.DeleteFunc(slices.Clone(all[:left]), func(s Step) bool { return !s.Wrong })
+	all[left].Text = fmt.Sprintf("(after %s) %s", wording.Count(left-len(kept), "other"), all[left].Text)
+	return append(kept, all[left:]...), stale
 }
+
+// calls are the events of a reconcile's calls until an event, or its end: the answers of reads, and the beginnings of
+// writes. If they are many, these are the last ones.
+func (t *tracks) calls(c *reconcile, until int) (all []int) {
+	for i := c.from + 1; i < c.to && (until < 0 || i <= until); i++ {
+		o := t.events[i].Observation
+		if o == nil || o.Election || o.ReconcileID != c.id {
+			continue
+		}
+		if o.Point == wire.ControllerRead && o.Phase == wire.After ||
+			o.Point == wire.ControllerWrite && o.Phase == wire.Before {
+			all = append(all, i)
+		}
+	}
+	return all[max(0, len(all)-mostCalls):]
+}
+
+// mostCalls is how many calls of a reconcile are looked at. More would take long where each lists many objects.
+const mostCalls = 100
 
 // wrote is the step of a write, with what came of it.
 func (t *tracks) wrote(at int, named bool) Step {

@@ -115,6 +115,9 @@ type runPage struct {
 	Blocks   []block
 }
 
+// ledTo is of how many findings the page shows what led to them: it is often the same.
+const ledTo = 3
+
 type pageFinding struct {
 	Class  string
 	Title  string
@@ -197,14 +200,16 @@ func HTML(w io.Writer, r *record.Run, p *plan.Plan, account *record.Account) err
 			"the record is incomplete, or another version of Trommel wrote it.")
 	}
 	page.Facts = headFacts(r)
-	for _, f := range found {
+	for i, f := range found {
 		one := pageFinding{
 			Class: string(f.Severity), Title: report.Title(f.Finding), Times: f.Times(),
 			Detail: strings.TrimSpace(report.Place(f.Finding) + "\n" + f.Detail),
 		}
 		one.File, one.Source = report.SourceAround(r, f.Finding)
-		if l := lead.Of(r, f.Finding); l != nil && f.IsBug() {
-			one.Led = report.LeadText(r, l)
+		if i < ledTo && f.IsBug() {
+			if l := lead.Of(r, f.Finding); l != nil {
+				one.Led = report.LeadText(r, l)
+			}
 		}
 		if at := f.Happened; !at.IsZero() {
 			one.At, one.MS = report.Since(r, at), data.ms(at)
