@@ -165,10 +165,7 @@ const later = time.Second
 // Later kills the controller a second after the moment of a plan that only kills or restarts one, once. If a finding
 // does not come then, it is due to the moment. The result is nil for other plans.
 func Later(of *plan.Plan, suite *plan.Suite) (*Control, error) {
-	if len(of.Actions) != 1 {
-		return nil, nil
-	}
-	if kind := of.Actions[0].Type; kind != plan.RestartController && kind != plan.KillController {
+	if len(of.Actions) != 1 || !onlyKills(&of.Actions[0], suite) {
 		return nil, nil
 	}
 	p := *of
@@ -184,6 +181,20 @@ func Later(of *plan.Plan, suite *plan.Suite) (*Control, error) {
 	p.Actions[0].Trigger = trigger
 	p.Complete(suite)
 	return &Control{Plan: &p, How: "with the kill a second later"}, nil
+}
+
+// onlyKills reports whether all that an action does is to kill a controller, and perhaps to start it again.
+func onlyKills(a *plan.Action, suite *plan.Suite) (kills bool) {
+	for _, e := range a.Effects() {
+		switch e := e.(type) {
+		case *plan.Stop:
+			kills = slices.ContainsFunc(suite.Controllers, func(c plan.Controller) bool { return c.Name == e.Process })
+		case *plan.Start:
+		default:
+			return false
+		}
+	}
+	return kills
 }
 
 // inTurn is satisfied when the triggers are, one after the other.

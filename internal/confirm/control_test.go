@@ -97,13 +97,15 @@ func TestLaterKill(t *testing.T) {
 		{[]*build.Action{build.RestartController("op").When(created)}, "a-written;b-later"},
 		{[]*build.Action{build.KillController("op").When(created)}, "a-written;b-later"},
 		{[]*build.Action{build.RestartController("op").When(created), build.RestartController("op").When(created)}, ""},
+		{[]*build.Action{build.RestartAPIServer("apiserver-1").When(created)}, ""},
+		{[]*build.Action{build.ReconnectController("op", "apiserver-2").When(created)}, ""},
 		{[]*build.Action{pause, build.ResumeController("op", plan.BeforeControllerRecv).When(build.AtOnce())}, ""},
 	} {
 		p, err := build.Plan("p").Then(tt.actions...).Build()
 		if err != nil {
 			t.Fatal(err)
 		}
-		with, err := Later(p, &plan.Suite{})
+		with, err := Later(p, &plan.Suite{Controllers: []plan.Controller{{Name: "op"}}})
 		switch {
 		case err != nil:
 			t.Error(err)

@@ -65,7 +65,7 @@ func (e Evidence) firstDisruption() *record.Action {
 		return nil
 	}
 	at := slices.IndexFunc(e.Actions, func(a record.Action) bool {
-		return !a.Began.IsZero() && e.Plan.Actions[a.Index].Type == plan.Disrupt
+		return !a.Began.IsZero() && plan.Has[*plan.Begin](&e.Plan.Actions[a.Index])
 	})
 	if at < 0 {
 		return nil

@@ -26,7 +26,9 @@ func TestLocate(t *testing.T) {
 	lease := write(3, 9, "op", 99)
 	lease.Observation.Election = true
 	kill := &plan.Plan{Actions: []plan.Action{{Type: plan.RestartController, Target: "op"}}}
-	disrupt := &plan.Plan{Actions: []plan.Action{{Type: plan.Disrupt}}}
+	disrupt := &plan.Plan{Actions: []plan.Action{
+		{Type: plan.Disrupt, Disrupting: plan.Disrupting{Disruption: plan.Disruption{"name": "d"}}},
+	}}
 	unanswered := record.Event{Time: at(7), Observation: &record.Observation{
 		By: "op", Session: 1, Call: 2, Point: wire.ControllerWrite, Phase: wire.After, Error: "stream error",
 	}}
