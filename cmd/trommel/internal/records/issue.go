@@ -67,8 +67,10 @@ func issueOf(dir string, number int) (*result.Issue, error) {
 		}
 		return filepath.Join(state.WorkDir, path)
 	}
-	recorded := page.Group.Record()
-	if page.Record, err = record.Open(at(recorded)); err != nil {
+	if first.Faultless {
+		return nil, fmt.Errorf("--group %d: it comes without any plan; `%s` shows it", number, all.Show(first))
+	}
+	if page.Record, err = record.Open(at(page.Group.Record())); err != nil {
 		return nil, err
 	}
 	page.File, page.Show = first.File, all.Show(first)
