@@ -1,10 +1,12 @@
 package examples
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +30,8 @@ func TestMutations(t *testing.T) {
 			t.Errorf("exit code %d, want %d\n%s", code, pass, out)
 		}
 	})
-	var missed []string
+	var missed, unplaced []string
+	found := 0
 	for _, patch := range patches {
 		name := strings.TrimSuffix(filepath.Base(patch), ".patch")
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +45,9 @@ func TestMutations(t *testing.T) {
 				if others := notFoundBy(finds, bugs); len(others) > 0 {
 					t.Errorf("not what the patch puts in (%s):\n%s", finds, strings.Join(others, "\n"))
 				}
+				if found++; !namesPlaceOf(t, patch, bugs) {
+					unplaced = append(unplaced, name)
+				}
 			case pass:
 				missed = append(missed, name)
 			default:
@@ -52,6 +58,72 @@ func TestMutations(t *testing.T) {
 	// Some bugs hide behind what the operator does right, so one in fifteen may be missed.
 	if len(missed) > len(patches)/15 {
 		t.Errorf("%d of %d bugs were missed: %s", len(missed), len(patches), strings.Join(missed, ", "))
+	}
+	// Where what is missing was left out, the summary has no line for it.
+	t.Logf("the summary names a place near the patch for %d of %d bugs, but not for %s", found-len(unplaced), found,
+		strings.Join(unplaced, ", "))
+	if len(unplaced) > found/2 {
+		t.Error("that are too few")
+	}
+}
+
+// near is how many lines from a change a place may be that leads to it.
+const near = 10
+
+var (
+	patchedFile = regexp.MustCompile(`^\+\+\+ [^/]+/(\S+)`)
+	patchedHunk = regexp.MustCompile(`^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@`)
+	placeNamed  = regexp.MustCompile(`([\w./-]+\.go):(\d+) `)
+)
+
+// namesPlaceOf reports whether bugs name a line of source that is in a hunk of a patch, or near it.
+func namesPlaceOf(t *testing.T, patch, bugs string) bool {
+	t.Helper()
+	text, err := os.ReadFile(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func(s string) int {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	bugs, _, _ = strings.Cut(bugs, "\nnot ") // run, tested, confirmed
+	file := ""
+	for line := range strings.Lines(string(text)) {
+		if m := patchedFile.FindStringSubmatch(line); m != nil {
+			file = m[1]
+		}
+		m := patchedHunk.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		from := number(m[1])
+		to := from + number(cmp.Or(m[2], "1"))
+		for _, place := range placeNamed.FindAllStringSubmatch(bugs, -1) {
+			if at := number(place[2]); place[1] == file && at >= from-near && at <= to+near {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestPlacesNearAPatch(t *testing.T) {
+	const patch = "testdata/mutations/stale-claims.patch"
+	for text, want := range map[string]bool{
+		"     written by database-operator/controller/finalize.go:45 (*Reconciler).f, called by x.go:1 g\n": true,
+		"     written by x.go:1 g, called by database-operator/controller/finalize.go:24 (*Reconciler).f\n": true,
+		"     written by database-operator/controller/finalize.go:60 (*Reconciler).f\n":                     false,
+		"     written by database-operator/controller/statefulset.go:35 (*Reconciler).f\n":                  false,
+		"     x\nnot run\n     written by database-operator/controller/finalize.go:35 (*Reconciler).f\n":    false,
+		"no bugs": false,
+	} {
+		if got := namesPlaceOf(t, patch, text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
 	}
 }
 
