@@ -39,6 +39,7 @@ const (
 	maxStale    = 5  // things that it should have seen
 
 	long = 100 * time.Millisecond // a read takes that long only if the plan holds it
+	late = 100 * time.Millisecond // a cache is behind by less at any time, for one object or another
 )
 
 // Of returns what led to a finding. Nil: the finding names no call, the run was not traced, or the call was not made in

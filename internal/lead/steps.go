@@ -139,17 +139,13 @@ func (t *tracks) read(at int) (s Step, missed []string) {
 		}
 		for _, name := range t.names(o) {
 			got := t.cached(at, o, name)
-			if text := t.behind(at, o, name.namespace, name.name, got); text != "" {
+			if text := t.behind(at, o, name.namespace, name.name, got, "Its cache should have had", late); text != "" {
 				missed = append(missed, text)
 			}
 		}
 		if n := len(missed); n > 0 {
 			s.Wrong = true
-			are := "one of them is"
-			if n > 1 {
-				are = fmt.Sprintf("%d of them are", n)
-			}
-			s.Text += ": " + are + " not the newest"
+			s.Text += ", from a cache that is behind"
 			missed = missed[:min(n, maxObjects)]
 		}
 		return s, missed
@@ -170,7 +166,7 @@ func (t *tracks) read(at int) (s Step, missed []string) {
 			s.Text += ", held for " + roughly(d)
 		}
 	}
-	if text := t.behind(at, o, o.Namespace, o.Name, got); text != "" {
+	if text := t.behind(at, o, o.Namespace, o.Name, got, "It should have seen", 0); text != "" {
 		s.Wrong = true
 		s.Text += ", which is not the newest"
 		return s, []string{text}
@@ -178,10 +174,13 @@ func (t *tracks) read(at int) (s Step, missed []string) {
 	return s, nil
 }
 
-// behind says what is newer than a version that was read; empty: nothing is, or it is not known.
-func (t *tracks) behind(at int, o *record.Observation, namespace, name string, got uint64) string {
+// behind says what is newer than a version that was read, or that a cache had; empty: nothing is, or it is not known.
+// Should begins the sentence, and what is newer for less than that is left out.
+func (t *tracks) behind(
+	at int, o *record.Observation, namespace, name string, got uint64, should string, least time.Duration,
+) string {
 	newest, missed := t.newest(at, o, namespace, name, got)
-	if newest == nil {
+	if newest == nil || least > 0 && t.events[at].Time.Sub(newest.Time) < least {
 		return ""
 	}
 	did := map[string]string{
@@ -197,13 +196,13 @@ func (t *tracks) behind(at int, o *record.Observation, namespace, name string, g
 	}
 	key := object(o, namespace, name)
 	if newest.Event == record.Deleted {
-		return fmt.Sprintf("It should have seen that %s is gone: it had been deleted%s%s.", key, by, ago)
+		return fmt.Sprintf("%s no %s: it had been deleted%s%s.", should, key, by, ago)
 	}
 	how := fmt.Sprintf("%s behind", wording.Count(missed, "version"))
 	if got == 0 {
-		how = "it saw none"
+		how = "there was none"
 	}
-	return fmt.Sprintf("It should have seen %s%s, %s%s%s: %s.", key, version(newest.ResourceVersion), did, by, ago, how)
+	return fmt.Sprintf("%s %s%s, %s%s%s: %s.", should, key, version(newest.ResourceVersion), did, by, ago, how)
 }
 
 func of(o *record.Observation) string {
