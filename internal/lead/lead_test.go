@@ -150,7 +150,7 @@ it reads thing/ns/a (version 5), held for 1.0 s main.go:10 f
 		}, `op receives the creation of thing/ns/a (version 5)
 ! it reads thing/ns/a (version 5), which is not the newest main.go:10 f
 ! it creates thing/ns/b (version 8) main.go:20 f
-= It should have seen no thing/ns/a: it had been deleted 1.0 s before.`},
+= It should have seen that thing/ns/a was gone: it was deleted 1.0 s before.`},
 		{"an object that the cache lacks", "", func(s *scene) int {
 			p := process{s, 1, "r1"}
 			s.stored("a", record.Existing, "user", 3)

@@ -139,7 +139,7 @@ func (t *tracks) read(at int) (s Step, missed []string) {
 		}
 		for _, name := range t.names(o) {
 			got := t.cached(at, o, name)
-			if text := t.behind(at, o, name.namespace, name.name, got, "Its cache should have had", late); text != "" {
+			if text := t.behind(at, o, name, got, true); text != "" {
 				missed = append(missed, text)
 			}
 		}
@@ -166,7 +166,7 @@ func (t *tracks) read(at int) (s Step, missed []string) {
 			s.Text += ", held for " + roughly(d)
 		}
 	}
-	if text := t.behind(at, o, o.Namespace, o.Name, got, "It should have seen", 0); text != "" {
+	if text := t.behind(at, o, objectName{o.Namespace, o.Name}, got, false); text != "" {
 		s.Wrong = true
 		s.Text += ", which is not the newest"
 		return s, []string{text}
@@ -174,35 +174,37 @@ func (t *tracks) read(at int) (s Step, missed []string) {
 	return s, nil
 }
 
-// behind says what is newer than a version that was read, or that a cache had; empty: nothing is, or it is not known.
-// Should begins the sentence, and what is newer for less than that is left out.
-func (t *tracks) behind(
-	at int, o *record.Observation, namespace, name string, got uint64, should string, least time.Duration,
-) string {
-	newest, missed := t.newest(at, o, namespace, name, got)
-	if newest == nil || least > 0 && t.events[at].Time.Sub(newest.Time) < least {
+// behind says what is newer than the version that was read, or that a cache had; empty: nothing is, or it is unknown.
+// In a cache, what is newer by less than late is left out.
+func (t *tracks) behind(at int, o *record.Observation, name objectName, got uint64, inCache bool) string {
+	newest, missed := t.newest(at, o, name.namespace, name.name, got)
+	if newest == nil || inCache && t.events[at].Time.Sub(newest.Time) < late {
 		return ""
 	}
-	did := map[string]string{
+	how := map[string]string{
 		record.Created: "created", record.Updated: "written", record.Deleted: "deleted",
 	}[newest.Event]
-	by := ""
 	if who := t.writers[newest.ResourceVersion]; who != "" {
-		by = " by " + who
+		how += " by " + who
 	}
-	ago := ""
 	if d := t.events[at].Time.Sub(newest.Time); d > 0 {
-		ago = " " + roughly(d) + " before"
+		how += " " + roughly(d) + " before"
 	}
-	key := object(o, namespace, name)
+	key := object(o, name.namespace, name.name)
 	if newest.Event == record.Deleted {
-		return fmt.Sprintf("%s no %s: it had been deleted%s%s.", should, key, by, ago)
+		if inCache {
+			return fmt.Sprintf("Its cache should not have had %s: it was %s.", key, how)
+		}
+		return fmt.Sprintf("It should have seen that %s was gone: it was %s.", key, how)
 	}
-	how := fmt.Sprintf("%s behind", wording.Count(missed, "version"))
+	should, lag := "It should have seen", wording.Count(missed, "version")+" behind"
+	if inCache {
+		should = "Its cache should have had"
+	}
 	if got == 0 {
-		how = "there was none"
+		lag = "there was none"
 	}
-	return fmt.Sprintf("%s %s%s, %s%s%s: %s.", should, key, version(newest.ResourceVersion), did, by, ago, how)
+	return fmt.Sprintf("%s %s%s, %s: %s.", should, key, version(newest.ResourceVersion), how, lag)
 }
 
 func of(o *record.Observation) string {
