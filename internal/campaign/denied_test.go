@@ -59,17 +59,17 @@ func TestClientWrites(t *testing.T) {
 		return w
 	}
 	remove := func(name string) *build.Action { return build.Delete("pod/default/" + name) }
-	patch := func(field string) *build.Action {
-		return build.Patch("pod/default/a", map[string]any{"spec": map[string]any{field: 1}})
+	patch := func(name, field string) *build.Action {
+		return build.Patch("pod/default/"+name, map[string]any{"spec": map[string]any{field: 1}})
 	}
 	operation := func(path string) *build.Action {
 		return build.PatchJSON("pod/default/a", map[string]any{"op": "remove", "path": path})
 	}
-	if of(remove("a")) != of(remove("b")) || of(patch("x")) != of(patch("x")) ||
+	if of(remove("a")) != of(remove("b")) || of(patch("a", "x")) != of(patch("b", "x")) ||
 		of(operation("/metadata/labels/x")) != of(operation("/metadata/labels/y")) {
 		t.Error("writes of other objects differ")
 	}
-	if of(patch("x")) == of(patch("y")) || of(remove("a")) == of(patch("x")) ||
+	if of(patch("a", "x")) == of(patch("a", "y")) || of(remove("a")) == of(patch("a", "x")) ||
 		of(operation("/spec/x")) == of(operation("/spec/y")) || of(remove("a"), remove("b")) != (clientWrite{}) {
 		t.Error("different writes are the same")
 	}
