@@ -10,7 +10,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// What a webhook denies another client once, is not tried with each object.
+// If a webhook denies a write of another client, plans with the same write of other objects are left out.
 func TestDeniedWritesAreNotTriedAgain(t *testing.T) {
 	f := &fake{answer: func(
 		p *plan.Plan, _ int, meta *record.Meta, _ *[]record.Finding, history *[]string,

@@ -307,7 +307,7 @@ func TestNoLead(t *testing.T) {
 	}
 }
 
-// What is shown is short.
+// A lead has few steps, also of a reconcile with many calls.
 func TestLongReconcile(t *testing.T) {
 	s := &scene{}
 	p := process{s, 1, "r1"}

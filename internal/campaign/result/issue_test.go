@@ -68,7 +68,7 @@ func TestIssue(t *testing.T) {
 	compare(t, "issue.md", issue(t, killed).Write)
 }
 
-// The page stays short: a long plan is named, and so it is if there is no more room for it.
+// The page has at most 60 lines. If the plan does not fit, the page has only its name.
 func TestIssueWithALongPlan(t *testing.T) {
 	long := killed + strings.Repeat("# a remark\n", issueLines)
 	page := issue(t, long)

@@ -32,9 +32,9 @@ func New(suite *plan.Suite, b *baseline.Baseline, steps []plan.Step) *Set {
 // Server is the first API server of the cluster in which a change's object is.
 func (m *Set) Server(i int) string { return m.Servers(m.Cluster(i))[0] }
 
-// Limit is for how long calls are held at most that are usually held for a time: longer by more, and twice that time,
-// but not until they have to go on because of the suite's timeouts.hold. Then the run would not be what its plan says,
-// and the rule says why there is no plan.
+// Limit is how long a plan holds calls at most: twice the usual time and more, but at most three quarters of the
+// suite's timeouts.hold, at which the run would release them. If the usual time is longer than that, rule says why
+// there can be no plan; otherwise it is empty.
 func (m *Set) Limit(usual, more time.Duration) (limit time.Duration, rule string) {
 	most := m.Suite.Timeouts.Hold * 3 / 4
 	if usual > most {
