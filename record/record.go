@@ -3,6 +3,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -401,12 +402,12 @@ type Observation struct {
 // Place says where the observed call is, such as "after apiServerRecv".
 func (o *Observation) Place() string { return fmt.Sprintf("%s %s", o.Phase, o.Point) }
 
+// KindOrResource is the object's type for messages: its kind or, if that is unknown, its resource; empty: both are.
+func (o *Observation) KindOrResource() string { return cmp.Or(o.Kind, o.Resource) }
+
 // Subject says what the observed call does, such as "update pod/default/a".
 func (o *Observation) Subject() string {
-	kind := o.Kind
-	if kind == "" {
-		kind = o.Resource
-	}
+	kind := o.KindOrResource()
 	switch {
 	case o.CallName != "":
 		return o.CallName

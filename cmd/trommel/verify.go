@@ -226,12 +226,15 @@ func (o *verifyOptions) sides(files []string, chosen int) (before, after *side, 
 	for _, p := range after.plans[:chosen] {
 		for n := 2; n <= o.Repeat; n++ {
 			again := *p
-			again.TestName = fmt.Sprintf("%s-run-%d", p.TestName, n)
+			again.TestName = runName(p.TestName, n)
 			after.plans = append(after.plans, &again)
 		}
 	}
 	return before, after, nil
 }
+
+// runName is the name of a plan in its n-th run after the fix, from 2.
+func runName(plan string, n int) string { return fmt.Sprintf("%s-run-%d", plan, n) }
 
 // repository is the root of the repository that a directory is in, or of the outermost module if there is none.
 func repository(dir string) (string, error) {
@@ -322,7 +325,7 @@ func (v *verified) pairs() (all []pair) {
 		again := []string{b.Plan}
 		if slices.Contains(v.chosen, b.Plan) {
 			for n := 2; n <= v.runs; n++ {
-				again = append(again, fmt.Sprintf("%s-run-%d", b.Plan, n))
+				again = append(again, runName(b.Plan, n))
 			}
 		}
 		for _, name := range again {

@@ -336,9 +336,6 @@ func callName(o *record.Observation) string {
 	case wire.AnnotatedCall:
 		return "call of " + o.CallName
 	}
-	kind := o.Kind
-	if kind == "" {
-		kind = o.Resource
-	}
+	kind := o.KindOrResource()
 	return fmt.Sprintf("%s of %s/%s/%s", o.Op, kind, o.Namespace, o.Name)
 }

@@ -206,7 +206,7 @@ func (c *confirmer) trace(ctx context.Context, t *task, o *result.Outcome) error
 			o.Lead, o.Traced = l, r.Dir
 		}
 	}
-	return c.later(ctx, t, o)
+	return c.later(ctx, t, o, worst)
 }
 
 // repeat runs a plan again and sees what comes again. The outcome's findings are then those that came every time; if

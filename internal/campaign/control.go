@@ -111,7 +111,7 @@ func (c *confirmer) dueTo(
 
 // later runs a plan that kills a controller with the kill a second later, and notes if the worst finding is gone then:
 // it proves that the moment matters. Nothing else depends on it. The error is that of ctx.
-func (c *confirmer) later(ctx context.Context, t *task, o *result.Outcome) error {
+func (c *confirmer) later(ctx context.Context, t *task, o *result.Outcome, worst record.Finding) error {
 	with, err := confirm.Later(t.plan, c.Suite)
 	if err != nil || with == nil {
 		return nil // a plan that cannot be changed proves nothing
@@ -123,7 +123,7 @@ func (c *confirmer) later(ctx context.Context, t *task, o *result.Outcome) error
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil || meta.ActionsFired < meta.ActionsTotal:
-	case !slices.ContainsFunc(confirm.Bugs(r.Findings), slices.MinFunc(o.Findings, record.ByHarm).Same):
+	case !slices.ContainsFunc(confirm.Bugs(r.Findings), worst.Same):
 		o.GoneIn(with.How)
 	}
 	return nil

@@ -61,32 +61,27 @@ func failedBy(disruption *record.Action, o *record.Observation, at time.Time) bo
 
 // firstDisruption is the first action that began a disruption; nil: there is none.
 func (e Evidence) firstDisruption() *record.Action {
+	return e.firstAction(func(a *record.Action, p *plan.Action) bool { return plan.Has[*plan.Begin](p) })
+}
+
+// firstAction is the first action of that kind which began; nil: there is none.
+func (e Evidence) firstAction(kind func(*record.Action, *plan.Action) bool) *record.Action {
 	if e.Plan == nil {
 		return nil
 	}
-	at := slices.IndexFunc(e.Actions, func(a record.Action) bool {
-		return !a.Began.IsZero() && plan.Has[*plan.Begin](&e.Plan.Actions[a.Index])
-	})
-	if at < 0 {
-		return nil
+	for i := range e.Actions {
+		if a := &e.Actions[i]; !a.Began.IsZero() && kind(a, &e.Plan.Actions[a.Index]) {
+			return a
+		}
 	}
-	return &e.Actions[at]
+	return nil
 }
 
 // firstKill is the first action that killed a controller, or all of them, and then has no target; nil: there is none.
 func (e Evidence) firstKill() *record.Action {
-	if e.Plan == nil {
-		return nil
-	}
-	at := slices.IndexFunc(e.Actions, func(a record.Action) bool {
-		p := &e.Plan.Actions[a.Index]
+	return e.firstAction(func(a *record.Action, p *plan.Action) bool {
 		stop := plan.EffectOf[*plan.Stop](p)
-		upgrade := plan.EffectOf[*plan.Upgrading](p) != nil
-		return !a.Began.IsZero() && (upgrade || stop != nil && stop.Process == a.Target &&
-			slices.ContainsFunc(e.Meta.Controllers, func(c record.Controller) bool { return c.Name == a.Target }))
+		return plan.Has[*plan.Upgrading](p) || stop != nil && stop.Process == a.Target &&
+			slices.ContainsFunc(e.Meta.Controllers, func(c record.Controller) bool { return c.Name == a.Target })
 	})
-	if at < 0 {
-		return nil
-	}
-	return &e.Actions[at]
 }

@@ -60,23 +60,17 @@ func Of(r *record.Run, f record.Finding) *Lead {
 	}
 	steps, stale := t.steps(c, at)
 	lead.Steps = append(lead.Steps, steps...)
-	switch f.Call {
-	case record.FailedCall:
-		more, why := t.then(t.after(c), "the next reconcile of it begins", at)
+	switch {
+	case f.Call == record.FailedCall:
+		more, why := t.then(t.next(c, false), "the next reconcile of it begins", at)
 		lead.Steps, lead.Why = append(lead.Steps, more...), append(t.again(c, at), why...)
-	case record.KilledAfter:
-		more, why := t.then(t.next(c), "the next process begins to reconcile it", at)
+	case f.Call == record.KilledAfter, len(stale) == 0 && t.restarted(c):
+		more, why := t.then(t.next(c, true), "the next process begins to reconcile it", at)
 		lead.Steps, lead.Why = append(lead.Steps, more...), why
+	case len(stale) > 0:
+		lead.Why = stale
 	default:
-		switch {
-		case len(stale) > 0:
-			lead.Why = stale
-		case t.restarted(c):
-			more, why := t.then(t.next(c), "the next process begins to reconcile it", at)
-			lead.Steps, lead.Why = append(lead.Steps, more...), why
-		default:
-			lead.Why = []string{"Nothing that it read is known to have been out of date: the record does not show why."}
-		}
+		lead.Why = []string{"Nothing that it read is known to have been out of date: the record does not show why."}
 	}
 	return lead
 }

@@ -207,23 +207,17 @@ func (t *tracks) behind(at int, o *record.Observation, name objectName, got uint
 	return fmt.Sprintf("%s %s%s, %s: %s.", should, key, version(newest.ResourceVersion), how, lag)
 }
 
+// of is "pods in default".
 func of(o *record.Observation) string {
-	kind := o.Kind
-	if kind == "" {
-		kind = o.Resource
+	text := o.KindOrResource() + "s"
+	if o.Namespace != "" {
+		text += " in " + o.Namespace
 	}
-	if o.Namespace == "" {
-		return record.In(o.Cluster, kind+"s")
-	}
-	return record.In(o.Cluster, kind+"s in "+o.Namespace)
+	return record.In(o.Cluster, text)
 }
 
 func object(o *record.Observation, namespace, name string) string {
-	kind := o.Kind
-	if kind == "" {
-		kind = o.Resource
-	}
-	return record.In(o.Cluster, kind+"/"+namespace+"/"+name)
+	return record.In(o.Cluster, o.KindOrResource()+"/"+namespace+"/"+name)
 }
 
 // did is "updates the status of database/default/db".

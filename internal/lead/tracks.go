@@ -94,10 +94,10 @@ func (c *reconcile) same(o *record.Observation) bool {
 	return begins(o) && o.By == c.by && o.Reconciler == c.reconciler && o.Request == c.request
 }
 
-// next is the first reconcile of the same request by a later process; nil: there is none.
-func (t *tracks) next(c *reconcile) *reconcile {
+// next is the next reconcile of the same request, or the next one by another process; nil: there is none.
+func (t *tracks) next(c *reconcile, otherProcess bool) *reconcile {
 	for i := c.from + 1; i < len(t.events); i++ {
-		if o := t.events[i].Observation; c.same(o) && o.Session != c.session {
+		if o := t.events[i].Observation; c.same(o) && !(otherProcess && o.Session == c.session) {
 			return t.from(i)
 		}
 	}
@@ -109,16 +109,6 @@ func (t *tracks) restarted(c *reconcile) bool {
 	return slices.ContainsFunc(t.events[c.from:], func(e record.Event) bool {
 		return begins(e.Observation) && e.Observation.By == c.by && e.Observation.Session != c.session
 	})
-}
-
-// after is the next reconcile of the same request; nil: there is none.
-func (t *tracks) after(c *reconcile) *reconcile {
-	for i := c.from + 1; i < len(t.events); i++ {
-		if c.same(t.events[i].Observation) {
-			return t.from(i)
-		}
-	}
-	return nil
 }
 
 // newest is the newest state of an object that had been stored when an event happened, if it is newer than a version
