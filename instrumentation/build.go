@@ -104,7 +104,7 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	b.progress.phase("patch")
-	if err := b.list(ctx); err != nil {
+	if err := b.listWithoutCgo(ctx); err != nil {
 		return nil, err
 	}
 	if err := b.patch(ctx); err != nil {
@@ -145,6 +145,15 @@ func (b *build) flags() []string {
 	return append(b.tags(), b.module.flags()...)
 }
 
+// buildTags returns the tags of the build or, if it has none, those in the user's GOFLAGS.
+func (b *build) buildTags() []string {
+	if len(b.config.Tags) > 0 {
+		return b.config.Tags
+	}
+	tags, _ := b.repo.goFlags.flag("tags")
+	return strings.FieldsFunc(tags, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
 // tags returns the flag for the build's tags; if it has none, those in the user's GOFLAGS apply.
 func (b *build) tags() []string {
 	if len(b.config.Tags) == 0 {
@@ -155,22 +164,23 @@ func (b *build) tags() []string {
 
 // pkg is the output of go list for a package.
 type pkg struct {
-	ImportPath string
-	Name       string
-	Dir        string
-	GoFiles    []string
-	CgoFiles   []string
-	Standard   bool
-	DepOnly    bool
-	Module     *moduleInfo
-	Error      *struct{ Err string }
+	ImportPath     string
+	Name           string
+	Dir            string
+	GoFiles        []string
+	CgoFiles       []string
+	IgnoredGoFiles []string
+	Standard       bool
+	DepOnly        bool
+	Module         *moduleInfo
+	Error          *struct{ Err string }
 }
 
 // list determines what the main package is built from.
 func (b *build) list(ctx context.Context) error {
 	args := append([]string{"list"}, b.flags()...)
-	args = append(args, "-e", "-deps", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles,Standard,DepOnly,Module,Error",
-		b.config.Package)
+	args = append(args, "-e", "-deps",
+		"-json=ImportPath,Name,Dir,GoFiles,CgoFiles,IgnoredGoFiles,Standard,DepOnly,Module,Error", b.config.Package)
 	out, err := b.command.output(ctx, args...)
 	if err != nil {
 		if ctx.Err() == nil && incomplete.MatchString(err.Error()) {
@@ -180,6 +190,7 @@ func (b *build) list(ctx context.Context) error {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(out))
 	var named []*pkg
+	b.packages = nil
 	for {
 		p := &pkg{}
 		if err := decoder.Decode(p); errors.Is(err, io.EOF) {
@@ -209,6 +220,47 @@ func (b *build) list(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// listWithoutCgo is list. It switches cgo off if that changes nothing outside the standard library. The control plane
+// is built without cgo, and such a controller finds its packages compiled. A setting of the user stays.
+func (b *build) listWithoutCgo(ctx context.Context) error {
+	const variable = "CGO_ENABLED"
+	_, inSuite := b.config.Env[variable]
+	_, inEnv := os.LookupEnv(variable)
+	if inSuite || inEnv || !b.goRoot.Cgo || b.repo.goFlags.instruments() {
+		return b.list(ctx)
+	}
+	env := b.command.env
+	b.command.env = append(slices.Clone(env), variable+"=0")
+	if err := b.list(ctx); err == nil && !b.needsCgo() {
+		b.goRoot.Cgo = false
+		return nil
+	} else if ctx.Err() != nil {
+		return err
+	}
+	b.command.env = env
+	return b.list(ctx)
+}
+
+// needsCgo reports whether cgo would add a file to a package outside the standard library, or whether a package cannot
+// be loaded without cgo.
+func (b *build) needsCgo() bool {
+	context := b.goRoot.Context(b.buildTags())
+	for _, p := range b.packages {
+		if p.Standard {
+			continue
+		}
+		if p.Error != nil {
+			return true
+		}
+		for _, name := range p.IgnoredGoFiles {
+			if ok, err := context.MatchFile(p.Dir, name); ok || err != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // incomplete matches the go command's messages about a go.mod, go.sum or vendor directory that lacks an imported
@@ -273,7 +325,11 @@ func (b *build) patch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range []string{points.ClientGo, points.ControllerRuntime} {
+	patched := []string{points.ClientGo, points.ControllerRuntime}
+	if b.sharesAPIMachinery() {
+		patched = append(patched, points.APIMachinery)
+	}
+	for _, path := range patched {
 		if b.moduleOf(path) != nil && calls[path] == nil {
 			calls[path] = []points.AnnotatedCall{}
 		}
@@ -317,6 +373,20 @@ func (b *build) patch(ctx context.Context) error {
 		return b.work().write(b.repo.work, hookDir, copies, own)
 	}
 	return b.module.replaceIn(b.repo.goMod, hookDir, copies)
+}
+
+// sharesAPIMachinery reports whether the controller uses the apimachinery of a control plane. It then gets the same
+// patched copy, which changes nothing in a controller. Otherwise all packages that import apimachinery would be
+// compiled twice.
+func (b *build) sharesAPIMachinery() bool {
+	m := b.moduleOf(points.APIMachinery)
+	if m == nil || b.repo.vendor != "" {
+		return false
+	}
+	version, _, local := m.source()
+	return !local && slices.ContainsFunc(KubernetesVersions(), func(v string) bool {
+		return strings.Replace(v, "v1.", "v0.", 1) == version
+	})
 }
 
 // unobserved lets a program be built that does not use client-go, if that is allowed and of any use.
@@ -595,6 +665,10 @@ func (b *build) shared() []string {
 	if _, ok := b.repo.goFlags.flag("pgo"); (ok || err == nil) && b.goRoot.Known() {
 		flags = append(flags, "-pgo=off")
 	}
+	// The control plane has no debug information either. Stack traces do not need it.
+	if _, ok := b.repo.goFlags.flag("gcflags"); !ok {
+		flags = append(flags, withoutDebugInformation)
+	}
 	return flags
 }
 
@@ -632,12 +706,22 @@ func (b *build) compile(ctx context.Context) (*Result, error) {
 		}
 		args = append(args, "-overlay", file)
 	}
+	unlock, err := oneAtATime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	var packages []string
+	for _, p := range b.packages {
+		packages = append(packages, p.ImportPath)
+	}
+	b.progress.needs(packages)
 	before := fingerprint(output)
 	built := 0
 	err = b.command.build(ctx, b.main.ImportPath, append(args, b.config.Package), b.progress.downloading,
 		func(pkg string) {
 			built++
-			b.progress.compiled(pkg, 0)
+			b.progress.compiled(pkg)
 		})
 	if err != nil {
 		return nil, err
@@ -723,30 +807,6 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	sort.Strings(keys)
 	return keys
-}
-
-// progress reports what the go command does, in lines for the user.
-type progress struct {
-	report   func(string)
-	packages int
-}
-
-func (p *progress) phase(name string) {
-	if p.report != nil {
-		p.report(name)
-	}
-}
-
-func (p *progress) downloading(module string) { p.phase("download " + module) }
-
-// compiled counts a package. total is 0 while it is unknown.
-func (p *progress) compiled(pkg string, total int) {
-	p.packages++
-	if total > 0 {
-		p.phase(fmt.Sprintf("compile %d/%d %s", p.packages, total, pkg))
-	} else {
-		p.phase(fmt.Sprintf("compile %d %s", p.packages, pkg))
-	}
 }
 
 // keeping runs a build, see [buildcache.Cache.Keep].

@@ -1,7 +1,6 @@
 package instrumentation
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/mod/modfile"
@@ -102,6 +100,9 @@ func controlPlaneFiles(version string) []txtar.File {
 // encoderTemplate is an additional file with which the hook can encode an API server's internal objects.
 const encoderTemplate = "controlplane_encoder.go.tmpl"
 
+// withoutDebugInformation spares the compiler some of its time.
+const withoutDebugInformation = "-gcflags=all=-dwarf=false"
+
 // controlPlaneMain is the package that is built, relative to the module.
 const controlPlaneMain = "."
 
@@ -113,6 +114,9 @@ type ControlPlaneConfig struct {
 	FromSource        bool   // take none that was built elsewhere; EnvBuild does the same
 	Output            string // path for a copy of the binary; it stays in the cache too
 	CacheDir          string // default: buildcache.Dir()
+	// After delays the compiler until it is closed; nil: no delay. Controllers are compiled first, because their authors
+	// want to see their own mistakes first.
+	After <-chan struct{}
 	// Progress is called with what is being done at the moment, from one goroutine at a time.
 	Progress func(line string)
 	// Notice is called with what the user should read even if it is past; default: Progress.
@@ -154,7 +158,7 @@ func configured(config ControlPlaneConfig) (*controlPlaneBuild, error) {
 	}
 	b := &controlPlaneBuild{version: version, plain: config.Plain,
 		fromSource: config.FromSource || config.Plain || os.Getenv(EnvBuild) != "",
-		progress:   &progress{report: config.Progress}, notice: config.Notice}
+		after:      config.After, progress: &progress{report: config.Progress}, notice: config.Notice}
 	if b.notice == nil {
 		b.notice = b.progress.phase
 	}
@@ -170,6 +174,7 @@ type controlPlaneBuild struct {
 	platform   platform
 	plain      bool
 	fromSource bool // not one that was built elsewhere
+	after      <-chan struct{}
 	cache      *buildcache.Cache
 	progress   *progress
 	notice     func(line string)
@@ -216,11 +221,11 @@ func (b *controlPlaneBuild) digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	clock, err := points.InsertedClock()
+	standard, err := points.InsertedStandard()
 	if err != nil {
 		return "", err
 	}
-	return buildcache.Digest(append(parts, hook, inserted, string(encoder), clock)...), nil
+	return buildcache.Digest(append(parts, hook, inserted, string(encoder), standard, withoutDebugInformation)...), nil
 }
 
 // versionFlags returns linker flags that stamp the binary like Kubernetes' own release build.
@@ -281,10 +286,10 @@ func (b *controlPlaneBuild) run(ctx context.Context) (*Result, error) {
 		}
 		ldflags += " " + stamp
 	}
-	// The linker leaves debug information out in any case (-w). Not to write it spares the compiler some of its time.
-	flags := append(generated.flags(), "-ldflags", ldflags, "-gcflags", "all=-dwarf=false")
+	// Controllers with the same modules share the compiled packages, see build.shared.
+	flags := append(generated.flags(), "-ldflags", ldflags, "-trimpath", withoutDebugInformation)
 	if !b.plain {
-		overlay, err := b.clock(ctx, command, dir)
+		overlay, err := b.standard(ctx, command, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -375,9 +380,9 @@ func (b *controlPlaneBuild) patch(
 	return places, generated.replaceWith(src, hookDir, copies)
 }
 
-// clock writes the overlay that gives the components the run's clock, and returns its path. On systems where they
-// cannot have it, it is empty.
-func (b *controlPlaneBuild) clock(ctx context.Context, command *goCommand, dir string) (string, error) {
+// standard writes the overlay of the standard library and returns its path. The components need only the run's clock
+// from it. They get all of it, so that controllers share the packages.
+func (b *controlPlaneBuild) standard(ctx context.Context, command *goCommand, dir string) (string, error) {
 	settings, err := command.settings(ctx)
 	if err != nil {
 		return "", err
@@ -387,7 +392,6 @@ func (b *controlPlaneBuild) clock(ctx context.Context, command *goCommand, dir s
 		return "", err
 	}
 	command.root = root
-	g.ClockOnly = true
 	overlay, _, err := g.Overlay(b.cache)
 	if err != nil {
 		return "", err
@@ -402,9 +406,19 @@ func (b *controlPlaneBuild) clock(ctx context.Context, command *goCommand, dir s
 
 // compile builds the module that command works in.
 func (b *controlPlaneBuild) compile(ctx context.Context, command *goCommand, flags []string, output string) error {
-	// The number of packages is determined while the build runs: it takes seconds, and only the progress report needs
-	// it.
-	var total atomic.Int64
+	if b.after != nil {
+		select {
+		case <-b.after:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	unlock, err := oneAtATime(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// The packages are listed while the build runs: it takes seconds, and only the progress report needs them.
 	counting, stopCounting := context.WithCancel(ctx)
 	counted := make(chan struct{})
 	defer func() {
@@ -415,11 +429,11 @@ func (b *controlPlaneBuild) compile(ctx context.Context, command *goCommand, fla
 		defer close(counted)
 		if out, err := command.output(counting, append(append([]string{"list"}, flags...), "-deps", "-e",
 			controlPlaneMain)...); err == nil {
-			total.Store(int64(bytes.Count(out, []byte("\n"))))
+			b.progress.needs(strings.Fields(string(out)))
 		}
 	}()
 	return command.build(ctx, "controlplane", append(flags[:len(flags):len(flags)], "-o", output, controlPlaneMain),
-		b.progress.downloading, func(pkg string) { b.progress.compiled(pkg, int(total.Load())) })
+		b.progress.downloading, b.progress.compiled)
 }
 
 const (

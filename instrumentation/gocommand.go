@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -125,6 +126,14 @@ func (s *settings) flag(name string) (value string, ok bool) {
 			value, ok = v, true
 		}
 	}
+}
+
+// instruments reports whether GOFLAGS asks for the race detector or another sanitizer. They need cgo.
+func (s *settings) instruments() bool {
+	return slices.ContainsFunc([]string{"race", "msan", "asan"}, func(name string) bool {
+		value, ok := s.flag(name)
+		return ok && value != "false"
+	})
 }
 
 func (g *goCommand) failed(ctx context.Context, err error, verb, stderr string) error {

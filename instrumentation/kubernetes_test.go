@@ -55,6 +55,8 @@ func testKubernetes(t *testing.T, version string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testServed(t, version, built.Binary, config)
+	testLeftOut(t, built.Binary)
 	client, custom := kubernetes.NewForConfigOrDie(config), dynamic.NewForConfigOrDie(config)
 	other, err := c.RESTConfig("apiserver-2")
 	if err != nil {

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-
-	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
 // ClockMarker is contained in executables whose runtime is patched: such a process takes the time from its run's clock,
@@ -120,22 +118,6 @@ func (g *GoRoot) assembly() (map[string][]byte, error) {
 	}
 	return map[string][]byte{nowAssembly: bytes.Replace(text, []byte(nowSymbol),
 		[]byte("TEXT ·"+realNow+"<ABIInternal>"), 1)}, nil
-}
-
-// InsertedClock is everything that gives programs the run's clock, whatever Go they are built with.
-func InsertedClock() (string, error) {
-	var parts []string
-	for _, p := range clockPoints {
-		parts = append(parts, keyOf(p.point))
-	}
-	for _, h := range clockHelpers {
-		text, err := templates.ReadFile(h.template)
-		if err != nil {
-			return "", err
-		}
-		parts = append(parts, h.dir, h.name, string(text))
-	}
-	return buildcache.Digest(append(parts, nowSymbol, realNow)...), nil
 }
 
 // HasClock reports whether an executable was built such that it can be given a run's clock. It knows files that have

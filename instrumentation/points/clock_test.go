@@ -36,7 +36,6 @@ func clockOverlay(t testing.TB, goarch string) string {
 	if !g.hasClock() {
 		t.Skipf("%s on %s/%s cannot have the run's clock", g.Version, g.GOOS, g.GOARCH)
 	}
-	g.ClockOnly = true
 	c, err := buildcache.Open("")
 	if err != nil {
 		t.Fatal(err)

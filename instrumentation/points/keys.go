@@ -8,7 +8,7 @@ import (
 	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
-// Inserted returns a name for everything that is inserted into modules: their points and helpers.
+// Inserted returns a name for everything that is changed in modules: their points, helpers and stand-ins.
 func Inserted(modules ...string) (string, error) {
 	var parts []string
 	for _, m := range modules {
@@ -26,6 +26,11 @@ func Inserted(modules ...string) (string, error) {
 				parts = append(parts, keyOf(h), string(text))
 			}
 		}
+		replaced, err := standInsKey(m)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, replaced...)
 	}
 	return buildcache.Digest(parts...), nil
 }

@@ -155,6 +155,11 @@ func patchModule(m ModuleCopy, dir string) ([]Patched, error) {
 		return nil, err
 	}
 	found = append(found, annotated...)
+	replaced, err := m.importStandIns(files)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, replaced...)
 	for name, s := range files {
 		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), s.patched(), 0o644); err != nil {
 			return nil, err
@@ -173,7 +178,7 @@ func patchModule(m ModuleCopy, dir string) ([]Patched, error) {
 			return nil, err
 		}
 	}
-	return found, nil
+	return found, m.writeStandIns(dir)
 }
 
 // applyPoints makes the edits of the module's points in its files, which it adds to those that are read.

@@ -205,16 +205,12 @@ type GoRoot struct {
 	GOOS, GOARCH string
 	Cgo          bool
 	ByGoroutine  bool // see ModuleCopy
-	ClockOnly    bool // the program has no pod: it gets the run's clock and nothing else
 
 	noClock bool // the points of the clock do not fit
 }
 
 func (g *GoRoot) points() []standardPoint {
-	var list []standardPoint
-	if !g.ClockOnly {
-		list = append(list, standardPoints...)
-	}
+	list := slices.Clone(standardPoints)
 	if g.ByGoroutine {
 		list = append(list, goroutineStandardPoints...)
 	}
@@ -225,10 +221,7 @@ func (g *GoRoot) points() []standardPoint {
 }
 
 func (g *GoRoot) helpers() []standardHelper {
-	var list []standardHelper
-	if !g.ClockOnly {
-		list = append(list, standardHelpers...)
-	}
+	list := slices.Clone(standardHelpers)
 	if g.ByGoroutine {
 		list = append(list, goroutineStandardHelpers...)
 	}
@@ -262,10 +255,10 @@ func (g *GoRoot) Copy(c *buildcache.Cache) (string, error) {
 	})
 }
 
-// context returns the build context, which selects the files of a build.
-func (g *GoRoot) context() *gobuild.Context {
+// Context returns the build context, which selects the files of a build with these tags.
+func (g *GoRoot) Context(tags []string) *gobuild.Context {
 	c := gobuild.Default
-	c.GOROOT, c.GOOS, c.GOARCH, c.CgoEnabled, c.BuildTags = g.Dir, g.GOOS, g.GOARCH, g.Cgo, nil
+	c.GOROOT, c.GOOS, c.GOARCH, c.CgoEnabled, c.BuildTags = g.Dir, g.GOOS, g.GOARCH, g.Cgo, tags
 	return &c
 }
 
@@ -277,7 +270,7 @@ func (g *GoRoot) files(pkg string) ([]string, error) {
 		return nil, err
 	}
 	var names []string
-	context := g.context()
+	context := g.Context(nil)
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
 			continue
@@ -291,6 +284,27 @@ func (g *GoRoot) files(pkg string) ([]string, error) {
 	return names, nil
 }
 
+// InsertedStandard returns a name for everything that is inserted into the standard library, whatever Go is used. Only
+// builds for old controllers have more: the points for goroutines.
+func InsertedStandard() (string, error) {
+	var parts []string
+	for _, p := range slices.Concat(standardPoints, clockPoints) {
+		parts = append(parts, standardKey(p))
+	}
+	for _, h := range slices.Concat(standardHelpers, clockHelpers) {
+		text, err := templates.ReadFile(h.template)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, h.dir, h.name, string(text))
+	}
+	return buildcache.Digest(append(parts, nowSymbol, realNow)...), nil
+}
+
+func standardKey(p standardPoint) string {
+	return fmt.Sprintf("%s %s %v", keyOf(p.point), p.call, p.arguments)
+}
+
 // Overlay writes the files that replace those of the standard library to the cache, under names that depend only on
 // their content. It returns a map from replaced files to these.
 func (g *GoRoot) Overlay(c *buildcache.Cache) (map[string]string, []Patched, error) {
@@ -298,7 +312,7 @@ func (g *GoRoot) Overlay(c *buildcache.Cache) (map[string]string, []Patched, err
 	key := []string{g.Dir, g.Version, g.GOOS, g.GOARCH, fmt.Sprint(g.Cgo)}
 	packages := map[string]bool{}
 	for _, p := range g.points() {
-		key = append(key, fmt.Sprintf("%s %s %v", keyOf(p.point), p.call, p.arguments))
+		key = append(key, standardKey(p))
 		packages[path.Dir(p.file)] = true
 	}
 	for _, h := range g.helpers() {

@@ -70,7 +70,8 @@ func makeAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary,
 	isComponent := func(c plan.Controller) bool { return c.Build != nil && c.Build.ControlPlane != "" }
 	binaries := slices.Clone(options.Binaries)
 	group, groupCtx := errgroup.WithContext(ctx)
-	// Two builds at once can share the Go build cache.
+	var controllers sync.WaitGroup
+	built := make(chan struct{})
 	group.Go(func() error {
 		if slices.ContainsFunc(suite.Controllers, isComponent) && options.Binaries == nil {
 			// Their points are needed, so its manifest is needed.
@@ -80,6 +81,7 @@ func makeAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary,
 		var err error
 		controlPlane, err = instrumentation.BuildControlPlane(groupCtx, instrumentation.ControlPlaneConfig{
 			KubernetesVersion: suite.Cluster.KubernetesVersion,
+			After:             built,
 			Progress:          building(options.Progress, "control plane"),
 			Notice: func(text string) {
 				options.Progress.Show(progress.Event{Time: time.Now(), Type: progress.Info, Text: text})
@@ -93,13 +95,17 @@ func makeAll(ctx context.Context, suite *plan.Suite, options Options) ([]Binary,
 	if options.Binaries == nil {
 		binaries = make([]Binary, len(suite.Controllers))
 		for i := range suite.Controllers {
+			controllers.Add(1)
 			group.Go(func() (err error) {
+				defer controllers.Done()
 				binaries[i], err = buildController(groupCtx, suite, &suite.Controllers[i], options.Portable,
 					options.Progress)
 				return err
 			})
 		}
 	}
+	controllers.Wait()
+	close(built)
 	if err := group.Wait(); err != nil {
 		return nil, "", err
 	}
