@@ -37,8 +37,8 @@ const (
 	// Each pod's process has one instance for its files, and client-go's certificates have another one.
 	leastInstances = 64
 
-	controlPlaneCPU = 14 * time.Minute
-	controllerCPU   = 3 * time.Minute
+	controlPlaneCPU = 8 * time.Minute
+	controllerCPU   = 4 * time.Minute
 )
 
 // computer is what a check reads from a machine.

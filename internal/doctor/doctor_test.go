@@ -17,8 +17,8 @@ func TestCheckRows(t *testing.T) {
 		want   []string // parts of the table
 	}{
 		{"all is there", func(*computer) {}, false, []string{"go1.26.8", "20.00 GB free in /c", "not built yet",
-			"about 5 min (control plane and controller: 17 CPU minutes)"}},
-		{"warm", func(m *computer) { m.built = true }, false, []string{"about 1 min (the controller: 3 CPU minutes)"}},
+			"about 4 min (control plane and controller: 12 CPU minutes)"}},
+		{"warm", func(m *computer) { m.built = true }, false, []string{"about 1 min (the controller: 4 CPU minutes)"}},
 		{"no go", func(m *computer) { m.goVersion = "" }, true,
 			[]string{"missing: controllers are built from their source: install Go"}},
 		{"an old go", func(m *computer) { m.goVersion, m.needsGo = "go1.24.1", "1.22" }, false,
@@ -35,7 +35,7 @@ func TestCheckRows(t *testing.T) {
 			[]string{"little: a cluster needs about 1.60 GB"}},
 		{"limits", func(m *computer) { m.files, m.instances = 256, 16 }, false,
 			[]string{"few: ulimit -n 1024", "few: sysctl fs.inotify.max_user_instances=128"}},
-		{"a busy machine", func(m *computer) { m.load = 12 }, false, []string{"busy (load 12)", "about 20 min"}},
+		{"a busy machine", func(m *computer) { m.load = 12 }, false, []string{"busy (load 12)", "about 14 min"}},
 		{"git refuses", func(m *computer) { m.git = "fatal: detected dubious ownership in repository at '/r'\nTo add" },
 			false, []string{"fatal: detected dubious ownership in repository at '/r'", "-buildvcs=false"}},
 	} {
