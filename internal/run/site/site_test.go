@@ -34,6 +34,8 @@ func TestUsed(t *testing.T) {
 	action := func(a plan.Action) *plan.Plan { return &plan.Plan{Actions: []plan.Action{a}} }
 	observed := plan.Action{Type: plan.KillController, Target: "db"}
 	observed.Trigger.Definitions = []plan.Definition{{Observe: plan.ObservationPoint{ObserveBy: "apiserver-3"}}}
+	moved := plan.Action{Type: plan.ReconnectController, Target: "db"}
+	moved.ReconnectAPIServer = "apiserver-3"
 	servers := []string{"apiserver-1", "apiserver-2", "apiserver-3"}
 	at := func(server string) *plan.Suite {
 		return &plan.Suite{Controllers: []plan.Controller{{Name: "db", APIServer: server}}}
@@ -50,8 +52,7 @@ func TestUsed(t *testing.T) {
 		{"the first is disturbed", action(plan.Action{Type: plan.KillAPIServer, Target: "apiserver-1"}), servers, nil,
 			servers[:2]},
 		{"an observer", action(observed), servers, nil, []string{"apiserver-1", "apiserver-3"}},
-		{"where a controller goes", action(plan.Action{Type: plan.ReconnectController, Target: "db",
-			ReconnectAPIServer: "apiserver-3"}), servers, nil, []string{"apiserver-1", "apiserver-3"}},
+		{"where a controller goes", action(moved), servers, nil, []string{"apiserver-1", "apiserver-3"}},
 		{"where a controller begins, in another build", new(plan.Plan), servers,
 			[]*plan.Suite{at("apiserver-1"), at("apiserver-2")}, servers[:2]},
 		{"several clusters", action(plan.Action{Type: plan.PauseAPIServer, Target: "west/apiserver-1"}),
