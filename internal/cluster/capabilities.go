@@ -11,6 +11,7 @@ type Capabilities struct {
 	Instrumented Instrumented
 	Listener     Listener
 	Killer       APIServerKiller
+	OnDemand     OnDemand
 	Processes    ProcessRunner
 	Images       ImageLoader
 	Deployer     Deployer
@@ -32,9 +33,9 @@ func CapabilitiesOf(c Cluster) Capabilities {
 		return g.capabilities()
 	}
 	return Capabilities{
-		as[Instrumented](c), as[Listener](c), as[APIServerKiller](c), as[ProcessRunner](c), as[ImageLoader](c),
-		as[Deployer](c), as[Guarded](c), as[Ailing](c), as[Equipped](c), as[Timed](c), as[Timekeeper](c), as[Dialer](c),
-		as[Logger](c), as[Resettable](c), as[Shared](c), as[PodSimulator](c),
+		as[Instrumented](c), as[Listener](c), as[APIServerKiller](c), as[OnDemand](c), as[ProcessRunner](c),
+		as[ImageLoader](c), as[Deployer](c), as[Guarded](c), as[Ailing](c), as[Equipped](c), as[Timed](c),
+		as[Timekeeper](c), as[Dialer](c), as[Logger](c), as[Resettable](c), as[Shared](c), as[PodSimulator](c),
 	}
 }
 

@@ -92,6 +92,12 @@ type APIServerKiller interface {
 	StartAPIServer(ctx context.Context, name string) error
 }
 
+// OnDemand is a cluster some of whose API servers do not run until they are needed.
+type OnDemand interface {
+	// NeedAPIServers starts those of the API servers that do not run, and waits until they are ready.
+	NeedAPIServers(ctx context.Context, names []string) error
+}
+
 // ProcessRunner is a cluster with a process node.
 type ProcessRunner interface {
 	Processes() ProcessNode

@@ -60,6 +60,7 @@ func (g *Group) capabilities() Capabilities {
 		g,              // Instrumented
 		first.Listener, // of all
 		g,              // Killer
+		g,              // OnDemand
 		g,              // Processes
 		nil,            // Images
 		nil,            // Deployer
@@ -159,6 +160,21 @@ func (g *Group) StartAPIServer(ctx context.Context, name string) error {
 		return err
 	}
 	return killer.StartAPIServer(ctx, server)
+}
+
+// NeedAPIServers starts API servers that do not run.
+func (g *Group) NeedAPIServers(ctx context.Context, names []string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range names {
+		c, server, err := g.find(name)
+		if err != nil {
+			return err
+		}
+		if of := CapabilitiesOf(c).OnDemand; of != nil {
+			group.Go(func() error { return of.NeedAPIServers(ctx, []string{server}) })
+		}
+	}
+	return group.Wait()
 }
 
 func (g *Group) killer(name string) (APIServerKiller, string, error) {

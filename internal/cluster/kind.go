@@ -19,6 +19,10 @@ type Config struct {
 	Binary string
 	// APIServers is the number of API servers, 1 to 5; default 3.
 	APIServers int
+	// OnDemand starts only the first API server and those in Needed, if the kind can do that; see the interface
+	// OnDemand. An API server that nobody asks still follows every change, which costs CPU time and memory.
+	OnDemand bool
+	Needed   []string
 	// Nodes is the number of simulated nodes; default 3, negative: none.
 	Nodes int
 	// DisableControllers are the controllers that kube-controller-manager does not run.

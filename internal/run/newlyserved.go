@@ -23,6 +23,7 @@ import (
 type newlyServed struct {
 	types       *observed.KeyTypes // of the plan
 	cluster     cluster.Cluster
+	servers     []string // the API servers that the run uses
 	coordinator *coordinator.Coordinator
 	mayCome     func(plan.ResourceKey) bool
 
@@ -51,7 +52,7 @@ func (n *newlyServed) add(ctx context.Context, in string, t objects.Type) {
 	if cluster.CapabilitiesOf(n.cluster).Instrumented == nil {
 		return
 	}
-	err = observed.WarmAll(ctx, n.cluster, plan.ServersOf(n.cluster.APIServers(), in),
+	err = observed.WarmAll(ctx, n.cluster, plan.ServersOf(n.servers, in),
 		map[schema.GroupVersionResource]bool{t.Resource: true})
 	if !apierrors.IsNotFound(err) { // the type may have gone again
 		n.trouble(ctx, err)

@@ -52,7 +52,7 @@ func (r *runner) prepare(ctx context.Context, at *site.Site, logs *logs.Set, kep
 	}
 	r.journal.Meta.Controllers = describeControllers(r.suite, r.binaries, found)
 	p := r.newParts(at, set, logs, found.webhooks, kept)
-	p.served = &newlyServed{types: types, cluster: at.Cluster, mayCome: mayCome}
+	p.served = &newlyServed{types: types, cluster: at.Cluster, servers: at.Servers, mayCome: mayCome}
 	r.teardown.later(set.addons.Close)
 	for _, line := range clientgo.WithoutStreamingLists(r.plan) {
 		r.journal.Note(line)
@@ -70,7 +70,7 @@ func (r *runner) prepare(ctx context.Context, at *site.Site, logs *logs.Set, kep
 		if at.Can.Instrumented == nil {
 			break // nothing can be stale there, and not everybody may list everything
 		}
-		servers := plan.ServersOf(at.Cluster.APIServers(), m.Name)
+		servers := plan.ServersOf(at.Servers, m.Name)
 		if err := observed.WarmWatchCaches(ctx, at.Cluster, servers, m.Objects, r.plan, r.suite); err != nil {
 			return nil, err
 		}
@@ -124,7 +124,7 @@ func (r *runner) startCoordinator(
 	c, err := coordinator.New(coordinator.Config{
 		ClusterOf: origins.Of,
 		Plan:      r.plan, Monitor: p.Monitor, Controllers: under, Tools: p.tools,
-		Trace:   traceRules(r.options.Trace, p.Cluster.APIServers(), under),
+		Trace:   traceRules(r.options.Trace, p.Servers, under),
 		Resolve: resolve, Lookup: p.Lookup(origins), Hold: r.suite.Timeouts.Hold,
 		Busy:     func(ctx context.Context) bool { return p.work.Look(ctx).Busy },
 		Recorder: r.events, Watcher: r.journal.Console, Logger: r.session.Logger,

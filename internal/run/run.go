@@ -178,16 +178,28 @@ func (r *runner) startCluster(ctx context.Context) (*site.Site, error) {
 	if err := addons.FindImages(ctx, r.plan, r.suite); err != nil {
 		return nil, err
 	}
-	l, err := r.clusters.Acquire(ctx, r.journal.Console.Info, r.realTime != "", r.plan.Build)
+	l, err := r.clusters.Acquire(ctx, r.journal.Console.Info, clusters.Need{
+		RealTime: r.realTime != "", Build: r.plan.Build, APIServers: r.apiServers(r.suite.APIServerNames()),
+	})
 	if err != nil {
 		return nil, err
 	}
 	r.teardown.later(l.Release)
 	at := site.New(l)
+	at.Servers = r.apiServers(at.Cluster.APIServers())
 	r.journal.GoBy(at.Clock)
 	r.journal.Meta.RealTime = r.whyRealTime(at.Clock)
 	r.journal.Meta.Cluster, r.journal.Meta.NotReset = l.State, l.NotReset
 	return at, nil
+}
+
+// apiServers returns those of the API servers that the run uses.
+func (r *runner) apiServers(all []string) []string {
+	suites := []*plan.Suite{r.suite}
+	for _, b := range r.builds {
+		suites = append(suites, b.Suite)
+	}
+	return site.Used(r.plan, all, suites)
 }
 
 // whyRealTime says why a run with this clock goes in real time; empty: it does not.

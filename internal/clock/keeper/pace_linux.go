@@ -96,11 +96,12 @@ func (k *Keeper) keepPace(moved bool) {
 	if moved {
 		p.debt = 0
 	}
-	now, began := time.Now(), threadTime()
+	now := time.Now()
 	since := now.Sub(p.looked)
 	if since < p.pause {
 		return
 	}
+	began := threadTime()
 	k.mu.Lock()
 	of := make([]int, 0, len(k.processes))
 	for pid := range k.processes {

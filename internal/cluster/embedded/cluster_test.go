@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -433,6 +435,50 @@ func TestCloseEndsEveryGoroutine(t *testing.T) {
 		t.Errorf("start in a closed cluster: %v", err)
 	}
 	goleak.VerifyNone(t, before)
+}
+
+// An API server that is started later knows what was there before, and serves it.
+func TestAPIServersOnDemand(t *testing.T) {
+	ctx := t.Context()
+	binary, err := clustertest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := embedded.Start(ctx, embedded.Config{
+		Binary: binary, APIServers: 3, OnDemand: true, Needed: []string{"apiserver-3"}, Nodes: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	running := func(want map[string]bool) {
+		t.Helper()
+		if got, err := c.Running(ctx); err != nil || !maps.Equal(got, want) {
+			t.Errorf("running: %v, %v; want %v", got, err, want)
+		}
+	}
+	running(map[string]bool{"apiserver-1": true, "apiserver-2": false, "apiserver-3": true})
+	for range 2 { // the second time it does nothing
+		if err := c.NeedAPIServers(ctx, []string{"apiserver-1", "apiserver-2"}); err != nil {
+			t.Fatal(err)
+		}
+		running(map[string]bool{"apiserver-1": true, "apiserver-2": true, "apiserver-3": true})
+	}
+	config, err := c.RESTConfig("apiserver-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{ResourceVersion: "0"}); err != nil {
+		t.Error(err)
+	}
 }
 
 // StartAPIServer returns early if the API server is killed.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 )
@@ -26,6 +27,9 @@ func withDefaults(c Config) (Config, error) {
 	}
 	if c.APIServers == 0 {
 		c.APIServers = 3
+	}
+	if first := "apiserver-1"; !slices.Contains(c.Needed, first) {
+		c.Needed = append([]string{first}, c.Needed...) // the infrastructure needs it
 	}
 	switch {
 	case c.Nodes == 0:

@@ -109,7 +109,10 @@ type capabilities interface {
 	cluster.PodSimulator
 }
 
-var _ capabilities = (*Cluster)(nil)
+var (
+	_ capabilities     = (*Cluster)(nil)
+	_ cluster.OnDemand = (*Cluster)(nil)
+)
 
 // startTimeout bounds Start for callers whose context has no deadline.
 const startTimeout = 3 * time.Minute
@@ -190,7 +193,15 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.startClock(); err != nil {
 		return err
 	}
-	c.config.Progress(fmt.Sprintf("starting etcd and %d API servers", c.config.APIServers))
+	first := c.config.APIServers
+	if c.config.OnDemand {
+		first = len(c.config.Needed)
+	}
+	servers := fmt.Sprintf("%d API servers", first)
+	if first == 1 {
+		servers = "an API server"
+	}
+	c.config.Progress("starting etcd and " + servers)
 	c.access = &access{cluster: c.config.Name, dir: c.dir}
 	c.programs = &programs{config: c.config, dir: c.dir, logDir: c.logDir, keeper: c.keeper, access: c.access}
 	c.programs.coordinator, c.programs.token = c.Rendezvous()
@@ -215,10 +226,13 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.startInfrastructure(ctx)
 }
 
-// startAPIServers starts all API servers, and waits until they are ready.
+// startAPIServers starts the API servers that are not left out, and waits until they are ready.
 func (c *Cluster) startAPIServers(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, a := range c.apis {
+		if c.config.OnDemand && !slices.Contains(c.config.Needed, a.name) {
+			continue
+		}
 		if _, err := a.start(); err != nil {
 			return err
 		}
@@ -449,6 +463,15 @@ func (c *Cluster) StartAPIServer(ctx context.Context, name string) error {
 		return err
 	}
 	return a.awaitReady(clock.With(ctx, c.clock))
+}
+
+// NeedAPIServers starts those of the API servers that do not run.
+func (c *Cluster) NeedAPIServers(ctx context.Context, names []string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range names {
+		group.Go(func() error { return c.StartAPIServer(ctx, name) })
+	}
+	return group.Wait()
 }
 
 // Close kills every process, waits until they have exited and deletes the cluster's directory. Further calls do

@@ -20,11 +20,17 @@ import (
 
 // Source provides runs with clusters, one run at a time.
 type Source interface {
-	// Acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used. With realTime
-	// the cluster has no clock of its own. Build is the suite's build with which the run begins.
-	Acquire(ctx context.Context, info Info, realTime bool, build string) (*Lease, error)
+	// Acquire returns an unmodified cluster for exclusive use. It blocks until the cluster can be used.
+	Acquire(ctx context.Context, info Info, need Need) (*Lease, error)
 	// Close stops what Acquire has started; no lease may be in use.
 	Close(ctx context.Context) error
+}
+
+// Need is what a run needs of its cluster.
+type Need struct {
+	RealTime   bool     // the cluster has no clock of its own
+	Build      string   // the suite's build with which the run begins
+	APIServers []string // those that run; others may
 }
 
 // Info receives what a user should know of a cluster.
@@ -55,7 +61,7 @@ type Lease struct {
 // Own starts clusters for the session alone. After a run the cluster is kept for the next run, which resets it
 // first; with fresh, each run gets a new cluster.
 type Own struct {
-	Start  func(ctx context.Context, info Info, realTime bool) (cluster.Cluster, error)
+	Start  func(ctx context.Context, info Info, need Need) (cluster.Cluster, error)
 	Fresh  bool
 	Logger *slog.Logger
 
@@ -67,8 +73,8 @@ type Own struct {
 }
 
 // Acquire implements Source.
-func (o *Own) Acquire(ctx context.Context, info Info, realTime bool, build string) (*Lease, error) {
-	if o.cluster != nil && o.realTime != realTime {
+func (o *Own) Acquire(ctx context.Context, info Info, need Need) (*Lease, error) {
+	if o.cluster != nil && o.realTime != need.RealTime {
 		if err := o.Close(ctx); err != nil {
 			o.Logger.Warn("close a cluster with another kind of time", "error", err)
 		}
@@ -76,9 +82,9 @@ func (o *Own) Acquire(ctx context.Context, info Info, realTime bool, build strin
 	notReset := ""
 	if o.cluster != nil {
 		hurry(o.cluster, true)
-		err := o.reset(ctx, build)
+		err := o.reset(ctx, need)
 		if err == nil {
-			return o.lease(record.ClusterReset, build), nil
+			return o.lease(record.ClusterReset, need.Build), nil
 		}
 		if ctx.Err() != nil {
 			return nil, err
@@ -89,11 +95,11 @@ func (o *Own) Acquire(ctx context.Context, info Info, realTime bool, build strin
 			o.Logger.Warn("close a cluster that could not be reset", "error", err)
 		}
 	}
-	c, err := o.Start(ctx, info, realTime)
+	c, err := o.Start(ctx, info, need)
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	o.cluster, o.realTime, o.snapshot = c, realTime, nil
+	o.cluster, o.realTime, o.snapshot = c, need.RealTime, nil
 	o.prepared, o.manifests = map[string]cluster.Snapshot{}, new(Manifests)
 	if resettable := cluster.CapabilitiesOf(c).Resettable; resettable != nil && !o.Fresh {
 		// A cluster without a snapshot is used for one run only.
@@ -101,7 +107,7 @@ func (o *Own) Acquire(ctx context.Context, info Info, realTime bool, build strin
 			o.Logger.Warn("take a snapshot; the cluster is used for one run only", "error", err)
 		}
 	}
-	l := o.lease(record.ClusterFresh, build)
+	l := o.lease(record.ClusterFresh, need.Build)
 	l.NotReset = notReset
 	return l, nil
 }
@@ -111,7 +117,7 @@ func (o *Own) Prepare(ctx context.Context, info Info, realTime bool) error {
 	if o.Fresh || o.cluster != nil {
 		return nil
 	}
-	l, err := o.Acquire(ctx, info, realTime, "")
+	l, err := o.Acquire(ctx, info, Need{RealTime: realTime})
 	if err != nil {
 		return err
 	}
@@ -155,10 +161,15 @@ func (o *Own) keepCertificates(ctx context.Context, build string) {
 	o.prepared[build] = snapshot
 }
 
-// reset resets the cluster for a run that begins with the build.
-func (o *Own) reset(ctx context.Context, build string) error {
+// reset resets the cluster for a run. API servers that are started for the run see all changes of the reset.
+func (o *Own) reset(ctx context.Context, need Need) error {
+	if can := cluster.CapabilitiesOf(o.cluster).OnDemand; can != nil {
+		if err := can.NeedAPIServers(ctx, need.APIServers); err != nil {
+			return err
+		}
+	}
 	to := o.snapshot
-	if prepared := o.prepared[build]; prepared != nil {
+	if prepared := o.prepared[need.Build]; prepared != nil {
 		to = prepared
 	}
 	return cluster.CapabilitiesOf(o.cluster).Resettable.Reset(ctx, to)
@@ -202,7 +213,7 @@ type Shared struct {
 }
 
 // Acquire implements Source.
-func (s *Shared) Acquire(ctx context.Context, info Info, _ bool, _ string) (_ *Lease, err error) {
+func (s *Shared) Acquire(ctx context.Context, info Info, _ Need) (_ *Lease, err error) {
 	c, err := s.Attach(ctx)
 	if refusal := (*cluster.Refusal)(nil); errors.As(err, &refusal) {
 		return nil, &mistake.Error{Err: err}

@@ -60,6 +60,13 @@ func (s *scripted) KeptSnapshot() (cluster.Snapshot, error) {
 
 func (s *scripted) DropSnapshot() error { return s.KeepSnapshot(nil) }
 
+func (s *scripted) NeedAPIServers(_ context.Context, names []string) error {
+	for _, name := range names {
+		s.told = append(s.told, "start "+name)
+	}
+	return nil
+}
+
 func (s *scripted) Reset(_ context.Context, to cluster.Snapshot) error {
 	s.told = append(s.told, "reset to "+to.(string))
 	return s.resetErr
@@ -107,12 +114,12 @@ func TestOwnClusters(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var started []*scripted
 			o := &Own{Fresh: tt.fresh, Logger: slog.New(slog.DiscardHandler),
-				Start: func(context.Context, Info, bool) (cluster.Cluster, error) {
+				Start: func(context.Context, Info, Need) (cluster.Cluster, error) {
 					started = append(started, &scripted{resetErr: tt.resetErr, noteErr: tt.noteErr})
 					return started[len(started)-1], nil
 				}}
 			for i, want := range tt.states {
-				l, err := o.Acquire(t.Context(), quiet, false, "")
+				l, err := o.Acquire(t.Context(), quiet, Need{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -153,7 +160,7 @@ func TestOwnClustersArePreparedOnce(t *testing.T) {
 			ctx := t.Context()
 			var started []*scripted
 			o := &Own{Fresh: tt.fresh, Logger: slog.New(slog.DiscardHandler),
-				Start: func(context.Context, Info, bool) (cluster.Cluster, error) {
+				Start: func(context.Context, Info, Need) (cluster.Cluster, error) {
 					started = append(started, &scripted{})
 					return started[len(started)-1], nil
 				}}
@@ -162,7 +169,7 @@ func TestOwnClustersArePreparedOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l, err := o.Acquire(ctx, quiet, false, "")
+			l, err := o.Acquire(ctx, quiet, Need{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,9 +202,9 @@ func TestOwnClustersArePrepared(t *testing.T) {
 			ctx := t.Context()
 			c := &scripted{certificatesErr: tt.certificatesErr}
 			o := &Own{Logger: slog.New(slog.DiscardHandler),
-				Start: func(context.Context, Info, bool) (cluster.Cluster, error) { return c, nil }}
+				Start: func(context.Context, Info, Need) (cluster.Cluster, error) { return c, nil }}
 			for i := range 2 {
-				l, err := o.Acquire(ctx, quiet, false, "")
+				l, err := o.Acquire(ctx, quiet, Need{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -228,12 +235,12 @@ func TestOwnClustersArePrepared(t *testing.T) {
 func TestOwnClustersArePreparedForEachBuild(t *testing.T) {
 	c := &scripted{}
 	o := &Own{Logger: slog.New(slog.DiscardHandler),
-		Start: func(context.Context, Info, bool) (cluster.Cluster, error) { return c, nil }}
+		Start: func(context.Context, Info, Need) (cluster.Cluster, error) { return c, nil }}
 	for i, run := range []struct {
 		build    string
 		prepared bool
 	}{{"", false}, {"old", false}, {"old", true}, {"", true}} {
-		l, err := o.Acquire(t.Context(), quiet, false, run.build)
+		l, err := o.Acquire(t.Context(), quiet, Need{Build: run.build})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +280,7 @@ func TestSharedCluster(t *testing.T) {
 				c.kept = "left"
 			}
 			s := &Shared{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-			l, err := s.Acquire(t.Context(), quiet, false, "")
+			l, err := s.Acquire(t.Context(), quiet, Need{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,11 +302,36 @@ func TestSharedCluster(t *testing.T) {
 	t.Run("never at rest", func(t *testing.T) {
 		c := &scripted{noteErr: errors.New("failed")}
 		s := &Shared{func(context.Context) (cluster.Cluster, error) { return c, nil }}
-		if _, err := s.Acquire(t.Context(), quiet, false, ""); !errors.Is(err, c.noteErr) {
+		if _, err := s.Acquire(t.Context(), quiet, Need{}); !errors.Is(err, c.noteErr) {
 			t.Errorf("got %v", err)
 		}
 		if want := []string{"snapshot", "unlock", "close"}; !slices.Equal(c.told, want) {
 			t.Errorf("%q, want %q", c.told, want)
 		}
 	})
+}
+
+// API servers that a later run needs see all changes of the reset before it.
+func TestOwnClustersStartAPIServersBeforeTheReset(t *testing.T) {
+	ctx := t.Context()
+	c := &scripted{}
+	var first Need
+	o := &Own{Logger: slog.New(slog.DiscardHandler),
+		Start: func(_ context.Context, _ Info, need Need) (cluster.Cluster, error) { first = need; return c, nil }}
+	for _, servers := range [][]string{{"apiserver-1"}, {"apiserver-1", "apiserver-2"}} {
+		l, err := o.Acquire(ctx, quiet, Need{APIServers: servers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"apiserver-1"}; !slices.Equal(first.APIServers, want) {
+		t.Errorf("the cluster was started with %q, want %q", first.APIServers, want)
+	}
+	want := []string{"snapshot", "stop", "start apiserver-1", "start apiserver-2", "reset to taken", "stop"}
+	if !slices.Equal(c.told, want) {
+		t.Errorf("%q, want %q", c.told, want)
+	}
 }

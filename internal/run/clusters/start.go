@@ -29,19 +29,19 @@ type Settings struct {
 }
 
 // Start starts the cluster of a suite, or its clusters if it has several.
-func (s *Settings) Start(ctx context.Context, info Info, realTime bool) (cluster.Cluster, error) {
+func (s *Settings) Start(ctx context.Context, info Info, need Need) (cluster.Cluster, error) {
 	if names := s.Suite.ClusterNames(); names != nil {
-		return s.startGroup(ctx, names, info, realTime)
+		return s.startGroup(ctx, names, info, need)
 	}
 	config := s.config(s.Suite.Cluster, info)
-	config.OwnTime = !realTime
+	config.OwnTime, config.Needed = !need.RealTime, need.APIServers
 	return s.Kind.Start(ctx, config)
 }
 
 // startGroup starts the clusters of a suite that has several: the first one with its clock, and then the others, on
 // that clock and with the first one's coordinator.
 func (s *Settings) startGroup(
-	ctx context.Context, names []string, info Info, realTime bool,
+	ctx context.Context, names []string, info Info, need Need,
 ) (_ cluster.Cluster, err error) {
 	members, home := map[string]cluster.Cluster{}, map[string]string{}
 	for _, c := range s.Suite.Controllers {
@@ -53,7 +53,11 @@ func (s *Settings) startGroup(
 		name := names[i]
 		spec := s.Suite.ClusterSpecOf(name)
 		config := s.config(spec, info)
-		config.OwnTime = !realTime
+		config.OwnTime = !need.RealTime
+		for _, server := range plan.ServersOf(need.APIServers, name) {
+			_, own := plan.SplitServer(server)
+			config.Needed = append(config.Needed, own)
+		}
 		config.Member = cluster.Membership{
 			Name: name, Beside: beside, FirstRevision: 1 + int64(i)*cluster.RevisionSpan,
 			Small: s.Suite.SmallCluster(name),
@@ -94,8 +98,9 @@ func (s *Settings) config(spec plan.ClusterSpec, info Info) cluster.Config {
 		nodes = cmp.Or(*spec.Nodes, -1) // none
 	}
 	return cluster.Config{
-		Binary: s.ControlPlane, APIServers: spec.APIServers, Nodes: nodes, DisableControllers: spec.DisableControllers,
-		FeatureGates: spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
+		Binary: s.ControlPlane, APIServers: spec.APIServers, OnDemand: true, Nodes: nodes,
+		DisableControllers: spec.DisableControllers,
+		FeatureGates:       spec.FeatureGates, APIServerArgs: spec.APIServerArgs,
 		ControllerManagerArgs: spec.ControllerManagerArgs,
 		RemovedAPIs:           s.RemovedAPIs,
 		Images:                spec.Images,

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -26,6 +27,7 @@ type Site struct {
 	Can     cluster.Capabilities // of cluster
 	Node    cluster.ProcessNode  // nil: it has none
 	Clock   *clock.Clock         // of its processes
+	Servers []string             // the API servers that the run uses; others may not run
 	Steady  string               // the API server for the run's own requests
 	Config  *rest.Config         // of steady
 	Objects *objects.Client      // through steady
@@ -89,8 +91,8 @@ func rendezvous(c cluster.Cluster, later func(undo func(context.Context) error))
 	return "unix://" + dir.File("coordinator.sock"), rand.Text(), nil
 }
 
-// AwaitAPIServers waits until every instrumented API server has connected; a running one tries to connect several times
-// a second.
+// AwaitAPIServers waits until every instrumented API server that the run uses has connected; a running one tries to
+// connect several times a second.
 func (s *Site) AwaitAPIServers(ctx context.Context, ready time.Duration, sessions interface {
 	WaitConnected(ctx context.Context, identity string, after, n int) error
 }) error {
@@ -100,6 +102,9 @@ func (s *Site) AwaitAPIServers(ctx context.Context, ready time.Duration, session
 		return nil
 	}
 	for _, name := range s.Can.Instrumented.InstrumentedAPIServers() {
+		if !slices.Contains(s.Servers, name) {
+			continue
+		}
 		if err := sessions.WaitConnected(ctx, name, 0, 1); err != nil {
 			return fmt.Errorf("%s did not connect to the coordinator within %s: is its binary instrumented?",
 				name, ready)
@@ -123,6 +128,33 @@ func (s *Site) WriteKubeconfig(
 	later(func(context.Context) error { return dir.Remove() })
 	file = dir.File("kubeconfig")
 	return file, cluster.WriteKubeconfig(file, s.Cluster.Name(), config)
+}
+
+// Used returns those of the API servers that a run uses: the plan or a controller of one of the suites names them, or
+// they are for the run's own requests. Controllers reach other clusters through the first API server, which always
+// runs.
+func Used(p *plan.Plan, all []string, suites []*plan.Suite) []string {
+	named := map[string]bool{}
+	for i := range p.Actions {
+		a := &p.Actions[i]
+		named[a.Target], named[a.ReconnectAPIServer] = true, true
+		for _, d := range a.Trigger.Definitions {
+			named[d.Observe.ObserveBy] = true
+		}
+	}
+	for _, s := range suites {
+		for _, c := range s.Controllers {
+			named[c.APIServer] = true
+		}
+	}
+	seen := map[string]bool{}
+	for _, server := range all {
+		if in, _ := plan.SplitServer(server); !seen[in] {
+			seen[in] = true
+			named[server], named[steadyAPIServer(p, plan.ServersOf(all, in))] = true, true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(server string) bool { return !named[server] })
 }
 
 // steadyAPIServer returns an API server that the plan does not disturb, for the run's own requests; the first one if
