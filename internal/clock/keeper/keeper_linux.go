@@ -458,7 +458,8 @@ func (k *Keeper) step(own *self) bool {
 	if k.clock.Held() || k.busy(own, now, false) != "" {
 		return false
 	}
-	// This takes the longest. What it has overlooked because it was done by then, others have received.
+	// The look at the kernel takes the longest, so it comes last. A thread that leaves the kernel before its turn has
+	// changed something by then, which the second look at the processes finds.
 	if own.inKernel() || k.busy(own, now, false) != "" {
 		return false
 	}
