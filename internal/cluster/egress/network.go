@@ -46,19 +46,23 @@ type Config struct {
 type Network struct {
 	config Config
 
-	mu       sync.Mutex
-	services map[string]objectName // by ClusterIP: where to look first
-	next     map[objectName]int    // round robin
+	mu        sync.Mutex
+	services  map[string]objectName // by ClusterIP: where to look first
+	simulated map[string]objectName // by IP: the pods that were found last
+	next      map[objectName]int    // round robin
 }
 
-// objectName is the name of a Service.
+// objectName is the name of a Service or a pod.
 type objectName struct{ namespace, name string }
 
 func (t objectName) String() string { return t.namespace + "/" + t.name }
 
 // New returns a network.
 func New(config Config) *Network {
-	return &Network{config: config, services: map[string]objectName{}, next: map[objectName]int{}}
+	return &Network{
+		config: config, services: map[string]objectName{}, simulated: map[string]objectName{},
+		next: map[objectName]int{},
+	}
 }
 
 // A RefusedError says why an address cannot be reached.
@@ -160,6 +164,9 @@ func (n *Network) find(ctx context.Context, host string, port int32) (target, er
 		}
 		return n.toPod(pods[0], port), nil
 	}
+	if refused, err := n.refuseSimulated(ctx, host); refused || err != nil {
+		return target{}, err
+	}
 	service, err := n.serviceWithIP(ctx, host)
 	if err != nil {
 		return target{}, err
@@ -168,6 +175,33 @@ func (n *Network) find(ctx context.Context, host string, port int32) (target, er
 		return n.toService(ctx, service, port)
 	}
 	return n.findRest(ctx, host, port)
+}
+
+// refuseSimulated refuses the address of a simulated pod that still has it. Some operators connect to their pods again
+// and again. Without this, each attempt takes lists of all Services, nodes and pods. A pod's address is neither a
+// Service's nor a node's as long as the pod has it.
+func (n *Network) refuseSimulated(ctx context.Context, ip string) (bool, error) {
+	n.mu.Lock()
+	id, known := n.simulated[ip]
+	n.mu.Unlock()
+	if !known {
+		return false, nil
+	}
+	p, err := n.config.Client.CoreV1().Pods(id.namespace).Get(ctx, id.name, metav1.GetOptions{})
+	if err == nil && p.Status.PodIP == ip {
+		return true, simulated(p)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("connect to %s: get pod %s: %w", ip, id, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.simulated, ip)
+	return false, nil
+}
+
+func simulated(p *corev1.Pod) error {
+	return refusal("the pod %s/%s on %s is simulated: no process listens", p.Namespace, p.Name, p.Spec.NodeName)
 }
 
 // findRest finds nodes; for other addresses the error says why nothing can be reached.
@@ -180,9 +214,11 @@ func (n *Network) findRest(ctx context.Context, host string, port int32) (target
 		return target{}, fmt.Errorf("connect to %s: list pods: %w", host, err)
 	}
 	if len(pods.Items) > 0 {
-		p := pods.Items[0]
-		return target{}, refusal("the pod %s/%s on %s is simulated: no process listens",
-			p.Namespace, p.Name, p.Spec.NodeName)
+		p := &pods.Items[0]
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.simulated[host] = objectName{p.Namespace, p.Name}
+		return target{}, simulated(p)
 	}
 	return target{}, refusal("no Service, node or pod of this cluster has this address, and nothing leaves the machine")
 }
