@@ -20,7 +20,7 @@ type Config struct {
 	// APIServers is the number of API servers, 1 to 5; default 3.
 	APIServers int
 	// OnDemand starts only the first API server and those in Needed, if the kind can do that; see the interface
-	// OnDemand. An API server that nobody asks still follows every change, which costs CPU time and memory.
+	// OnDemand. An API server without requests still follows every change, which costs CPU time and memory.
 	OnDemand bool
 	Needed   []string
 	// Nodes is the number of simulated nodes; default 3, negative: none.
