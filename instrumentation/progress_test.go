@@ -19,8 +19,8 @@ func TestProgressOfTwoBuilds(t *testing.T) {
 	second.compiled("example.com/d")
 	second.compiled("example.com/b") // with other flags
 	want := []string{
-		"compile 1/2 example.com/a", "compile 2/2 example.com/b", "compile 1 example.com/c", "compile 2/2 example.com/d",
-		"compile 3/3 example.com/b",
+		"compile 1/2 example.com/a", "compile 2/2 example.com/b",
+		"compile 1 example.com/c", "compile 2/2 example.com/d", "compile 3/3 example.com/b",
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("got %q, want %q", lines, want)

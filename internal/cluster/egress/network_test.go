@@ -16,8 +16,8 @@ import (
 	"github.com/trommel-dev/trommel/internal/processnode"
 )
 
-// An operator that asks its simulated pods again and again costs one request each time, and what it is told is true of
-// the pod that has the address then.
+// An operator that asks its simulated pods again and again costs one request each time. Each refusal names the pod that
+// has the address then.
 func TestSimulatedPodIsRefusedAgain(t *testing.T) {
 	const ip = "10.244.0.7"
 	pod := func(name, ip string) *corev1.Pod {
