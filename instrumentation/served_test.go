@@ -88,7 +88,8 @@ func testLeftOut(t *testing.T, binary string) {
 	for _, pkg := range []string{
 		"k8s.io/client-go/kubernetes/fake", "k8s.io/client-go/testing", "k8s.io/kubernetes/pkg/kubelet/cm",
 		"k8s.io/kubernetes/pkg/kubelet/eviction", "github.com/google/cadvisor/manager",
-		"github.com/opencontainers/cgroups", "sigs.k8s.io/kustomize/api/krusty", "sigs.k8s.io/kwok/pkg/kwok/server", "k8s.io/cri-api/pkg/apis/runtime/v1",
+		"github.com/opencontainers/cgroups", "sigs.k8s.io/kustomize/api/krusty", "sigs.k8s.io/kwok/pkg/kwok/server",
+		"k8s.io/cri-api/pkg/apis/runtime/v1",
 	} {
 		if bytes.Contains(text, []byte(pkg+".")) {
 			t.Errorf("the control plane has package %s: see standIns in package points", pkg)
