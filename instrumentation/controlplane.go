@@ -114,8 +114,8 @@ type ControlPlaneConfig struct {
 	FromSource        bool   // take none that was built elsewhere; EnvBuild does the same
 	Output            string // path for a copy of the binary; it stays in the cache too
 	CacheDir          string // default: buildcache.Dir()
-	// After delays the compiler until it is closed; nil: no delay. Controllers are compiled first, so that their authors
-	// see their own mistakes soon.
+	// After delays the compiler until it is closed; nil: no delay. Controllers are compiled first: their authors see
+	// their own mistakes soon.
 	After <-chan struct{}
 	// Progress is called with what is being done at the moment, from one goroutine at a time.
 	Progress func(line string)

@@ -29,6 +29,9 @@ type Baseline struct {
 	Runs     int    `json:"runs"`
 	// Source is what the baseline was made from. The caller of Learn sets it.
 	Source Source `json:"source"`
+	// Begun are the records of the runs if there are to be more: the baseline is good enough to make plans, but a
+	// difference from it may have an excuse that only the others show. The caller of Learn sets it.
+	Begun []string `json:"begun,omitempty"`
 	// Objects are those that the workload had to do with.
 	Objects map[facts.Key]*facts.Object `json:"objects"`
 	// Existed are the objects that were there when a run's recording began, and to which nothing happened, sorted. A

@@ -9,6 +9,8 @@ package campaign
 import (
 	"context"
 	"errors"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
@@ -48,13 +50,17 @@ type Config struct {
 	Progress progress.Listener
 }
 
-// Learn takes the workloads' baselines, and learns those that are missing or were made from something else. The error
-// is that of ctx.
-func Learn(ctx context.Context, config Config) ([]learn.Learned, error) {
+// Learn takes the workloads' baselines, and learns those that are missing or were made from something else, from all
+// runs. The error is that of ctx.
+func Learn(ctx context.Context, config Config) ([]*learn.Learned, error) {
 	c := newCampaign(config)
+	c.learner.Whole = true
 	ctx, end := c.begun(ctx)
 	defer end()
-	return c.learner.All(ctx)
+	if err := c.learnAll(ctx); err != nil {
+		return nil, err
+	}
+	return c.known, nil
 }
 
 // Run runs the campaign. The error says what kept it from going on; the result is what it had until then.
@@ -76,16 +82,20 @@ func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *result.
 	c := newCampaign(config)
 	ctx, end := c.begun(ctx)
 	defer end()
-	all, err := c.prepare(ctx)
-	var candidates []pattern.Candidate
-	for _, place := range inOrder(all) {
-		candidate := all[place.Workload].Candidates[place.Index]
-		if _, err := c.write(candidate.Plan); err != nil {
-			return nil, c.finish(err), err
-		}
-		candidates = append(candidates, candidate)
+	err := os.MkdirAll(c.Dir, record.DirMode)
+	if err == nil {
+		err = c.learnAll(ctx)
 	}
-	for _, l := range all {
+	if err == nil {
+		learned := c.known
+		c.known = nil
+		err = c.generate(learned)
+	}
+	var candidates []pattern.Candidate
+	for _, t := range c.inOrder(nil) {
+		candidates = append(candidates, *t.candidate)
+	}
+	for _, l := range c.planned() {
 		for _, candidate := range l.Candidates {
 			if candidate.Plan == nil {
 				candidates = append(candidates, candidate)
@@ -97,12 +107,17 @@ func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *result.
 
 func newCampaign(config Config) *campaign {
 	c := &campaign{
-		Config: config, clock: lab.NewClock(),
+		Config: config, clock: lab.NewClock(), paired: map[*learn.Learned]bool{}, tasks: map[*learn.Learned][]*task{},
 		result: &result.Result{
 			Settings: config.Settings, Outcomes: []result.Outcome{}, NotRun: []string{}, Next: []result.Unrun{},
 			Unlearned: []result.Unlearned{}, Dropped: map[string]int{}, Empty: []string{},
 			Suggested: []result.Suggestion{},
 		},
+	}
+	if c.Plans == nil && c.Suite != nil {
+		for i, s := range c.Suite.Generate.Skip {
+			c.result.Skipped = append(c.result.Skipped, result.Skipped{At: c.Suite.SkipAt(i), What: s.String()})
+		}
 	}
 	anyRuns := c.Learn == 0
 	if anyRuns {
@@ -117,11 +132,12 @@ func newCampaign(config Config) *campaign {
 	v := lab.Voice{To: c.Progress}
 	c.queue = newQueue(v, c.clock, c.Settings, len(c.Runners), c.Dir)
 	c.queue.chosen = c.Plans != nil
+	c.queue.schedule.Learning.All = c.Plans != nil
 	c.Lab = lab.New(c.Runners, c.Dir, v, c.queue.ran)
 	c.learner = learn.New(learn.Config{
 		Settings: c.Settings, Suite: c.Suite, Runners: len(c.Runners), Binaries: c.Binaries,
 		ControlPlane: c.ControlPlane, Version: c.Version, Builds: c.Builds, Anew: c.Anew, AnyRuns: anyRuns,
-		Plans: c.Plans, Holds: c.queue.holds,
+		Plans: c.Plans, Schedule: c.queue.schedule.Learning, Lock: &c.queue.mu, Holds: c.queue.holds,
 		HoldsRuns: func(runs int, estimate time.Duration) bool { return c.queue.holdsRuns(runs, "", estimate) },
 	}, c.Lab, c.clock)
 	c.confirmer = &confirmer{
@@ -140,7 +156,12 @@ type campaign struct {
 	queue     *queue
 	learner   *learn.Learner
 	confirmer *confirmer
-	result    *result.Result
+
+	mu     sync.Mutex // guards what follows
+	known  []*learn.Learned
+	paired map[*learn.Learned]bool    // builds of which plans that upgrade were made; see between
+	tasks  map[*learn.Learned][]*task // one for each candidate; nil: it has no plan, or that is in another shard
+	result *result.Result
 }
 
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.
@@ -155,8 +176,10 @@ func (c *campaign) begun(ctx context.Context) (_ context.Context, end func()) {
 
 // finish completes the result. The error is what kept the campaign from going on.
 func (c *campaign) finish(err error) *result.Result {
+	all := c.planned()
+	c.result.Unreached, c.result.Suggested = c.unreached(all), c.suggest(all)
 	c.result.Outcomes = append(c.result.Outcomes, c.learner.Found()...)
-	c.queue.finish(c.result)
+	c.queue.finish(c.result, c.inOrder(nil))
 	if err != nil && c.result.Stopped == "" {
 		c.result.Stopped = err.Error()
 	}

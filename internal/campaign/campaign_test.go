@@ -357,6 +357,9 @@ func TestResume(t *testing.T) {
 			return nil
 		}}
 		c := config(t, f, "v", "w")
+		if _, err := Learn(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
 		r, err := Run(ctx, c)
 		cancel()
 		if !errors.Is(err, context.Canceled) || len(r.Outcomes) != stop || len(r.NotRun) != len(whole.Outcomes)-stop {
@@ -400,7 +403,7 @@ func TestResumeAfterAChange(t *testing.T) {
 	}
 	c.Version = "v2"
 	mustRun(t, c)
-	if want := 4 + len(whole.Outcomes); len(f.all) != want {
+	if want := 2 + len(whole.Outcomes); len(f.all) != want {
 		t.Errorf("%d runs, want %d", len(f.all), want)
 	}
 }
@@ -868,7 +871,7 @@ func TestRunnersGetReady(t *testing.T) {
 		err      error
 		want     int // runners
 	}{
-		{"nothing to do side by side", []string{"stale"}, time.Millisecond, 2, nil, 2},
+		{"nothing to do side by side", []string{"stale"}, time.Millisecond, 2, nil, 1},
 		{"enough to do", nil, time.Minute, 3, nil, 4},
 		{"they are soon not needed", nil, time.Millisecond, 3, nil, 2},
 		{"none can start", nil, time.Minute, 3, errors.New("no memory"), 4},
@@ -1044,7 +1047,7 @@ func TestOwnPlans(t *testing.T) {
 	if diff := cmp.Diff([]string{"own-w pass", "own-unstable pass", "w pass"}, statuses(r)); diff != "" {
 		t.Error(diff)
 	}
-	if o := r.Outcomes[2]; !o.Judged || o.Workload != "plan-w" || f.runs["plan-w-without-faults"] != 4 {
+	if o := r.Outcomes[2]; !o.Judged || o.Workload != "plan-w" || f.runs["plan-w-without-faults"] != 2 {
 		t.Errorf("%+v; runs %v", o, f.runs)
 	}
 	if !r.Outcomes[0].Judged || r.Outcomes[1].Judged || len(r.Unlearned) != 1 || r.Unlearned[0].Workload != "unstable" {

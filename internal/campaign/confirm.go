@@ -41,6 +41,9 @@ type confirmer struct {
 	still   map[string]*still           // the runs without actions, by the plan without its actions
 }
 
+// budgetEnded is why a finding is still to be confirmed.
+const budgetEnded = "the budget ended before it was confirmed"
+
 // confirm runs a plan again that has found something. What comes every time, and not without the plan's actions, is
 // believed. What does great harm is also believed if it comes now and then, and never without the actions in as many
 // runs. A finding that another plan has, too, is believed at once: most plans find one of a few bugs, and each further
@@ -51,7 +54,7 @@ func (c *confirmer) confirm(ctx context.Context, t *task, o *result.Outcome, fir
 	o.Status, o.Reason, o.Came, o.Of, o.Pending = result.Unconfirmed, "", 1, 1, false
 	err := c.believe(ctx, t, o, first)
 	if errors.Is(err, schedule.ErrBudget) {
-		o.Status, o.Reason, o.Pending = result.Unconfirmed, "the budget ended before it was confirmed", true
+		o.Status, o.Reason, o.Pending = result.Unconfirmed, budgetEnded, true
 		return nil
 	}
 	return err

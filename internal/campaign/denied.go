@@ -71,13 +71,19 @@ func (q *queue) dropDenied(t *task, o *result.Outcome) {
 	if q.chosen || o.Status != result.Inconclusive || by == nil || !ok {
 		return
 	}
-	n := q.schedule.Drop(func(p *schedule.Plan) bool {
-		other, ok := clientWriteOf(q.tasks[p].plan)
-		return ok && other == write
-	})
-	if n > 0 {
-		q.denied += n
+	q.refused = append(q.refused, write)
+	if n := q.dropLike(write); n > 0 {
 		q.Say("%s: the webhook %s denies other clients such a write; %s like it left out", t.plan.TestName, by[1],
 			wording.Count(n, "plan"))
 	}
+}
+
+// dropLike takes away the plans with such a write. It returns how many these are. The caller holds the lock.
+func (q *queue) dropLike(write clientWrite) int {
+	n := q.dropPlans(func(p *schedule.Plan) bool {
+		other, ok := clientWriteOf(q.tasks[p].plan)
+		return ok && other == write
+	})
+	q.denied += n
+	return n
 }

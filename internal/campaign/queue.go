@@ -30,6 +30,9 @@ type queue struct {
 	tasks     map[*schedule.Plan]*task
 	faultless map[string]*Faultless // see count; by workload
 	denied    int                   // plans that were left out; see dropDenied
+	refused   []clientWrite         // for which plans were left out; see dropDenied
+	over      bool                  // all workloads are learned
+	again     int                   // plans of an earlier session that have changed, or are not there any more
 	store     store
 }
 
@@ -45,32 +48,119 @@ func newQueue(v lab.Voice, c *lab.Clock, s result.Settings, runners int, dir str
 	return q
 }
 
-// add adds a task after the others.
-func (q *queue) add(t *task, key string) {
+// take takes in all tasks that are known by now, in the order in which those begin that have not begun. number takes in
+// how many runs a plan had in an earlier session. Lesson is the ID of the workload that was learned, or cannot be;
+// empty: there is none.
+func (q *queue) take(tasks []*task, number func(plan string, runs int), lesson string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t.entry = &schedule.Plan{Name: t.plan.TestName, Key: key, Workload: t.learned.ID(), Estimate: cost(t)}
-	q.schedule.Add(t.entry)
-	q.tasks[t.entry] = t
+	q.lessonEnded(lesson)
+	var plans, added []*schedule.Plan
+	for _, t := range tasks {
+		if t.entry == nil {
+			t.entry = &schedule.Plan{
+				Name: t.plan.TestName, Key: t.key, Workload: t.learned.ID(), Estimate: cost(t),
+			}
+			q.tasks[t.entry] = t
+			added = append(added, t.entry)
+		}
+		if !t.dropped {
+			plans = append(plans, t.entry)
+		}
+	}
+	claimed := q.schedule.Arrange(plans)
+	first, over := q.schedule.Ready(q.clock.Elapsed()), q.schedule.Learning.Over()
+	q.again += claimed.Changed
+	if over && !q.over {
+		q.again += q.schedule.Forget()
+	}
+	if n := q.again; n > 0 && over {
+		q.Say("%d plans are run again, because something has changed since", n)
+		q.again = 0
+	}
+	if p := q.schedule.Progress(q.clock.Elapsed()); claimed.Known > 0 {
+		q.Say("%d of %d plans were run before", p.Done+len(claimed.Pending), p.Of)
+	}
+	q.takeUp(claimed, number)
+	q.dropNew(added)
+	if said := q.schedule.Foresee(q.clock.Elapsed()); said != "" && (first || over && !q.over) {
+		q.Say("%s", said)
+	}
+	q.over = over
 }
 
-// begin returns the next plan to run; nil: there is none. It waits for plans that were put off if there is nothing else
-// to do.
-func (q *queue) begin(ctx context.Context) *task {
+// begin returns the next plan to run, or the ID of the workload to learn; neither: there is nothing to do any more. It
+// waits while there is nothing, but may be something later.
+func (q *queue) begin(ctx context.Context) (t *task, lesson string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for ctx.Err() == nil {
-		next, wait := q.schedule.Next(q.clock.Elapsed())
-		if next != nil {
+		next := q.schedule.Next(q.clock.Elapsed())
+		switch {
+		case next.Plan != nil:
 			q.showStatus()
-			return q.tasks[next]
-		}
-		if !wait {
-			return nil
+			return q.tasks[next.Plan], ""
+		case next.Lesson != "" || !next.Wait:
+			return nil, next.Lesson
 		}
 		q.changed.Wait()
 	}
-	return nil
+	return nil, ""
+}
+
+// lesson returns the ID of the next workload to learn, without regard to plans; empty: there is none. It waits while
+// workloads are learned that others may follow.
+func (q *queue) lesson(ctx context.Context) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ctx.Err() == nil {
+		id := q.schedule.Learning.Next(q.clock.Elapsed(), false)
+		if id != "" || !q.schedule.Learning.Busy() {
+			return id
+		}
+		q.changed.Wait()
+	}
+	return ""
+}
+
+// ended takes in that a workload is learned, or cannot be, of which no plans are run.
+func (q *queue) ended(lesson string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lessonEnded(lesson)
+}
+
+// lessonEnded is ended. The caller holds the lock.
+func (q *queue) lessonEnded(lesson string) {
+	if lesson != "" {
+		q.schedule.Learning.End(q.clock.Elapsed(), lesson)
+	}
+	q.changed.Broadcast()
+}
+
+// learnedAll reports whether no workload is left to be learned.
+func (q *queue) learnedAll() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.schedule.Learning.Waiting(false)) == 0
+}
+
+// begun returns the tasks whose plans do not begin any more.
+func (q *queue) begun() map[*task]bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all := map[*task]bool{}
+	for p, t := range q.tasks {
+		all[t] = q.schedule.Begun(p)
+	}
+	return all
+}
+
+// stopped says why no further plan begins, and whether there were plans at all.
+func (q *queue) stopped() (why string, planned bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.schedule.Stopped(), len(q.schedule.Plans()) > 0
 }
 
 // wake wakes those that wait for plans that were put off.
@@ -95,13 +185,6 @@ func (q *queue) end(t *task, o *result.Outcome) error {
 	q.showOutcome(o)
 	q.dropDenied(t, o)
 	return err
-}
-
-// learningTookAll takes in that the budget ended during learning.
-func (q *queue) learningTookAll() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.schedule.LearningTookAll()
 }
 
 // leave gives up a plan for which the budget is too short.
@@ -171,15 +254,6 @@ func (q *queue) holdsRuns(runs int, plan string, estimate time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.schedule.Holds(q.clock.Elapsed(), time.Duration(runs)*q.schedule.Expected(plan, estimate))
-}
-
-// foresee says how many plans will be run, before the first one begins.
-func (q *queue) foresee() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if said := q.schedule.Foresee(q.clock.Elapsed()); said != "" {
-		q.Say("%s", said)
-	}
 }
 
 // all returns the tasks in the order in which they begin, with the outcomes of those that have ended.
@@ -261,20 +335,41 @@ func (q *queue) count(l *learn.Learned, failed, dir string) {
 // drop takes away the plans of a workload that fails without faults. The caller holds the lock.
 func (q *queue) drop(counts *Faultless) {
 	if !q.chosen && counts.Failed > 0 {
-		counts.dropped += q.schedule.Drop(func(p *schedule.Plan) bool { return p.Workload == counts.learned.ID() })
+		counts.dropped += q.dropPlans(func(p *schedule.Plan) bool { return p.Workload == counts.learned.ID() })
 	}
 }
 
-// dropAgain drops the plans that an earlier session of the campaign has dropped.
-func (q *queue) dropAgain() {
+// dropPlans takes away those of the given plans that have not begun. The caller holds the lock.
+func (q *queue) dropPlans(which func(*schedule.Plan) bool) int {
+	dropped := q.schedule.Drop(which)
+	for _, p := range dropped {
+		q.tasks[p].dropped = true
+	}
+	return len(dropped)
+}
+
+// giveUp takes away the plans of a workload that turned out to end differently without faults, except those that the
+// user has chosen.
+func (q *queue) giveUp(l *learn.Learned) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if !q.chosen {
+		q.dropPlans(func(p *schedule.Plan) bool { return p.Workload == l.ID() })
+	}
+}
+
+// dropNew drops those of new plans that an earlier session of the campaign has dropped, and those that other clients
+// are known to be denied. The caller holds the lock.
+func (q *queue) dropNew(added []*schedule.Plan) {
 	known := map[string]bool{}
-	for _, p := range slices.Clone(q.schedule.Plans()) {
+	for _, p := range added {
 		if l := q.tasks[p].learned; !known[l.ID()] && q.faultless[l.ID()] != nil {
 			known[l.ID()] = true
 			q.drop(q.faultlessOf(l))
 		}
+	}
+	for _, write := range q.refused {
+		q.dropLike(write)
 	}
 }
 
@@ -294,15 +389,23 @@ func (q *queue) faultlessOf(l *learn.Learned) *Faultless {
 // unrunPlans is how many plans that were not run a result describes.
 const unrunPlans = 5
 
-// finish adds the outcomes of plans, and the plans that were not run, to the result.
-func (q *queue) finish(r *result.Result) {
+// finish adds the outcomes of plans, and the plans that were not run, to the result. Tasks are in the order in which
+// all plans would begin if none had: so the order of the outcomes does not depend on when a workload was learned.
+func (q *queue) finish(r *result.Result, tasks []*task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	pending := false
-	for _, p := range q.schedule.Plans() {
-		if o := q.schedule.Outcome(p); o != nil {
+	for _, t := range tasks {
+		if t.dropped || t.entry == nil {
+			continue
+		}
+		if o := q.schedule.Outcome(t.entry); o != nil {
 			r.Outcomes = append(r.Outcomes, *o)
 			pending = pending || o.Pending
+		}
+	}
+	for _, p := range q.schedule.Plans() {
+		if q.schedule.Outcome(p) != nil {
 			continue
 		}
 		if t := q.tasks[p]; len(r.NotRun) < unrunPlans {
@@ -312,6 +415,8 @@ func (q *queue) finish(r *result.Result) {
 		}
 		r.NotRun = append(r.NotRun, p.Name)
 	}
+	r.Unstudied = q.schedule.Learning.Waiting(false)
+	slices.Sort(r.Unstudied)
 	if len(r.NotRun) > 0 || len(r.Unstudied) > 0 || pending {
 		r.GoOn = q.store.goOn(q.schedule.Given())
 	}

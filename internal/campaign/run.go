@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -30,92 +31,180 @@ type task struct {
 	file    string
 	learned *learn.Learned
 	without *plan.Plan // see pattern.Candidate
+	key     string     // changes with whatever could change the outcome
 	// Of a generated plan.
+	candidate    *pattern.Candidate
 	pattern, why string
 	entry        *schedule.Plan // what the schedule knows of it
+	dropped      bool           // it is not run; see queue.dropPlans
 	first        *record.Meta   // what its first run says, if the plan was put off
 }
 
-// prepare learns the workloads and generates their plans. It returns those that were learned.
-func (c *campaign) prepare(ctx context.Context) ([]learn.Learned, error) {
-	if err := os.MkdirAll(c.Dir, record.DirMode); err != nil {
-		return nil, err
-	}
-	learned, err := c.learner.All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.result.Unstudied = c.learner.Unstudied
-	if c.learner.Cut {
-		c.queue.learningTookAll()
-	}
-	later, err := c.learner.Later(ctx, learned)
-	if err != nil {
-		return nil, err
-	}
-	if c.Plans == nil {
-		for i, s := range c.Suite.Generate.Skip {
-			c.result.Skipped = append(c.result.Skipped, result.Skipped{At: c.Suite.SkipAt(i), What: s.String()})
-		}
-	}
-	var all []learn.Learned
-	between, err := c.between(learned)
-	if err != nil {
-		return nil, err
-	}
-	for i := range learned {
-		for _, advice := range learned[i].Advice() {
-			c.Say("%s: %s", learned[i].ID(), advice)
-		}
-	}
-	for _, l := range slices.Concat(learned, later, between) {
-		if l.Baseline != nil && len(l.Baseline.Unlisted) > 0 {
-			if c.result.Unrecorded == nil {
-				c.result.Unrecorded = map[string][]string{}
-			}
-			c.result.Unrecorded[l.Workload] = l.Baseline.Unlisted
-		}
-		if l.Err != nil {
-			c.result.Unlearned = append(c.result.Unlearned, result.Unlearned{
-				Workload: l.Workload, Reason: l.Err.Error(),
-			})
-		} else if c.Plans == nil && (l.Build == "" || l.Scope != "") {
-			patterns := c.Patterns
-			if l.Steps != nil {
-				patterns = []string{pattern.Time} // what the others strike at, they do in the workload before
-			}
-			if l.Candidates == nil {
-				l.Candidates = pattern.GenerateFor(c.Suite, l.Steps, l.Baseline, patterns...)
-			}
-			for i := range l.Candidates {
-				if p := l.Candidates[i].Plan; p != nil && p.Pace == "" {
-					p.Pace = l.Baseline.Pace
-					if c.Pace != "" && l.Steps == nil { // the clock must not jump before rest
-						p.Pace = c.Pace
-					}
+// learnAll learns the workloads, without plans. The error is that of ctx.
+func (c *campaign) learnAll(ctx context.Context) error {
+	defer context.AfterFunc(ctx, c.queue.wake)()
+	c.known = c.learner.Begin()
+	var workers errgroup.Group
+	for range max(1, len(c.Runners)) {
+		workers.Go(func() error {
+			for {
+				id := c.queue.lesson(ctx)
+				if id == "" {
+					return context.Cause(ctx)
+				}
+				l, err := c.learner.Study(ctx, id)
+				if l != nil {
+					c.mu.Lock()
+					c.known = append(c.known, l)
+					c.mu.Unlock()
+				}
+				c.queue.ended(id)
+				if err != nil {
+					return err
 				}
 			}
-			plans := 0
-			for _, candidate := range l.Candidates {
-				switch {
-				case candidate.Skipped > 0:
-					c.result.Skipped[candidate.Skipped-1].Plans++
-				case candidate.Plan == nil:
-					c.result.Dropped[candidate.Dropped]++
-				default:
-					plans++
-				}
+		})
+	}
+	err := workers.Wait()
+	slices.SortFunc(c.known, learn.ByPlace)
+	return err
+}
+
+// takeIn generates the plans of workloads that were learned, or cannot be, and hands them to the queue, with those of
+// the workloads before, in a new order. Lesson is the ID of the workload that was learned; empty: there is none.
+func (c *campaign) takeIn(news []*learn.Learned, lesson string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.generate(news); err != nil {
+		return err
+	}
+	c.queue.take(c.inOrder(c.queue.begun()), c.SetNumber, lesson)
+	return nil
+}
+
+// generate makes the tasks of workloads that were learned, or cannot be. The caller holds the lock.
+func (c *campaign) generate(news []*learn.Learned) error {
+	for _, l := range news {
+		if l.Place[0] == 0 {
+			for _, advice := range l.Advice() {
+				c.Say("%s: %s", l.ID(), advice)
 			}
-			if l.Scope != "" || !c.onlyUpgrades() {
-				c.Say("%s: %s", l.ID(), wording.Count(plans, "plan"))
-			}
-		}
-		if l.Build == "" || l.Scope != "" || c.Plans != nil { // the others only say what upgrades begin with
-			all = append(all, l)
 		}
 	}
-	c.result.Unreached, c.result.Suggested = c.unreached(all), c.suggest(all)
-	return all, nil
+	c.known = append(c.known, news...)
+	slices.SortFunc(c.known, learn.ByPlace)
+	between, err := c.between(c.known)
+	if err != nil {
+		return err
+	}
+	c.known = append(c.known, between...)
+	slices.SortFunc(c.known, learn.ByPlace)
+	for _, l := range slices.Concat(news, between) {
+		if err := c.makePlans(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makePlans makes the tasks of a workload, and notes what the result says of it.
+func (c *campaign) makePlans(l *learn.Learned) error {
+	if l.Baseline != nil && len(l.Baseline.Unlisted) > 0 {
+		if c.result.Unrecorded == nil {
+			c.result.Unrecorded = map[string][]string{}
+		}
+		c.result.Unrecorded[l.Workload] = l.Baseline.Unlisted
+	}
+	if l.Err != nil {
+		c.result.Unlearned = append(c.result.Unlearned, result.Unlearned{Workload: l.Workload, Reason: l.Err.Error()})
+	}
+	switch {
+	case c.Plans != nil:
+		for _, p := range c.Plans {
+			if learn.IDOf(p) == l.Workload {
+				if err := c.add(&task{plan: p, file: p.File, learned: l, why: p.Description}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	case l.Err != nil || l.Build != "" && l.Scope == "": // a build only says what upgrades begin with
+		return nil
+	}
+	patterns := c.Patterns
+	if l.Steps != nil {
+		patterns = []string{pattern.Time} // what the others strike at, they do in the workload before
+	}
+	if l.Candidates == nil {
+		l.Candidates = pattern.GenerateFor(c.Suite, l.Steps, l.Moments(), patterns...)
+	}
+	plans := 0
+	for i := range l.Candidates {
+		candidate := &l.Candidates[i]
+		switch p := candidate.Plan; {
+		case candidate.Skipped > 0:
+			c.result.Skipped[candidate.Skipped-1].Plans++
+		case p == nil:
+			c.result.Dropped[candidate.Dropped]++
+		case p.Pace == "":
+			p.Pace = l.Baseline.Pace
+			if c.Pace != "" && l.Steps == nil { // the clock must not jump before rest
+				p.Pace = c.Pace
+			}
+		}
+		if candidate.Plan == nil {
+			c.tasks[l] = append(c.tasks[l], nil)
+			continue
+		}
+		plans++
+		if err := c.add(&task{
+			plan: candidate.Plan, learned: l, candidate: candidate, pattern: candidate.Pattern, why: candidate.Why,
+			without: candidate.Without,
+		}); err != nil {
+			return err
+		}
+	}
+	if l.Scope != "" || !c.onlyUpgrades() {
+		c.Say("%s: %s", l.ID(), wording.Count(plans, "plan"))
+	}
+	return nil
+}
+
+// planned are the workloads of which plans may be made.
+func (c *campaign) planned() []*learn.Learned {
+	return slices.DeleteFunc(slices.Clone(c.known), func(l *learn.Learned) bool {
+		return l.Build != "" && l.Scope == "" && c.Plans == nil
+	})
+}
+
+// inOrder returns the tasks in the order in which their plans are run: the most valuable ones first, see pattern.Order;
+// or that of the campaign's own plans. Begun are those that do not begin any more; nil: none.
+func (c *campaign) inOrder(begun map[*task]bool) (tasks []*task) {
+	if c.Plans != nil {
+		for _, l := range c.known {
+			for _, t := range c.tasks[l] {
+				if t != nil {
+					tasks = append(tasks, t)
+				}
+			}
+		}
+		at := func(t *task) int { return slices.Index(c.Plans, t.plan) }
+		slices.SortFunc(tasks, func(a, b *task) int { return cmp.Compare(at(a), at(b)) })
+		return tasks
+	}
+	all := c.planned()
+	lists := make([][]pattern.Candidate, len(all))
+	for i, l := range all {
+		lists[i] = l.Candidates
+	}
+	for _, place := range pattern.OrderAfter(func(p pattern.Place) bool {
+		return begun[c.tasks[all[p.Workload]][p.Index]]
+	}, lists...) {
+		if t := c.tasks[all[place.Workload]][place.Index]; t != nil {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
 }
 
 // run runs the campaign.
@@ -123,23 +212,9 @@ func (c *campaign) run(ctx context.Context) error {
 	if err := c.queue.resume(); err != nil {
 		return err
 	}
-	c.learner.Resume(c.clock.Before())
-	all, err := c.prepare(ctx)
-	if err != nil {
+	if err := c.takeIn(c.learner.Begin(), ""); err != nil {
 		return err
 	}
-	if c.Plans != nil {
-		err = c.planTasks(all)
-	} else {
-		err = c.generatedTasks(all)
-	}
-	if err != nil {
-		return err
-	}
-	c.queue.forgetOthers()
-	c.queue.takeUp(c.SetNumber)
-	c.queue.dropAgain()
-	c.queue.foresee()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers errgroup.Group
@@ -155,58 +230,35 @@ func (c *campaign) run(ctx context.Context) error {
 	if err := workers.Wait(); err != nil {
 		return err
 	}
+	c.learner.End(c.queue.stopped())
+	c.withoutPlans()
 	if err := c.confirmer.join(); err != nil {
 		return err
 	}
 	return c.shrinkAll(ctx)
 }
 
-// generatedTasks makes tasks of the generated plans, the most valuable ones first: see pattern.Order.
-func (c *campaign) generatedTasks(all []learn.Learned) error {
-	used := map[string]bool{}
-	for _, place := range inOrder(all) {
-		l := &all[place.Workload]
-		candidate := &l.Candidates[place.Index]
-		used[candidate.Pattern] = true
-		if err := c.add(&task{
-			plan: candidate.Plan, learned: l, pattern: candidate.Pattern, why: candidate.Why,
-			without: candidate.Without,
-		}); err != nil {
-			return err
-		}
+// withoutPlans notes the patterns without a plan, unless no pattern could have one.
+func (c *campaign) withoutPlans() {
+	all := c.planned()
+	if c.Plans != nil || !slices.ContainsFunc(all, func(l *learn.Learned) bool { return l.Baseline != nil }) {
+		return
 	}
-	if !slices.ContainsFunc(all, func(l learn.Learned) bool { return l.Baseline != nil }) {
-		return nil // no pattern could have a plan
+	used := map[string]bool{}
+	for _, l := range all {
+		for i := range l.Candidates {
+			used[l.Candidates[i].Pattern] = used[l.Candidates[i].Pattern] || l.Candidates[i].Plan != nil
+		}
 	}
 	for _, p := range pattern.Patterns() {
 		if !used[p.Name] && p.In(c.Patterns) && (p.Fits(c.Suite) || slices.Contains(c.Patterns, p.Name)) {
 			c.result.Empty = append(c.result.Empty, p.Name)
 		}
 	}
-	return nil
 }
 
-// inOrder is the order in which the workloads' plans are run.
-func inOrder(all []learn.Learned) []pattern.Place {
-	lists := make([][]pattern.Candidate, len(all))
-	for i := range all {
-		lists[i] = all[i].Candidates
-	}
-	return pattern.Order(lists...)
-}
-
-// planTasks makes tasks of the campaign's own plans.
-func (c *campaign) planTasks(all []learn.Learned) error {
-	for _, p := range c.Plans {
-		l := &all[slices.IndexFunc(all, func(l learn.Learned) bool { return l.Workload == learn.IDOf(p) })]
-		if err := c.add(&task{plan: p, file: p.File, learned: l, why: p.Description}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// add adds a task, unless its plan is in another shard. It writes the plan's file if there is none.
+// add adds a task to those of its workload, unless its plan is in another shard. It writes the plan's file if there is
+// none.
 func (c *campaign) add(t *task) error {
 	nameless := *t.plan
 	nameless.TestName, nameless.Description = "", ""
@@ -216,13 +268,14 @@ func (c *campaign) add(t *task) error {
 	}
 	if !c.Shard.Has(content) {
 		c.result.Elsewhere++
+		c.tasks[t.learned] = append(c.tasks[t.learned], nil)
 		return nil
 	}
 	judged := struct {
 		Source baseline.Source
 		Masks  []baseline.MaskEntry
 	}{Source: t.learned.Source}
-	if ref := t.learned.Baseline; ref != nil {
+	if ref := t.learned.Moments(); ref != nil {
 		judged.Masks = ref.MaskEntries()
 	}
 	by, err := json.Marshal(judged)
@@ -237,16 +290,32 @@ func (c *campaign) add(t *task) error {
 			return err
 		}
 	}
-	c.queue.add(t, learn.ShortHash(hash.Sum(nil)))
+	t.key = learn.ShortHash(hash.Sum(nil))
+	c.tasks[t.learned] = append(c.tasks[t.learned], t)
 	return nil
 }
 
-// work runs plans until there are no more to begin. The error is that of ctx, or says that a campaign makes no sense.
+// work runs plans and learns workloads until there is nothing more to begin. The error is that of ctx, or says that a
+// campaign makes no sense.
 func (c *campaign) work(ctx context.Context) error {
 	defer context.AfterFunc(ctx, c.queue.wake)()
 	for {
-		t := c.queue.begin(ctx)
-		if t == nil {
+		t, lesson := c.queue.begin(ctx)
+		switch {
+		case lesson != "":
+			var news []*learn.Learned
+			l, err := c.learner.Study(ctx, lesson)
+			if l != nil {
+				news = append(news, l)
+			}
+			if err == nil {
+				err = c.takeIn(news, lesson)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		case t == nil:
 			return context.Cause(ctx)
 		}
 		o, err := c.try(ctx, t)
@@ -275,7 +344,7 @@ var errPutOff = errors.New("another plan with the same findings is being confirm
 // try runs a plan, and again if it finds something. The outcome is never nil. The error says that the plan could not be
 // run, is errPutOff or schedule.ErrBudget, or that of ctx.
 func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
-	if known := t.entry.Known; known != nil {
+	if known := t.entry.Known; known != nil && !t.learned.Unjudged() {
 		return known, c.confirmer.confirm(ctx, t, known, t.first)
 	}
 	t.learned = c.learner.Newest(t.learned)
@@ -310,16 +379,22 @@ func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 	if err != nil {
 		return o, err
 	}
+	if meta.Verdict == record.Bug && t.learned.Unjudged() {
+		if r, meta, err = c.judge(ctx, t, o, r, meta); err != nil {
+			return o, err
+		}
+	}
 	o.Record = r.Dir
 	for _, f := range r.Findings {
 		if f.Judge == record.JudgeUpgrade {
 			c.Say("%s: %s", o.Plan, f.Title)
 		}
 	}
-	switch meta.Verdict {
-	case record.Pass:
+	switch {
+	case o.Status != "": // it cannot be judged
+	case meta.Verdict == record.Pass:
 		o.Status, o.Reason = result.Passed, judge.Excused(r.Findings)
-	case record.Bug:
+	case meta.Verdict == record.Bug:
 		o.Findings = confirm.Bugs(r.Findings)
 		return o, c.confirmer.confirm(ctx, t, o, meta)
 	default:
@@ -329,6 +404,48 @@ func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 		})
 	}
 	return o, nil
+}
+
+// judge makes the other runs of a workload without faults when one of its plans has found something. If the findings
+// could be others then, the plan runs again, and that run counts. If there is no budget for that, or if the workload
+// turns out to end differently without faults, the outcome has the findings, which are not confirmed. The error is that
+// of ctx, or says that the plan could not be run.
+func (c *campaign) judge(
+	ctx context.Context, t *task, o *result.Outcome, r *record.Run, meta *record.Meta,
+) (*record.Run, *record.Meta, error) {
+	before := t.learned
+	var err error
+	t.learned, err = c.learner.Rest(ctx, before, o.Plan)
+	switch {
+	case errors.Is(err, schedule.ErrBudget), errors.Is(err, learn.ErrNoBaseline):
+		o.Findings, o.Status, o.Came, o.Of = confirm.Bugs(r.Findings), result.Unconfirmed, 1, 1
+		slices.SortStableFunc(o.Findings, record.ByHarm)
+		if o.Reason, o.Pending = budgetEnded, errors.Is(err, schedule.ErrBudget); !o.Pending {
+			o.Reason = err.Error()
+			c.giveUp(before, o.Reason)
+		}
+		return r, meta, nil
+	case err != nil:
+		return r, meta, err
+	case before.Baseline.JudgesLike(t.learned.Baseline) && !slices.ContainsFunc(r.Findings, ofWaste):
+		return r, meta, nil
+	}
+	r, meta, err = c.Once(ctx, t.plan, c.confirmer.options(t))
+	o.AddRun(meta)
+	return r, meta, err
+}
+
+// ofWaste reports whether a finding is one that depends on each run without faults.
+func ofWaste(f record.Finding) bool { return f.Judge == record.JudgeWaste }
+
+// giveUp takes away the plans of a workload that ends differently without faults, and notes that.
+func (c *campaign) giveUp(l *learn.Learned, why string) {
+	c.queue.giveUp(l)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.ContainsFunc(c.result.Unlearned, func(u result.Unlearned) bool { return u.Workload == l.Workload }) {
+		c.result.Unlearned = append(c.result.Unlearned, result.Unlearned{Workload: l.Workload, Reason: why})
+	}
 }
 
 // write writes a generated plan, so that it can be run by itself.
@@ -363,7 +480,7 @@ func relative(dir, file string) (string, error) {
 }
 
 // unreached lists the points that each controller has and that none of the workloads reaches.
-func (c *campaign) unreached(all []learn.Learned) map[string][]string {
+func (c *campaign) unreached(all []*learn.Learned) map[string][]string {
 	missing := map[string][]string{}
 	for i, b := range c.Binaries {
 		if b.Manifest == nil {
@@ -372,7 +489,7 @@ func (c *campaign) unreached(all []learn.Learned) map[string][]string {
 		name := c.Suite.Controllers[i].Name
 		for _, point := range points(b.Manifest) {
 			known := false
-			reached := slices.ContainsFunc(all, func(l learn.Learned) bool {
+			reached := slices.ContainsFunc(all, func(l *learn.Learned) bool {
 				known = known || l.Baseline != nil
 				return l.Baseline != nil && slices.Contains(l.Baseline.Reached[name], point)
 			})

@@ -16,6 +16,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/atomicfile"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
@@ -183,25 +184,12 @@ func (q *queue) resume() error {
 	return q.keep()
 }
 
-// forgetOthers forgets outcomes of plans that are not those of the tasks: something has changed since.
-func (q *queue) forgetOthers() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if n := q.schedule.Forget(); n > 0 {
-		q.Say("%d plans are run again, because something has changed since", n)
-	}
-	if p := q.schedule.Progress(q.clock.Elapsed()); p.Done > 0 {
-		q.Say("%d of %d plans were run before", p.Done, p.Of)
-	}
-}
-
 // takeUp lets the plans be confirmed that an earlier session has left. number takes in how many runs each of them had.
-func (q *queue) takeUp(number func(plan string, runs int)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	plans, outcomes := q.schedule.TakePending()
-	for i, p := range plans {
-		o := outcomes[i]
+// The caller holds the lock.
+func (q *queue) takeUp(claimed schedule.Claimed, number func(plan string, runs int)) {
+	n := 0
+	for i, p := range claimed.Pending {
+		o := claimed.Outcomes[i]
 		r, err := record.Open(o.Record)
 		runs, noNumber := strconv.Atoi(filepath.Base(o.Record))
 		if err != nil || noNumber != nil || len(o.Findings) == 0 {
@@ -213,8 +201,9 @@ func (q *queue) takeUp(number func(plan string, runs int)) {
 		number(o.Plan, runs)
 		q.schedule.Ran(o.Plan, r.Meta.Took())
 		q.schedule.PutOff(p, &known)
+		n++
 	}
-	if n := q.schedule.Waiting(); n > 0 {
+	if n > 0 {
 		q.Say("%s to confirm, for which the budget was too short", wording.Count(n, "plan"))
 	}
 }

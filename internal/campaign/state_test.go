@@ -89,16 +89,18 @@ func BenchmarkStatus(b *testing.B) {
 	const plans = 10_000
 	c := newCampaign(Config{Dir: b.TempDir()})
 	s := c.queue.schedule
+	var all []*schedule.Plan
 	for i := range plans {
 		p := &schedule.Plan{
 			Name: "create-intermediate-" + time.Duration(i).String(), Estimate: 9 * time.Second,
 		}
-		s.Add(p)
+		all = append(all, p)
 		if i < plans/2 {
 			s.Resume(0, []*result.Outcome{{Plan: p.Name, Status: result.Passed, Took: 9 * time.Second}})
 		}
 	}
-	s.Foresee(0)
+	s.Arrange(all)
+	s.Ready(0)
 	for b.Loop() {
 		c.queue.showStatus()
 	}

@@ -18,9 +18,10 @@ import (
 )
 
 // suggest says what workloads would add, if a pattern has no plans because no workload does what it is about. It says
-// nothing if a workload could not be learned, which may do it.
-func (c *campaign) suggest(all []learn.Learned) []result.Suggestion {
-	if c.Plans != nil || slices.ContainsFunc(all, func(l learn.Learned) bool { return l.Baseline == nil }) {
+// nothing if a workload was not or could not be learned, which may do it.
+func (c *campaign) suggest(all []*learn.Learned) []result.Suggestion {
+	if c.Plans != nil || !c.queue.learnedAll() ||
+		slices.ContainsFunc(all, func(l *learn.Learned) bool { return l.Baseline == nil }) {
 		return []result.Suggestion{}
 	}
 	var types []string // of the custom resources that workloads create

@@ -92,13 +92,13 @@ func TestWorkloadsThatWouldAddPlans(t *testing.T) {
 			c := newCampaign(config)
 			ref := &baseline.Baseline{Workload: "w", Changes: tt.changes, Objects: facts.Objects(tt.changes)}
 			var got []string
-			for _, s := range c.suggest([]learn.Learned{{Workload: "w", Baseline: ref}}) {
+			for _, s := range c.suggest([]*learn.Learned{{Workload: "w", Baseline: ref}}) {
 				got = append(got, strings.ReplaceAll(s.String(), dir, "DIR"))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
-			unlearned := c.suggest([]learn.Learned{{Workload: "w", Baseline: ref}, {Workload: "v"}})
+			unlearned := c.suggest([]*learn.Learned{{Workload: "w", Baseline: ref}, {Workload: "v"}})
 			if len(unlearned) > 0 {
 				t.Errorf("a workload that could not be learned may do it: %v", unlearned)
 			}

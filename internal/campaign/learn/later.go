@@ -8,9 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/progress"
@@ -29,8 +26,6 @@ const (
 	severalTimes = 5
 	// laterRuns is how many runs what comes later is learned from, at most.
 	laterRuns = 3
-	// laterShare is the part of the budget after which nothing of that is learned any more.
-	laterShare = 3
 	// breath is how long nothing is to happen before the clock jumps, and after it.
 	breath = 10 * time.Second
 )
@@ -99,52 +94,31 @@ func WorkloadOf(p *plan.Plan) string {
 	return "plan-" + p.TestName
 }
 
-// Later returns what is known of the workloads in which time passes after those that were learned. If the
-// controllers change nothing then, there are none. The error is that of ctx.
-func (lr *Learner) Later(ctx context.Context, learned []Learned) ([]Learned, error) {
-	if lr.Plans != nil || !pattern.Chosen(pattern.Time, lr.Patterns) {
-		return nil, nil
+// thenLater lets the workloads wait in which time passes after one that was learned. It takes the baselines that are
+// there when they are to be learned.
+func (lr *Learner) thenLater(l *lesson) {
+	if lr.Whole || lr.Plans != nil || !pattern.Chosen(pattern.Time, lr.Patterns) {
+		return
 	}
-	found := make([][]Learned, len(learned))
-	var group errgroup.Group
-	group.SetLimit(max(1, lr.Runners))
-	for i := range learned {
-		group.Go(func() error {
-			for _, w := range lr.laterOf(&learned[i]) {
-				if lr.Budget > 0 && lr.clock.Elapsed() > lr.Budget/laterShare {
-					lr.Say("%s: too little of the budget is left to learn what comes when time has passed",
-						learned[i].Workload)
-					return nil
-				}
-				l, err := lr.learnOneLater(ctx, &learned[i], w)
-				switch {
-				case ctx.Err() != nil:
-					return context.Cause(ctx)
-				case err != nil:
-					lr.Say("%s: no plans: %v", w.name, err)
-				case l != nil:
-					found[i] = append(found[i], *l)
-				}
-			}
-			return nil
-		})
+	for i, w := range lr.laterOf(l.learned) {
+		next := &lesson{workload: w.workload, after: l, by: w.by, learned: lr.unknown(w.workload)}
+		next.learned.Place, next.learned.Steps = Place{1, l.learned.Place[1], i}, w.steps
+		lr.mu.Lock()
+		lr.all[w.id()] = next
+		lr.mu.Unlock()
+		lr.lessons.wait(w.workload, 0, true)
 	}
-	err := group.Wait()
-	return slices.Concat(found...), err
 }
 
-// learnOneLater takes or learns the baseline of a workload in which time passes. It is nil if the controllers change
+// studyLater takes or learns the baseline of a workload in which time passes. It returns nil if the controllers change
 // nothing then; the baseline of the workload before remembers that.
-func (lr *Learner) learnOneLater(ctx context.Context, before *Learned, w later) (*Learned, error) {
-	l := &Learned{
-		Workload: w.name, File: BaselineFile(lr.Baselines, w.name), Masks: MaskFile(lr.Baselines, w.name),
-		Allowed: AllowedFile(lr.Baselines, w.name), Steps: w.steps,
-	}
+func (lr *Learner) studyLater(ctx context.Context, w *lesson) (*Learned, error) {
+	l, before := w.learned, lr.Newest(w.after.learned)
 	var err error
 	if l.Source, err = lr.source(w.workload); err != nil {
 		return nil, err
 	}
-	if l.Baseline, _, err = lr.load(l.File, l.Source); err != nil {
+	if _, err = lr.load(l); err != nil {
 		return nil, err
 	}
 	if l.Baseline == nil {
@@ -163,33 +137,23 @@ func (lr *Learner) learnOneLater(ctx context.Context, before *Learned, w later) 
 			return nil, err
 		}
 		if !eventful(changes, first.Meta.Steps, w.steps) {
-			before.Baseline.Uneventful = append(before.Baseline.Uneventful, w.by)
-			return nil, before.Baseline.Write(before.File)
+			return nil, lr.uneventful(ctx, before, w.by)
 		}
 		lr.Say("%s: the controllers change something when %s have passed: learning what", before.Workload,
 			plan.FormatDuration(w.by))
 		l.Anew = true
-		l.Baseline, err = lr.compareRuns(ctx, w.workload, quiet, first, min(lr.Learn, laterRuns), false)
+		l.Baseline, _, err = lr.compareRuns(ctx, w.workload, quiet, []*record.Run{first}, min(lr.Learn, laterRuns),
+			false)
 		if err != nil {
 			return nil, err
 		}
 		l.Baseline.Source = l.Source
-		if err := l.Baseline.Write(l.File); err != nil {
+		if err := errors.Join(l.Baseline.Write(l.File), l.Baseline.WriteMasks(l.Masks),
+			forget(l.Allowed)); err != nil {
 			return nil, err
 		}
-		if err := errors.Join(l.Baseline.WriteMasks(l.Masks), forget(l.Allowed)); err != nil {
-			return nil, err
-		}
 	}
-	if err := l.Baseline.ReadAllowed(l.Allowed); err != nil {
-		return nil, err
-	}
-	edited, err := baseline.ReadMasks(l.Masks)
-	if err != nil {
-		return nil, err
-	}
-	l.Baseline.Override(edited)
-	return l, nil
+	return l, l.readStated()
 }
 
 // eventful reports whether a controller under test has changed something after the clock has jumped for the first time.

@@ -13,10 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/lab"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/propose"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/campaign/schedule"
@@ -40,6 +39,12 @@ type Config struct {
 	Anew         bool         // learn also what there is a baseline of
 	AnyRuns      bool         // a baseline counts that was learned from another number of runs; see Settings.Learn
 	Plans        []*plan.Plan // learn what these are compared with; nil: plans are generated
+	// Whole learns each workload from all runs at once. Otherwise the runs that are only needed to judge a difference
+	// are made when there is one; see Learner.Rest.
+	Whole bool
+	// Schedule has the workloads that are to be learned. Lock guards it.
+	Schedule *schedule.Learning
+	Lock     *sync.Mutex
 	// Holds reports whether something that takes that long ends within the budget of the campaign. HoldsRuns reports
 	// it for a number of runs, each of which is estimated to take that long.
 	Holds     func(takes time.Duration) bool
@@ -55,16 +60,13 @@ type Builds interface {
 type Learner struct {
 	Config
 	*lab.Lab
-	// Unstudied are the workloads for whose learning the budget was too short, after All.
-	Unstudied []string
-	// Cut: the budget ended while workloads were being learned.
-	Cut bool
 
 	clock       *lab.Clock
 	lessons     *lessons
 	executables hashes
 
 	mu     sync.Mutex         // guards what follows
+	all    map[string]*lesson // by ID of the workload
 	found  []result.Outcome   // see unsteady
 	newest map[string]*newest // by workload
 }
@@ -72,15 +74,10 @@ type Learner struct {
 // New returns a learner whose runs a lab carries out.
 func New(c Config, l *lab.Lab, clock *lab.Clock) *Learner {
 	return &Learner{
-		Config: c, Lab: l, clock: clock, newest: map[string]*newest{},
-		lessons: &lessons{Voice: l.Voice, clock: clock, schedule: schedule.Learning{
-			Budget: schedule.Budget{Limit: c.Budget, Runners: c.Runners}, All: c.Plans != nil,
-		}},
+		Config: c, Lab: l, clock: clock, newest: map[string]*newest{}, all: map[string]*lesson{},
+		lessons: &lessons{Voice: l.Voice, schedule: c.Schedule, mu: c.Lock},
 	}
 }
-
-// Resume takes in how long earlier sessions of the campaign took.
-func (lr *Learner) Resume(spent time.Duration) { lr.lessons.resume(spent) }
 
 // Found lists the bugs that learning has found.
 func (lr *Learner) Found() []result.Outcome {
@@ -89,58 +86,112 @@ func (lr *Learner) Found() []result.Outcome {
 	return slices.Clone(lr.found)
 }
 
-// All returns what is known of the workloads, in order. Those for whose learning the budget is too short are left
-// out. It returns when the budget ends: no plan could follow. The error is that of ctx.
-func (lr *Learner) All(ctx context.Context) ([]Learned, error) {
+// lesson is a workload that is to be learned.
+type lesson struct {
+	workload
+	learned *Learned
+	why     string // it is learned, if there is a baseline
+	after   *lesson
+	by      time.Duration // what passes after the other workload; see later
+}
+
+// Begin takes the baselines that are there, and returns what is known of their workloads, also that they cannot be
+// learned. The others wait in the schedule, those first from which plans promise most. Study learns them.
+func (lr *Learner) Begin() (known []*Learned) {
 	lr.build()
+	workloads := lr.workloads()
+	runs := lr.runsOf(true)
+	for _, i := range inPromise(workloads, lr.Workloads, lr.Suite) {
+		w := workloads[i]
+		l := &lesson{workload: w}
+		var err error
+		l.learned, l.why, err = lr.take(w)
+		l.learned.Place = Place{0, i}
+		lr.mu.Lock()
+		lr.all[w.id()] = l
+		lr.mu.Unlock()
+		switch {
+		case err == nil && l.learned.Baseline == nil:
+			lr.lessons.wait(w, runs, false)
+		case err == nil && lr.Whole && l.learned.Baseline.Begun != nil:
+			lr.lessons.wait(w, runs-len(l.learned.Baseline.Begun), false)
+		default:
+			lr.finish(w, l.learned, err)
+			known = append(known, l.learned)
+			lr.thenLater(l)
+		}
+	}
+	slices.SortFunc(known, ByPlace)
+	return known
+}
+
+// runsOf is how many runs a workload is learned from. Paces: one of them has the other pace.
+func (lr *Learner) runsOf(paces bool) int {
+	switch {
+	case !lr.whole():
+		return runsToBegin
+	case paces:
+		return lr.Learn + 1
+	}
+	return lr.Learn
+}
+
+// whole reports whether each workload is learned from all runs at once. What upgrades are compared with depends on
+// several baselines, so that these are whole.
+func (lr *Learner) whole() bool {
+	return lr.Whole || lr.Upgrades(pattern.Upgrade) || lr.Upgrades(pattern.Rollback) || slices.ContainsFunc(lr.Plans,
+		func(p *plan.Plan) bool { return workloadOf(p).build != "" })
+}
+
+// Study learns a workload that Begin or Study has let wait. It returns what is known then; nil: time passes in the
+// workload and the controllers change nothing, or the budget has ended, so that the workload waits again. The error is
+// that of ctx.
+func (lr *Learner) Study(ctx context.Context, id string) (*Learned, error) {
+	lr.mu.Lock()
+	l := lr.all[id]
+	lr.mu.Unlock()
 	budget, stop := lr.untilBudgetEnds(ctx)
 	defer stop()
-	workloads := lr.workloads()
-	all := make([]Learned, len(workloads))
-	why, errs := make([]string, len(workloads)), make([]error, len(workloads))
-	for i, w := range workloads {
-		all[i], why[i], errs[i] = lr.take(w)
-		if errs[i] == nil && all[i].Baseline == nil {
-			lr.lessons.toLearn(w.id(), lr.Learn+1)
+	if l.after != nil {
+		known, err := lr.studyLater(budget, l)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
+		if err != nil && budget.Err() == nil {
+			lr.Say("%s: no plans: %v", l.name, err)
+		}
+		return known, nil
 	}
-	left := make([]bool, len(workloads)) // for another campaign
-	var group errgroup.Group
-	group.SetLimit(max(1, lr.Runners))
-	for _, i := range inPromise(workloads, lr.Workloads, lr.Suite) {
-		group.Go(func() error {
-			learns := errs[i] == nil && all[i].Baseline == nil
-			if left[i] = learns && !lr.lessons.begin(workloads[i].name); left[i] {
-				lr.lessons.toLearn(workloads[i].id(), 0)
-				return nil
-			}
-			lr.learnOne(budget, workloads[i], &all[i], why[i], errs[i])
-			left[i] = learns && all[i].Baseline == nil && budget.Err() != nil
-			return nil
-		})
-	}
-	_ = group.Wait()
-	if ctx.Err() != nil {
+	lr.learnOne(budget, l)
+	switch {
+	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case l.learned.Baseline == nil && budget.Err() != nil:
+		lr.lessons.wait(l.workload, lr.runsOf(true), false)
+		return nil, nil
 	}
-	var known []Learned
-	for i := range all {
-		if left[i] {
-			lr.Unstudied = append(lr.Unstudied, all[i].Workload)
-		} else {
-			known = append(known, all[i])
+	lr.thenLater(l)
+	return l.learned, nil
+}
+
+// End says which workloads were not learned. Stopped is why the campaign has stopped; empty: it has not. Planned: there
+// were plans.
+func (lr *Learner) End(stopped string, planned bool) {
+	lr.lessons.mu.Lock()
+	unlearned, late := lr.lessons.schedule.Waiting(false), lr.lessons.schedule.Waiting(true)
+	lr.lessons.mu.Unlock()
+	slices.Sort(unlearned)
+	if n := len(unlearned); n > 0 {
+		if !planned && lr.Budget > 0 {
+			stopped = "the budget ended during learning; --budget " +
+				plan.FormatDuration(lr.lessons.enough(lr.runsOf(true))) + " is probably enough"
 		}
+		lr.Say("%s; %s not learned: %s", stopped, wording.Count(n, "workload"), wording.First(unlearned, result.Most))
 	}
-	if n := len(lr.Unstudied); n > 0 {
-		why := "learning has had a quarter of the budget"
-		if lr.Cut = budget.Err() != nil; lr.Cut {
-			why = "the budget ended during learning; --budget " +
-				plan.FormatDuration(lr.lessons.enough(lr.Learn+1)) + " is probably enough"
-		}
-		lr.Say("%s; %s not learned: %s", why, wording.Count(n, "workload"),
-			wording.First(lr.Unstudied, result.Most))
+	if len(late) > 0 {
+		lr.Say("too little of the budget was left to learn what comes when time has passed: %s",
+			wording.First(late, result.Most))
 	}
-	return known, nil
 }
 
 // untilBudgetEnds returns a context that ends with the budget. The caller must call stop in the end.
@@ -163,43 +214,50 @@ func (lr *Learner) untilBudgetEnds(ctx context.Context) (_ context.Context, stop
 }
 
 // take takes the baseline of a workload, if there is one of what there is now. Otherwise why says why it is learned.
-func (lr *Learner) take(w workload) (l Learned, why string, err error) {
-	l = Learned{Workload: w.id(), Build: w.build, File: BaselineFile(lr.Baselines, w.id())}
-	l.Masks, l.Allowed = MaskFile(lr.Baselines, w.id()), AllowedFile(lr.Baselines, w.id())
+func (lr *Learner) take(w workload) (l *Learned, why string, err error) {
+	l = lr.unknown(w)
 	if l.Source, err = lr.source(w); err == nil {
-		l.Baseline, why, err = lr.load(l.File, l.Source)
+		why, err = lr.load(l)
 	}
 	return l, why, err
 }
 
-// learnOne learns a workload without a baseline, and reports that, unless there was an error. It adds to the baseline
-// what people and campaigns have stated about it.
-func (lr *Learner) learnOne(ctx context.Context, w workload, l *Learned, why string, err error) {
-	workload := w.id()
-	if err == nil && l.Baseline == nil {
-		lr.Say("%s: learning what it does without faults%s", workload, why)
-		l.Anew = true
-		l.Baseline, err = lr.study(ctx, w)
-		if err == nil {
-			l.Baseline.Source = l.Source
-			err = errors.Join(l.Baseline.Write(l.File), l.Baseline.WriteMasks(l.Masks), forget(l.Allowed))
+// unknown is what is known of a workload before it is learned.
+func (lr *Learner) unknown(w workload) *Learned {
+	return &Learned{
+		Workload: w.id(), Build: w.build, File: BaselineFile(lr.Baselines, w.id()),
+		Masks: MaskFile(lr.Baselines, w.id()), Allowed: AllowedFile(lr.Baselines, w.id()),
+	}
+}
+
+// learnOne learns a workload, and reports that.
+func (lr *Learner) learnOne(ctx context.Context, l *lesson) {
+	var err error
+	if l.learned.Baseline != nil { // only its beginning is known
+		var whole *Learned
+		if whole, err = lr.complete(ctx, l.learned); err == nil {
+			l.learned = whole
+			return
 		}
+	} else {
+		lr.Say("%s: learning what it does without faults%s", l.id(), l.why)
+		l.learned.Anew = true
+		err = lr.study(ctx, l.workload, l.learned)
 	}
-	if err == nil {
-		err = l.Baseline.ReadAllowed(l.Allowed)
+	lr.finish(l.workload, l.learned, err)
+	if l.learned.Err != nil && ctx.Err() == nil {
+		lr.Say("%v", l.learned.Err)
 	}
+}
+
+// finish adds to a baseline what people and campaigns have stated about it, and notes an error.
+func (lr *Learner) finish(w workload, l *Learned, err error) {
 	if err == nil {
-		var edited []baseline.MaskEntry
-		edited, err = baseline.ReadMasks(l.Masks)
-		l.Baseline.Override(edited)
+		err = l.readStated()
 	}
 	l.wait, l.trouble = lr.endings(w, l.Baseline, err)
 	if err != nil {
-		lr.lessons.failed(w.name)
-		l.Baseline, l.Err = nil, fmt.Errorf("learn workload %q: %w", workload, err)
-		if ctx.Err() == nil {
-			lr.Say("%v", l.Err)
-		}
+		l.Baseline, l.Err = nil, fmt.Errorf("learn workload %q: %w", w.id(), err)
 	}
 }
 
@@ -231,25 +289,33 @@ func forget(file string) error {
 	return nil
 }
 
-// load reads the baseline if there is one of this source. Otherwise why says why it is learned, unless there was none.
-func (lr *Learner) load(file string, source baseline.Source) (ref *baseline.Baseline, why string, err error) {
+// load reads the baseline if there is one of the source. Otherwise why says why it is learned, unless there was none.
+func (lr *Learner) load(l *Learned) (why string, err error) {
 	if lr.Anew {
-		return nil, "", nil
+		return "", nil
 	}
-	ref, err = baseline.Read(file)
+	ref, err := baseline.Read(l.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", nil
+		return "", nil
 	}
 	if err != nil {
-		return nil, fmt.Sprintf(" again: the baseline cannot be read: %v", err), nil
+		return fmt.Sprintf(" again: the baseline cannot be read: %v", err), nil
 	}
+	source := l.Source
 	if lr.AnyRuns {
 		source.Runs = ref.Source.Runs
 	}
 	if differ := source.Differs(ref.Source); len(differ) > 0 {
-		return nil, fmt.Sprintf(" again: %s changed", and(differ)), nil
+		return fmt.Sprintf(" again: %s changed", and(differ)), nil
 	}
-	return ref, "", nil
+	if ref.Begun != nil && !areThere(ref.Begun) {
+		return " again: the records of its first runs are gone", nil
+	}
+	l.Baseline = ref
+	if first, err := baseline.Read(l.firstFile()); err == nil && len(first.Source.Differs(ref.Source)) == 0 {
+		l.first = first
+	}
+	return "", nil
 }
 
 // and joins words.

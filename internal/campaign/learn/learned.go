@@ -3,6 +3,7 @@ package learn
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/baseline"
@@ -17,7 +18,10 @@ import (
 // Learned is what is known of a workload.
 type Learned struct {
 	Workload string // its name; see WorkloadOf. With a build: NAME@BUILD
-	// Baseline is what the workload does without faults; nil with Err.
+	// Place is where it stands among all that is learned.
+	Place Place
+	// Baseline is what the workload does without faults; nil with Err. If it has Begun, it lacks runs that may excuse a
+	// difference; see Learner.Rest.
 	Baseline *baseline.Baseline
 	File     string // of the baseline
 	Masks    string // file of the fields that never count; people may edit it
@@ -33,8 +37,57 @@ type Learned struct {
 	Scope      string          // of plans that upgrade; what runs without their actions show counts for them only
 	Source     baseline.Source // what a baseline is made from now
 
-	wait    *plan.Step // what a workload that waits for little can wait for; nil: see SuggestWait
-	trouble string     // what is wrong with its sample; see propose.Trouble
+	first   *baseline.Baseline // of the first runs, if plans are made from these; see Moments
+	wait    *plan.Step         // what a workload that waits for little can wait for; nil: see SuggestWait
+	trouble string             // what is wrong with its sample; see propose.Trouble
+}
+
+// Place is a place in the order of all that is learned: workloads, then those in which time passes, then upgrades, and
+// their number. The order does not depend on when each of them was learned.
+type Place [3]int
+
+// ByPlace compares the places of what is learned.
+func ByPlace(a, b *Learned) int { return slices.Compare(a.Place[:], b.Place[:]) }
+
+// Moments is the baseline that plans are made from. As long as the first runs were alike, it is theirs, also when there
+// are more: so a campaign that goes on makes the same plans.
+func (l *Learned) Moments() *baseline.Baseline {
+	if l.first != nil {
+		return l.first
+	}
+	return l.Baseline
+}
+
+// Unjudged reports whether a difference from the baseline may have an excuse that runs show which were not made yet.
+func (l *Learned) Unjudged() bool { return l.Baseline != nil && l.Baseline.Begun != nil }
+
+// readStated adds to what was learned or read what people and campaigns have stated about it.
+func (l *Learned) readStated() error {
+	if l.first != nil {
+		edited, err := baseline.ReadMasks(l.Masks)
+		if err != nil {
+			return err
+		}
+		// What further runs have found is in the file, too. It does not change the plans.
+		found := l.Baseline.MaskEntries()
+		l.first.Override(slices.DeleteFunc(edited, func(e baseline.MaskEntry) bool {
+			return slices.Contains(found, e)
+		}))
+	}
+	return l.readMore()
+}
+
+// readMore is readStated of the baseline only, when more was learned.
+func (l *Learned) readMore() error {
+	if err := l.Baseline.ReadAllowed(l.Allowed); err != nil {
+		return err
+	}
+	edited, err := baseline.ReadMasks(l.Masks)
+	if err != nil {
+		return err
+	}
+	l.Baseline.Override(edited)
+	return nil
 }
 
 // ID distinguishes what is learned of a workload from runs that plans of different kinds have in common.
@@ -82,6 +135,9 @@ func (l *Learned) adviceLines() (lines string) {
 func BaselineFile(dir, workload string) string {
 	return filepath.Join(dir, workload, "baseline.json")
 }
+
+// firstFile is the file, beside the baseline, of what its first runs have shown, if plans are made from that.
+func (l *Learned) firstFile() string { return filepath.Join(filepath.Dir(l.File), "first-runs.json") }
 
 // MaskFile is the file of the fields that never count, beside the baseline, for people to edit.
 func MaskFile(dir, workload string) string { return filepath.Join(dir, workload, "masks.yaml") }

@@ -16,17 +16,18 @@ import (
 // lessons are the runs without faults that workloads are learned from.
 type lessons struct {
 	lab.Voice
-	clock *lab.Clock
-
-	mu       sync.Mutex // guards what follows
-	schedule schedule.Learning
+	mu       *sync.Mutex // guards what follows
+	schedule *schedule.Learning
 }
 
-// resume takes in how long earlier sessions of the campaign took.
-func (l *lessons) resume(spent time.Duration) {
+// wait adds a workload that is to be learned in so many runs, after the others. Later: time passes in it.
+func (l *lessons) wait(w workload, runs int, later bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.schedule.Spent = spent
+	l.schedule.Wait(w.id(), w.name, later)
+	if !later {
+		l.schedule.ToLearn(w.id(), runs)
+	}
 }
 
 // toLearn takes in how many runs it will take to learn a workload; 0: it is learned, or cannot be.
@@ -34,20 +35,6 @@ func (l *lessons) toLearn(workload string, runs int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.schedule.ToLearn(workload, runs)
-}
-
-// begin reports whether another workload is to be learned within the budget.
-func (l *lessons) begin(name string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.schedule.Begin(l.clock.Elapsed(), name)
-}
-
-// failed takes in that a workload cannot be learned.
-func (l *lessons) failed(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.schedule.Failed(name)
 }
 
 // learning shows which run without faults begins, and about how long learning will still take. The caller calls ended

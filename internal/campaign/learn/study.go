@@ -19,40 +19,79 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
+// runsToBegin is how many runs plans are made from, if these are alike.
+const runsToBegin = 2
+
 // study runs a workload without faults. Its steps begin when the controllers are at rest, unless the suite or the
 // workload does not allow that: so what it does depends less on who is faster. The first run shows which types the
 // controllers have to do with; the others follow it, side by side if there are runners for that. The last of them keeps
 // the other pace: what it ends like is right, too. All begin at different phases of the controllers' loops: see shift.
 // If two runs already differ in more than fields, it begins no others.
-func (lr *Learner) study(ctx context.Context, w workload) (*baseline.Baseline, error) {
-	lr.lessons.toLearn(w.id(), lr.Learn+1)
+//
+// Plans can be made from two runs that are alike. All that the others add are reasons why a difference does not count.
+// So they are made when there is a difference to judge; see Rest.
+func (lr *Learner) study(ctx context.Context, w workload, l *Learned) error {
+	all := lr.runsOf(true)
+	lr.lessons.toLearn(w.id(), all)
 	defer lr.lessons.toLearn(w.id(), 0)
-	ended := lr.lessons.learning(w, 1, lr.Learn+1)
+	ended := lr.lessons.learning(w, 1, all)
 	quiet, first, err := lr.firstLook(ctx, w)
 	ended(first, err)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, f := range first.Findings {
 		if f.Judge == record.JudgeHot {
 			lr.Say("%s: %s", w.id(), f.Title)
 		}
 	}
-	return lr.compareRuns(ctx, w, quiet, first, lr.Learn, true)
+	begun := []*record.Run{first}
+	if !lr.whole() {
+		ref, runs, err := lr.compareRuns(ctx, w, quiet, begun, runsToBegin, false)
+		if err != nil {
+			return err
+		}
+		if ref.Steady() {
+			ref.Source = l.Source
+			for _, r := range runs {
+				ref.Begun = append(ref.Begun, r.Dir)
+			}
+			l.Baseline = ref
+			return errors.Join(l.Baseline.Write(l.File), ref.WriteMasks(l.Masks), forget(l.Allowed),
+				forget(l.firstFile()))
+		}
+		begun = runs
+	}
+	ref, runs, err := lr.compareRuns(ctx, w, quiet, begun, lr.Learn, true)
+	if err != nil {
+		return err
+	}
+	ref.Source = l.Source
+	l.Baseline = ref
+	err = forget(l.firstFile())
+	if len(begun) == 1 { // plans are those that two runs would have led to
+		first, firstErr := lr.summary(w, quiet, runs[:runsToBegin], ref.Types)
+		if firstErr == nil && first.Steady() {
+			first.Source = l.Source
+			l.first, err = first, errors.Join(err, first.Write(l.firstFile()))
+		}
+	}
+	return errors.Join(err, ref.Write(l.File), ref.WriteMasks(l.Masks), forget(l.Allowed))
 }
 
-// compareRuns goes on with study after the first of that many runs. Paces: there is one more, with the other pace.
+// compareRuns goes on with study after some of that many runs. Paces: there is one more, with the other pace. It
+// returns the runs with the same pace.
 func (lr *Learner) compareRuns(
-	ctx context.Context, w workload, quiet *plan.Plan, first *record.Run, number int, paces bool,
-) (*baseline.Baseline, error) {
+	ctx context.Context, w workload, quiet *plan.Plan, begun []*record.Run, number int, paces bool,
+) (*baseline.Baseline, []*record.Run, error) {
 	all := number
 	if paces {
 		all++
 	}
-	lr.lessons.toLearn(w.id(), all-1)
+	lr.lessons.toLearn(w.id(), all-len(begun))
 	defer lr.lessons.toLearn(w.id(), 0)
-	runs := make([]*record.Run, number)
-	runs[0] = first
+	runs := make([]*record.Run, max(number, len(begun)))
+	copy(runs, begun)
 	types := baseline.Types(runs[0])
 	for _, key := range w.types {
 		if !slices.Contains(types, key) {
@@ -65,10 +104,9 @@ func (lr *Learner) compareRuns(
 		options.Polls = runs[0].Meta.Polls
 	}
 	var mu sync.Mutex // guards runs
-	var ref *baseline.Baseline
 	group, others := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, lr.Runners))
-	for i := 1; i < number; i++ {
+	for i := len(begun); i < len(runs); i++ {
 		group.Go(func() error {
 			if others.Err() != nil {
 				return nil
@@ -85,7 +123,7 @@ func (lr *Learner) compareRuns(
 			defer mu.Unlock()
 			runs[i] = r
 			there := slices.DeleteFunc(slices.Clone(runs), func(r *record.Run) bool { return r == nil })
-			ref, err = baseline.Learn(w.name, there, lr.Suite.Masks...)
+			_, err = baseline.Learn(w.name, there, lr.Suite.Masks...)
 			return err
 		})
 	}
@@ -117,6 +155,38 @@ func (lr *Learner) compareRuns(
 			}
 		}
 		lr.unsteady(ctx, w, quiet, runs, options, err)
+		return nil, nil, err
+	}
+	ref, err := lr.summary(w, quiet, runs, types)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(begun) == 1 {
+		for _, title := range wasted(runs) {
+			lr.Say("%s: without faults, %s", w.id(), title)
+		}
+	}
+	if meta == nil {
+		return ref, runs, nil
+	}
+	if meta.Verdict == record.Pass {
+		return ref, runs, lr.allowOther(ctx, w, &odd, ref, other)
+	}
+	if odd.Pace == plan.PaceRest {
+		// The workload may wait for what is there only for a moment.
+		lr.Say("%s: it does not pass if the controllers get time after each step: %s", w.id(), meta.Reason)
+	} else {
+		lr.Say("%s: it does not pass if its steps follow one another at once: %s", w.id(), meta.Reason)
+	}
+	return ref, runs, nil
+}
+
+// summary is what runs of a workload have in common.
+func (lr *Learner) summary(
+	w workload, quiet *plan.Plan, runs []*record.Run, types []plan.ResourceKey,
+) (*baseline.Baseline, error) {
+	ref, err := baseline.Learn(w.name, runs, lr.Suite.Masks...)
+	if err != nil {
 		return nil, err
 	}
 	ref.Types, ref.Reached, ref.Pace = types, facts.Reached(runs[0]), quiet.Pace
@@ -132,21 +202,6 @@ func (lr *Learner) compareRuns(
 				ref.Polls = append(ref.Polls, p)
 			}
 		}
-	}
-	for _, title := range wasted(runs) {
-		lr.Say("%s: without faults, %s", w.id(), title)
-	}
-	if meta == nil {
-		return ref, nil
-	}
-	if meta.Verdict == record.Pass {
-		return ref, lr.allowOther(ctx, w, &odd, ref, other)
-	}
-	if odd.Pace == plan.PaceRest {
-		// The workload may wait for what is there only for a moment.
-		lr.Say("%s: it does not pass if the controllers get time after each step: %s", w.id(), meta.Reason)
-	} else {
-		lr.Say("%s: it does not pass if its steps follow one another at once: %s", w.id(), meta.Reason)
 	}
 	return ref, nil
 }

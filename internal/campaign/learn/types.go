@@ -5,17 +5,37 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
-	"github.com/trommel-dev/trommel/internal/baseline"
 	"github.com/trommel-dev/trommel/internal/campaign/schedule"
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // newest is what is known of a workload since more was learned, see More.
 type newest struct {
-	mu      sync.Mutex // held while more is learned
-	learned *Learned   // nil: nothing was
+	// busy has an item while more is learned. Who has put it in may change what follows, with the learner's lock.
+	busy       chan struct{}
+	learned    *Learned        // nil: nothing was
+	err        error           // of Rest: it cannot be judged what plans have found
+	uneventful []time.Duration // see Learner.uneventful
+}
+
+// begin waits until nothing more is learned of the workload. The caller calls end. The error is that of ctx.
+func (n *newest) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case n.busy <- struct{}{}:
+		return func() { <-n.busy }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// set sets what is known.
+func (lr *Learner) set(n *newest, learned *Learned, err error) {
+	lr.mu.Lock()
+	defer lr.mu.Unlock()
+	n.learned, n.err = learned, err
 }
 
 // newestOf returns the newest of what is learned of a workload; see Learned.ID.
@@ -24,17 +44,18 @@ func (lr *Learner) newestOf(workload string) *newest {
 	defer lr.mu.Unlock()
 	n := lr.newest[workload]
 	if n == nil {
-		n = &newest{}
+		n = &newest{busy: make(chan struct{}, 1)}
 		lr.newest[workload] = n
 	}
 	return n
 }
 
-// Newest returns the newest of what is known of a workload: it may have been learned again for another plan.
+// Newest returns the newest of what is known of a workload: it may have been learned again for another plan. It does
+// not wait while more is learned.
 func (lr *Learner) Newest(l *Learned) *Learned {
 	n := lr.newestOf(l.ID())
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	lr.mu.Lock()
+	defer lr.mu.Unlock()
 	if n.learned != nil {
 		return n.learned
 	}
@@ -50,8 +71,11 @@ func (lr *Learner) More(ctx context.Context, known *Learned, planName string, un
 		return known, nil
 	}
 	n := lr.newestOf(known.ID())
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	end, err := n.begin(ctx)
+	if err != nil {
+		return known, err
+	}
+	defer end()
 	l := known
 	if n.learned != nil {
 		l = n.learned
@@ -78,7 +102,7 @@ func (lr *Learner) More(ctx context.Context, known *Learned, planName string, un
 			lr.Say("%s: it could not be learned again: %v", l.Workload, err)
 			return known, nil
 		}
-		n.learned = wider
+		lr.set(n, wider, nil)
 	}
 	if n.learned != nil {
 		return n.learned, nil
@@ -88,13 +112,8 @@ func (lr *Learner) More(ctx context.Context, known *Learned, planName string, un
 
 // studyMore learns a workload again, with further types.
 func (lr *Learner) studyMore(ctx context.Context, l *Learned, types []plan.ResourceKey) (*Learned, error) {
-	w := workload{
-		name: l.Baseline.Workload, build: l.Build, types: slices.Concat(l.Baseline.Types, types), steps: l.Steps,
-	}
-	if w.steps == nil && lr.Plans != nil {
-		i := slices.IndexFunc(lr.Plans, func(p *plan.Plan) bool { return workloadOf(p).id() == l.Workload })
-		w.steps = workloadOf(lr.Plans[i]).steps
-	}
+	w := lr.workloadOf(l)
+	w.types = slices.Concat(l.Baseline.Types, types)
 	all := lr.Learn
 	if l.Steps == nil {
 		all++
@@ -106,17 +125,16 @@ func (lr *Learner) studyMore(ctx context.Context, l *Learned, types []plan.Resou
 		return nil, err
 	}
 	wider := *l
-	wider.Baseline, err = lr.compareRuns(ctx, w, quiet, first, lr.Learn, l.Steps == nil)
+	begun := []*record.Run{first}
+	wider.Baseline, _, err = lr.compareRuns(ctx, w, quiet, begun, lr.Learn, l.Steps == nil)
 	if err != nil {
 		return nil, err
 	}
 	wider.Anew = true
 	ref := wider.Baseline
-	ref.Source, ref.Uneventful = l.Source, l.Baseline.Uneventful
-	if err := errors.Join(ref.Write(l.File), ref.WriteMasks(l.Masks), ref.ReadAllowed(l.Allowed)); err != nil {
+	ref.Source, ref.Uneventful = l.Source, slices.Concat(l.Baseline.Uneventful, lr.newestOf(l.ID()).uneventful)
+	if err := errors.Join(ref.Write(l.File), ref.WriteMasks(l.Masks)); err != nil {
 		return nil, err
 	}
-	edited, err := baseline.ReadMasks(l.Masks)
-	ref.Override(edited)
-	return &wider, err
+	return &wider, wider.readMore()
 }

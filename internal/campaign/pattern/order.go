@@ -17,6 +17,7 @@ type placed struct {
 	Place
 	*Candidate
 	at, moment strike
+	begun      bool
 	// again is how many plans before it do the same at the same moment, in this workload or another one.
 	again     int
 	namesake  bool // see Order
@@ -42,13 +43,21 @@ type placed struct {
 // in use. An upgrade at rest comes first in each round, of one workload after the other: it shows what all upgrades of
 // the workload have in common.
 func Order(workloads ...[]Candidate) []Place {
+	return OrderAfter(func(Place) bool { return false }, workloads...)
+}
+
+// OrderAfter is Order when some of the plans have begun. These count as the first ones of their kind, whatever was
+// learned since.
+func OrderAfter(begun func(Place) bool, workloads ...[]Candidate) []Place {
 	var all []*placed
 	for w, candidates := range workloads {
 		plans := 0
 		for i := range candidates {
 			if c := &candidates[i]; c.Plan != nil {
 				plans++
-				all = append(all, newPlaced(w, i, c))
+				p := newPlaced(w, i, c)
+				p.begun = begun(p.Place)
+				all = append(all, p)
 			}
 		}
 		for _, p := range all[len(all)-plans:] {
@@ -57,7 +66,7 @@ func Order(workloads ...[]Candidate) []Place {
 	}
 	// A short workload is quicker. In each, those come first that are likely to find more.
 	slices.SortStableFunc(all, func(a, b *placed) int {
-		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.moments, b.moments),
+		return cmp.Or(first(a.begun, b.begun), cmp.Compare(a.Index, b.Index), cmp.Compare(a.moments, b.moments),
 			cmp.Compare(a.Workload, b.Workload))
 	})
 	number(all, func(p *placed) string { return p.key }, func(p *placed, n int) { p.again = n })
@@ -65,8 +74,8 @@ func Order(workloads ...[]Candidate) []Place {
 	number(all, func(p *placed) string { return fmt.Sprint(p.again, p.Pattern, " ", p.Signature) },
 		func(p *placed, n int) { p.nth = n })
 	slices.SortStableFunc(all, func(a, b *placed) int {
-		return cmp.Or(cmp.Compare(a.again, b.again), cmp.Compare(a.nth, b.nth), cmp.Compare(b.at.stake, a.at.stake),
-			cmp.Compare(b.moment.stake, a.moment.stake))
+		return cmp.Or(cmp.Compare(a.again, b.again), first(a.begun, b.begun), cmp.Compare(a.nth, b.nth),
+			cmp.Compare(b.at.stake, a.at.stake), cmp.Compare(b.moment.stake, a.moment.stake))
 	})
 	number(all, func(p *placed) string { return fmt.Sprint(p.again, p.kind) }, func(p *placed, n int) {
 		p.round = n

@@ -173,10 +173,11 @@ type proposer struct {
 
 	types   []plan.ResourceKey // whose objects' states are recorded
 	key     facts.Key          // of the sample
-	created map[string]any     // the sample as the API server has created it
-	ends    []map[string]any   // the sample at the end of runs that only create it
-	ready   *plan.Step         // waits for the sample; nil: its status says nothing
-	masks   []baseline.Mask    // nil: the creation ends differently each time, and nothing can be compared with it
+	probes  probes
+	created map[string]any   // the sample as the API server has created it
+	ends    []map[string]any // the sample at the end of runs that only create it
+	ready   *plan.Step       // waits for the sample; nil: its status says nothing
+	masks   []baseline.Mask  // nil: the creation ends differently each time, and nothing can be compared with it
 
 	creationChanges []facts.Change // of a run that only creates the sample
 	waits           []*plan.Step   // after the creation
@@ -316,10 +317,11 @@ func (p *proposer) run(ctx context.Context) error {
 	for _, f := range fields {
 		paths = append(paths, f.Path)
 	}
-	for _, f := range fields {
-		if !p.wanted(f) {
-			continue
-		}
+	fields = slices.DeleteFunc(fields, func(f Field) bool { return !p.wanted(f) })
+	p.toProbe(fields)
+	began := time.Now()
+	for i, f := range fields {
+		p.tell(began, i, len(fields))
 		if p.Budget > 0 && time.Since(p.began) > p.Budget {
 			p.drop(strings.Join(f.Path, "."), "not tried: the budget is used up")
 			continue
@@ -566,6 +568,17 @@ func (p *proposer) change(ctx context.Context, f Field, c Change, short string) 
 	undo.ResourceKey = p.sample.key
 	a.undo = &plan.Step{Name: c.Back(), Patch: undo}
 
+	known, tried, err := p.probe(ctx, c)
+	switch {
+	case err != nil:
+		return nil, err
+	case !tried:
+	case known.reason != "":
+		p.drop(field, "%s", known.reason)
+		return nil, nil
+	case p.alike(field, c, known.effect):
+		return nil, nil
+	}
 	// Controllers that write after they have come to rest do so because of the change.
 	rest := &plan.Step{Name: "the controllers come to rest", Sleep: p.Suite.Timeouts.Quiet}
 	w := Workload{Name: a.name, Comment: "Change: " + c.String() + ".", Steps: p.start(rest, a.patch)}
@@ -573,24 +586,20 @@ func (p *proposer) change(ctx context.Context, f Field, c Change, short string) 
 	if err != nil || !ok {
 		return nil, err
 	}
-	at := slices.IndexFunc(t.changes, func(change facts.Change) bool {
-		return change.Key == p.key && change.Event == record.Updated && change.By == "" &&
-			fmt.Sprint(lookup(change.Prev, c.Path)) != fmt.Sprint(lookup(change.Cur, c.Path))
-	})
+	at := slices.IndexFunc(t.changes, func(change facts.Change) bool { return p.makes(c, change) })
 	switch {
 	case at < 0:
-		p.drop(field, "%s: the API server accepts the change and keeps the old value", c)
+		p.drop(field, "%s", keepsOld(c))
 		return nil, nil
 	case !reacts(t.changes[at+1:], p.key) && p.masks != nil && facts.Finished(p.ends[1]):
 		return nil, p.early(ctx, a)
 	case !reacts(t.changes[at+1:], p.key):
-		p.drop(field, "%s: no controller under test writes anything afterwards", c)
+		p.drop(field, "%s", noReaction(c))
 		return nil, nil
 	}
 	p.failing(w, t, t.changes[at].Time)
 	effect := effect(f.rank, t.changes[at+1:], p.key)
-	if first := p.effects[effect]; first != "" && !p.Differential {
-		p.drop(field, "%s: the controllers do the same after it as in workload %s", c, first)
+	if p.alike(field, c, effect) {
 		return nil, nil
 	}
 	end := states(t.changes)[p.key]
@@ -638,6 +647,31 @@ func (p *proposer) change(ctx context.Context, f Field, c Change, short string) 
 		return a, nil
 	}
 	return a, p.compare(ctx, a, t)
+}
+
+// makes reports whether a change of an object is a user's change of the field.
+func (p *proposer) makes(c Change, change facts.Change) bool {
+	return change.Key == p.key && change.Event == record.Updated && change.By == "" &&
+		fmt.Sprint(lookup(change.Prev, c.Path)) != fmt.Sprint(lookup(change.Cur, c.Path))
+}
+
+// keepsOld and noReaction say why there is no workload of a change.
+func keepsOld(c Change) string {
+	return fmt.Sprintf("%s: the API server accepts the change and keeps the old value", c)
+}
+
+func noReaction(c Change) string {
+	return fmt.Sprintf("%s: no controller under test writes anything afterwards", c)
+}
+
+// alike reports whether another change of its kind has the same effect, and drops the change then.
+func (p *proposer) alike(field string, c Change, effect string) bool {
+	first := p.effects[effect]
+	if first == "" || p.Differential {
+		return false
+	}
+	p.drop(field, "%s: the controllers do the same after it as in workload %s", c, first)
+	return true
 }
 
 // early tries a change right after the creation, before the sample is finished. Whether controllers react to it shows

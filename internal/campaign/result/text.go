@@ -293,8 +293,12 @@ func (r *Result) notTested() []string {
 		lines = append(lines, withoutLog(u.Reason))
 	}
 	if n := len(r.Unstudied); n > 0 {
-		lines = append(lines, fmt.Sprintf("%s, which the budget left no time to learn: %s",
-			wording.Count(n, "workload"), wording.First(r.Unstudied, Most)))
+		why := "which the budget left no time to learn"
+		if r.Stopped != "" && !strings.HasPrefix(r.Stopped, "the budget") {
+			why = "which were not learned before the campaign ended"
+		}
+		lines = append(lines, fmt.Sprintf("%s, %s: %s", wording.Count(n, "workload"), why,
+			wording.First(r.Unstudied, Most)))
 	}
 	if r.Elsewhere > 0 {
 		lines = append(lines, fmt.Sprintf("%s in other shards", wording.Count(r.Elsewhere, "plan")))

@@ -23,7 +23,7 @@ type confirming struct {
 // Confirm reports whether a plan is confirmed now. It is put off if another plan with the same findings is being
 // confirmed, and if confirming has had its share of the budget and there are plans to begin.
 func (s *Schedule) Confirm(p *Plan, o *result.Outcome) bool {
-	begins := s.next < len(s.plans) && s.stopped == ""
+	begins := s.stopped == "" && (s.unbegun() || s.Learning.Unlearned() > 0)
 	if s.inWork(o) || begins && s.overdrawn(o) && s.Like(o) == "" {
 		s.PutOff(p, o)
 		s.ended(p.Name)
@@ -70,6 +70,7 @@ func (s *Schedule) goOn(anyway bool) *Plan {
 	}
 	p := s.putOff[i]
 	s.putOff = slices.Delete(s.putOff, i, i+1)
+	p.begun = true
 	return p
 }
 

@@ -18,7 +18,9 @@ const enough = 3
 
 // forecast is what a schedule knows about how long plans take. Durations of runs are by the machine's clock.
 type forecast struct {
-	began     time.Duration            // when the first plan began, since the campaign was resumed
+	ready     bool                     // there are plans
+	began     time.Duration            // when the first plan could begin, since the campaign was resumed
+	learned   time.Duration            // how long workers had learned by then, all together
 	estimates bool                     // the plans have estimates
 	begun     int                      // plans that have begun since then
 	before    time.Duration            // how long the plans took that were run before that
@@ -54,6 +56,14 @@ func (f *forecast) measure(p *Plan) {
 	f.took += f.lasted[p.Name]
 }
 
+// already takes in a plan that an earlier session has run.
+func (f *forecast) already(p *Plan, o *result.Outcome) {
+	f.before += o.Took
+	f.measured++
+	f.estimated += p.cost
+	f.took += o.Took / time.Duration(max(1, o.Of))
+}
+
 // estimate sets what each plan costs. A plan without an estimate costs as much as an average one.
 func (s *Schedule) estimate() {
 	var sum time.Duration
@@ -72,30 +82,38 @@ func (s *Schedule) estimate() {
 	}
 }
 
-// Foresee is called when all plans were added, before the first one begins. It says how many plans will be run; empty:
-// that is unknown, or there is nothing to run, or no time for it.
-func (s *Schedule) Foresee(now time.Duration) string {
-	s.forecast = forecast{began: now, lasted: s.lasted}
-	s.estimate()
-	for _, p := range s.plans {
-		if o := s.done[p.Name]; o != nil {
-			s.before += o.Took
-			s.measured++
-			s.estimated += p.cost
-			s.took += o.Took / time.Duration(max(1, o.Of))
-		}
+// Ready takes in that there are plans now. The first one may begin. It reports whether there were none before.
+func (s *Schedule) Ready(now time.Duration) bool {
+	if s.ready || len(s.plans) == 0 {
+		return false
 	}
+	s.ready, s.began, s.learned = true, now, s.Learning.used(now)
+	return true
+}
+
+// Foresee says how many plans will be run; empty: that is unknown, or there is nothing to run, or no time for it. As
+// long as there are workloads to learn, it says only how many.
+func (s *Schedule) Foresee(now time.Duration) string {
 	reach, in := s.reach(now)
 	if reach <= len(s.done) {
 		return ""
 	}
-	s.said = reach
 	all := Grouped(len(s.plans)) + " plan"
 	if len(s.plans) != 1 {
 		all += "s"
 	}
+	took := wording.Roughly(s.Learning.used(now) / s.runners())
+	if n := s.Learning.Unlearned(); n > 0 {
+		text := fmt.Sprintf("%s so far, after %s; %s still to be learned", all, wording.Roughly(now-s.Spent),
+			wording.Count(n, "workload"))
+		if s.Limit > 0 {
+			text = fmt.Sprintf("budget %s (after the builds): %s", plan.FormatDuration(s.Given()), text)
+		}
+		return text
+	}
+	s.said = reach
 	budget := fmt.Sprintf("budget %s (after the builds), of which learning took %s", plan.FormatDuration(s.Given()),
-		wording.Roughly(now-s.Spent))
+		took)
 	switch {
 	case s.Limit == 0:
 		return fmt.Sprintf("%s, in about %s; --budget sets a limit", all, wording.Roughly(in))
@@ -128,8 +146,8 @@ func (s *Schedule) reach(now time.Duration) (plans int, in time.Duration) {
 		return 0, 0
 	}
 	scale, confirming := 1.0, 0.0 // how long plans take, of what was estimated; and confirming, of that
-	if s.measured >= enough {
-		took := s.before + (now-s.began)*s.runners()
+	if s.measured >= enough && s.estimated > 0 {
+		took := s.before + max(0, (now-s.began)*s.runners()-(s.Learning.used(now)-s.learned))
 		running := max(took-s.confirmed, took/10)
 		scale = float64(running) / float64(s.estimated)
 		confirming = float64(s.confirmed) / float64(running)
@@ -144,10 +162,10 @@ func (s *Schedule) reach(now time.Duration) (plans int, in time.Duration) {
 		return in + more
 	}
 	plans = len(s.plans)
-	for _, p := range s.plans[s.next:] {
+	for _, p := range s.plans {
 		run := time.Duration(scale * float64(p.cost))
 		switch {
-		case s.done[p.Name] != nil || p.Known != nil:
+		case !s.mayBegin(p):
 		case s.Limit > 0 && all()+s.runners()*s.needs(run) > left:
 			plans--
 		default:

@@ -22,13 +22,15 @@ func TestLeft(t *testing.T) {
 	const plans, done = 11, 5
 	started := func(limit, estimate time.Duration) *Schedule {
 		s := New(Config{Budget: Budget{Limit: limit}})
+		var all []*Plan
 		for i := range plans {
 			p := &Plan{Name: fmt.Sprintf("plan-%d", i), Estimate: estimate}
-			s.Add(p)
+			all = append(all, p)
 			if i < done {
 				s.Resume(0, []*result.Outcome{{Plan: p.Name, Status: result.Passed, Took: 20 * time.Second}})
 			}
 		}
+		s.Arrange(all)
 		return s
 	}
 	if got, want := started(0, 0).Left(0), (plans-done)*20*time.Second; got != want {

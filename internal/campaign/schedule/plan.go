@@ -17,5 +17,6 @@ type Plan struct {
 	// Before is the outcome that an earlier campaign left to be confirmed. It counts until there is a newer one.
 	Before *result.Outcome
 
-	cost time.Duration // Estimate, or that of an average plan
+	begun bool          // a worker has taken it
+	cost  time.Duration // Estimate, or that of an average plan
 }

@@ -28,9 +28,10 @@ type Config struct {
 // Schedule is the state of a campaign. Its methods are not safe for concurrent use.
 type Schedule struct {
 	Config
-	plans    []*Plan // in the order in which they begin
-	next     int     // index of the next plan to begin
+	Learning *Learning
+	plans    []*Plan // in the order in which those begin that have not begun
 	done     map[string]*result.Outcome
+	earlier  map[string]*result.Outcome // of an earlier session, whose plans are not known yet
 	running  []string
 	stopped  string // why no further plan begins; empty: plans begin
 	failures int    // plans in a row that could not be run
@@ -41,54 +42,72 @@ type Schedule struct {
 // New returns the schedule of a campaign without plans.
 func New(c Config) *Schedule {
 	return &Schedule{
-		Config: c, done: map[string]*result.Outcome{}, confirming: confirming{found: map[string]result.Outcome{}},
-		forecast: forecast{lasted: map[string]time.Duration{}},
+		Config: c, Learning: &Learning{Budget: c.Budget},
+		done: map[string]*result.Outcome{}, earlier: map[string]*result.Outcome{},
+		confirming: confirming{found: map[string]result.Outcome{}},
+		forecast:   forecast{lasted: map[string]time.Duration{}},
 	}
 }
 
 // Resume takes in what an earlier session of the campaign knew. Plans that could not be run are run again.
 func (s *Schedule) Resume(spent time.Duration, outcomes []*result.Outcome) {
-	s.Spent = spent
+	s.Spent, s.Learning.Spent = spent, spent
 	for _, o := range outcomes {
 		if o.Status != result.Failed {
-			s.done[o.Plan] = o
+			s.earlier[o.Plan] = o
 		}
 	}
 }
 
-// Add adds a plan after the others.
-func (s *Schedule) Add(p *Plan) { s.plans = append(s.plans, p) }
+// Claimed is what an earlier session of the campaign knew of plans that are new to this one.
+type Claimed struct {
+	Known   int // plans whose outcomes count
+	Changed int // plans that have changed since, and are run again
+	// Pending are the plans whose findings are still to be confirmed, with their outcomes, which do not count until
+	// then. The caller calls PutOff for a plan that can be confirmed now. Other plans are run again.
+	Pending  []*Plan
+	Outcomes []*result.Outcome
+}
 
-// Forget forgets outcomes of plans that have changed since, or that are not in the campaign any more. It returns how
-// many these are.
+// Arrange takes in all plans that are known by now, in the order in which those begin that have not begun.
+func (s *Schedule) Arrange(plans []*Plan) (c Claimed) {
+	s.plans = plans
+	s.estimate()
+	for _, p := range plans {
+		o := s.earlier[p.Name]
+		if o == nil {
+			continue
+		}
+		delete(s.earlier, p.Name)
+		switch {
+		case o.Key != p.Key:
+			c.Changed++
+		case o.Pending:
+			c.Known++
+			c.Pending, c.Outcomes = append(c.Pending, p), append(c.Outcomes, o)
+		default:
+			c.Known++
+			s.done[p.Name] = o
+			s.already(p, o)
+		}
+	}
+	return c
+}
+
+// Forget forgets the outcomes of an earlier session whose plans are not in the campaign any more. It returns how many
+// these are.
 func (s *Schedule) Forget() int {
-	keys := map[string]string{}
-	for _, p := range s.plans {
-		keys[p.Name] = p.Key
-	}
-	before := len(s.done)
-	maps.DeleteFunc(s.done, func(name string, o *result.Outcome) bool { return keys[name] != o.Key })
-	return before - len(s.done)
+	n := len(s.earlier)
+	clear(s.earlier)
+	return n
 }
 
-// TakePending returns the plans whose findings an earlier session left to be confirmed, with their outcomes. It forgets
-// these outcomes: the caller calls PutOff for a plan that can be confirmed now. Other plans are run again.
-func (s *Schedule) TakePending() (plans []*Plan, outcomes []*result.Outcome) {
+// Drop takes away those of the given plans that have not begun. It returns these.
+func (s *Schedule) Drop(which func(*Plan) bool) (dropped []*Plan) {
+	var left []*Plan
 	for _, p := range s.plans {
-		if o := s.done[p.Name]; o != nil && o.Pending {
-			delete(s.done, p.Name)
-			plans, outcomes = append(plans, p), append(outcomes, o)
-		}
-	}
-	return plans, outcomes
-}
-
-// Drop takes away those of the given plans that have not begun. It returns how many these are.
-func (s *Schedule) Drop(which func(*Plan) bool) (dropped int) {
-	left := slices.Clone(s.plans[:s.next])
-	for _, p := range s.plans[s.next:] {
-		if which(p) && s.Outcome(p) == nil && p.Known == nil {
-			dropped++
+		if !p.begun && which(p) && s.Outcome(p) == nil && p.Known == nil {
+			dropped = append(dropped, p)
 		} else {
 			left = append(left, p)
 		}
@@ -97,33 +116,65 @@ func (s *Schedule) Drop(which func(*Plan) bool) (dropped int) {
 	return dropped
 }
 
-// Next returns the plan that a free worker runs. Plans that were put off come first, as soon as they can go on. They
-// have begun: they also go on if no new plan begins. If there is no plan, wait reports whether one may come later.
-func (s *Schedule) Next(now time.Duration) (p *Plan, wait bool) {
-	if p = s.goOn(false); p == nil {
+// Job is what a free worker does next. The zero value: nothing, because the campaign has ended for this worker.
+type Job struct {
+	Plan   *Plan  // to run
+	Lesson string // ID of the workload to learn, if there is no Plan
+	Wait   bool   // nothing now, but there may be something later
+}
+
+// Next returns what a free worker does. Learning has its share of the workers and of the time; see [Learning.Next].
+// Plans that were put off come before others, as soon as they can go on. They have begun: they also go on if no new
+// plan begins.
+func (s *Schedule) Next(now time.Duration) Job {
+	if s.stopped == "" {
+		plans := s.unbegun() || slices.ContainsFunc(s.putOff, func(p *Plan) bool { return !s.inWork(p.Known) })
+		if id := s.Learning.Next(now, plans); id != "" {
+			return Job{Lesson: id}
+		}
+	}
+	p := s.goOn(false)
+	if p == nil {
 		p = s.fresh(now)
 	}
 	if p == nil {
 		p = s.goOn(true)
 	}
-	if p == nil {
-		return nil, len(s.putOff) > 0
+	if p != nil {
+		s.running = append(s.running, p.Name)
+		return Job{Plan: p}
 	}
-	s.running = append(s.running, p.Name)
-	return p, false
+	if len(s.putOff) > 0 || s.stopped == "" && s.Learning.Busy() {
+		return Job{Wait: true}
+	}
+	if s.stopped == "" && len(s.Learning.Waiting(false)) > 0 {
+		s.stopped = s.usedUp()
+	}
+	return Job{}
 }
+
+// unbegun reports whether there is a plan that has not begun.
+func (s *Schedule) unbegun() bool { return slices.ContainsFunc(s.plans, s.mayBegin) }
+
+// Begun reports whether a plan has begun, now or in an earlier session.
+func (s *Schedule) Begun(p *Plan) bool { return !s.mayBegin(p) }
+
+// mayBegin reports whether a plan has not begun, now or in an earlier session.
+func (s *Schedule) mayBegin(p *Plan) bool { return !p.begun && s.done[p.Name] == nil && p.Known == nil }
 
 // fresh returns the next plan that has not begun; nil: none begins.
 func (s *Schedule) fresh(now time.Duration) *Plan {
+	if s.stopped != "" {
+		return nil
+	}
 	tooLong := false
-	for ; s.next < len(s.plans) && s.stopped == ""; s.next++ {
-		p := s.plans[s.next]
+	for _, p := range s.plans {
 		switch {
-		case s.done[p.Name] != nil || p.Known != nil:
+		case !s.mayBegin(p):
 		case !s.room(now, p):
 			tooLong = true // others may take less
 		default:
-			s.next++
+			p.begun = true
 			s.begun++
 			return p
 		}
@@ -156,9 +207,6 @@ func (s *Schedule) usedUp() string {
 	}
 	return fmt.Sprintf("the budget of %s leaves no time for more", plan.FormatDuration(s.Given()))
 }
-
-// LearningTookAll takes in that the budget ended during learning.
-func (s *Schedule) LearningTookAll() { s.stopped = s.usedUp() }
 
 // ManyFailures in a row show that something else than the plans is wrong.
 const ManyFailures = 5
@@ -196,7 +244,7 @@ func (s *Schedule) ended(plan string) {
 // Stopped says why no further plan begins; empty: plans begin.
 func (s *Schedule) Stopped() string { return s.stopped }
 
-// Plans returns the plans in the order in which they begin.
+// Plans returns the plans in the order in which those begin that have not begun.
 func (s *Schedule) Plans() []*Plan { return s.plans }
 
 // Done returns the outcome of the plan with a name; nil: the plan has not ended.
@@ -210,18 +258,17 @@ func (s *Schedule) Outcome(p *Plan) *result.Outcome {
 	return p.Before
 }
 
-// Outcomes returns what is known, in the order of the plans. Before the plans are added, it is in the order of names.
+// Outcomes returns what is known, in the order of the plans. Then come those of an earlier session whose plans are not
+// known yet, in the order of their names.
 func (s *Schedule) Outcomes() []*result.Outcome {
 	all := []*result.Outcome{}
-	if s.plans == nil {
-		for _, name := range slices.Sorted(maps.Keys(s.done)) {
-			all = append(all, s.done[name])
-		}
-	}
 	for _, p := range s.plans {
 		if o := s.Outcome(p); o != nil {
 			all = append(all, o)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.earlier)) {
+		all = append(all, s.earlier[name])
 	}
 	return all
 }

@@ -41,11 +41,15 @@ type work struct {
 
 func simulate(s *Schedule, fakes []fake) *simulation {
 	m := &simulation{Schedule: s, fakes: map[string]fake{}, now: s.Spent}
+	var plans []*Plan
 	for _, f := range fakes {
 		m.fakes[f.name] = f
 		workload, _, _ := strings.Cut(f.name, "-")
-		s.Add(&Plan{Name: f.name, Workload: workload, Estimate: time.Duration(f.takes) * time.Second})
+		plans = append(plans, &Plan{
+			Name: f.name, Workload: workload, Estimate: time.Duration(f.takes) * time.Second,
+		})
 	}
+	s.Arrange(plans)
 	return m
 }
 
@@ -53,7 +57,7 @@ func simulate(s *Schedule, fakes []fake) *simulation {
 func (m *simulation) run() {
 	for m.err == nil {
 		for len(m.busy) < max(1, m.Runners) {
-			p, _ := m.Next(m.now)
+			p := m.Next(m.now).Plan
 			if p == nil {
 				break
 			}
@@ -115,7 +119,7 @@ func (m *simulation) ended(w work) {
 	}
 	m.end(w.plan, o)
 	if f.drops != "" {
-		m.note("drops", fmt.Sprint(m.Drop(func(p *Plan) bool { return p.Workload == f.drops })))
+		m.note("drops", fmt.Sprint(len(m.Drop(func(p *Plan) bool { return p.Workload == f.drops }))))
 	}
 }
 
@@ -253,12 +257,12 @@ func TestWholeCampaigns(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := simulate(New(tt.config), tt.fakes)
 			m.Resume(tt.config.Spent, tt.before)
+			claimed := m.Arrange(m.Plans())
 			m.Forget()
-			plans, outcomes := m.TakePending()
-			for i, p := range plans {
-				m.PutOff(p, outcomes[i])
+			for i, p := range claimed.Pending {
+				m.PutOff(p, claimed.Outcomes[i])
 			}
-			m.Foresee(m.now)
+			m.Ready(m.now)
 			m.run()
 			if diff := cmp.Diff(tt.want, m.log); diff != "" {
 				t.Error(diff)
@@ -284,15 +288,18 @@ func TestForesee(t *testing.T) {
 		{20 * time.Second, ""},
 	} {
 		m := simulate(New(Config{Budget: Budget{Limit: tt.limit}}), fakes)
+		m.Learning.spent = 20 * time.Second
 		if got := m.Foresee(20 * time.Second); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
 	m := simulate(New(Config{Budget: Budget{Limit: 2 * time.Minute}}), fakes)
+	m.Learning.spent = 20 * time.Second
+	m.Ready(20 * time.Second)
 	m.Foresee(20 * time.Second)
 	for i, p := range m.Plans()[:3] {
 		now := 20*time.Second + time.Duration(i+1)*10*time.Second
-		if next, _ := m.Next(now - 10*time.Second); next != p {
+		if next := m.Next(now - 10*time.Second); next.Plan != p {
 			t.Fatalf("%v begins, not %s", next, p.Name)
 		}
 		m.Ran(p.Name, 10*time.Second)
@@ -307,40 +314,4 @@ func TestForesee(t *testing.T) {
 			t.Errorf("after plan %d: %q, want %q", i+1, got, want)
 		}
 	}
-}
-
-// Learning has a quarter of the budget; a workload is learned with all builds or with none.
-func TestLearning(t *testing.T) {
-	l := Learning{Budget: Budget{Limit: 100 * time.Second}}
-	for _, id := range []string{"v", "w", "w@v1", "x"} {
-		l.ToLearn(id, 2)
-	}
-	begin := func(at time.Duration, name string, want bool) {
-		t.Helper()
-		if got := l.Begin(at, name); got != want {
-			t.Errorf("%s at %s: %v", name, at, got)
-		}
-	}
-	begin(0, "v", true)
-	l.Ended("v", true, 5*time.Second)
-	if left, n := l.Left(); left != 35*time.Second || n != 4 {
-		t.Errorf("%s left for %d workloads", left, n)
-	}
-	l.Ended("v", true, 5*time.Second)
-	l.ToLearn("v", 0)
-	begin(10*time.Second, "w", false) // with both builds it would take 20 s
-	begin(10*time.Second, "x", true)
-	begin(10*time.Second, "w", false)
-	begin(90*time.Second, "x", true)
-	l.Failed("v")
-	l.ToLearn("z", 2)
-	begin(90*time.Second, "z", false) // x can still be learned
-	l.Failed("x")
-	l.ToLearn("x", 0)
-	l.ToLearn("y", 2)
-	begin(85*time.Second, "y", true) // nothing is learned so far
-	l.Failed("y")
-	begin(101*time.Second, "u", false)
-	l.All = true
-	begin(90*time.Second, "y", true)
 }
