@@ -244,8 +244,8 @@ func TestBudgetIsKept(t *testing.T) {
 			[]string{"unconfirmed 1/1"}, []string{"bug 3/3", "pass", "pass", "pass", "pass"}},
 		{"longer than foreseen", longer, 30 * time.Second, 1, 1, []string{"unconfirmed 2/2"},
 			append([]string{"bug 3/3"}, slices.Repeat([]string{"pass"}, 7)...)},
-		{"side by side", longer, 27 * time.Second, 2, 1,
-			[]string{"unconfirmed 2/2", "pass", "pass", "pass", "pass"}, nil},
+		// More plans may pass: it is open which of two runs gets a cluster that both wait for.
+		{"side by side", longer, 27 * time.Second, 2, 1, []string{"unconfirmed 2/2", "pass", "pass", "pass"}, nil},
 		{"no time for a plan", steady, 8 * time.Second, 1, 1, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -264,7 +264,11 @@ func TestBudgetIsKept(t *testing.T) {
 					return all
 				}
 				r := mustRun(t, c)
-				if diff := cmp.Diff(tt.want, outcomes(r)); diff != "" || r.Took > tt.budget {
+				got := outcomes(r)
+				if tt.runners > 1 {
+					got = got[:min(len(got), len(tt.want))]
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" || r.Took > tt.budget {
 					t.Errorf("%s; took %s of %s", diff, r.Took, tt.budget)
 				}
 				pending := len(r.Pending())
