@@ -11,7 +11,7 @@ import (
 // Steady reports whether the runs differ only in values: in each of them the controllers under test made the same kinds
 // of changes to each object in the same order, and each field that counts is in all of them or in none. Plans can be
 // made from two such runs.
-func (ref *Baseline) Steady() bool {
+func Steady(ref *Baseline) bool {
 	if slices.ContainsFunc(ref.Found, func(f Found) bool { return f.Reason == Differs && !f.Value }) {
 		return false
 	}
@@ -47,17 +47,17 @@ func steps(changes []facts.Change) map[facts.Key][]did {
 	return all
 }
 
-// JudgesLike reports whether a run is judged alike with another baseline of the same first run: all that the judges
-// look at is the same. What further runs add to Others can only remove findings about waste, of which it is asked
-// apart.
-func (ref *Baseline) JudgesLike(other *Baseline) bool {
-	a, err := ref.judged()
-	b, otherErr := other.judged()
+// JudgeAlike reports whether runs are judged alike with two baselines of the same first run: all that the judges look
+// at is the same. Others is left out: further runs there can only remove findings about waste, for which the caller
+// looks.
+func JudgeAlike(one, other *Baseline) bool {
+	a, err := judged(one)
+	b, otherErr := judged(other)
 	return err == nil && otherErr == nil && bytes.Equal(a, b)
 }
 
 // judged is what a baseline consists of that decides how a run is judged.
-func (ref *Baseline) judged() ([]byte, error) {
+func judged(ref *Baseline) ([]byte, error) {
 	own := *ref
 	own.Runs, own.Source, own.Begun, own.Others, own.Courses, own.Took = 0, Source{}, nil, nil, nil, 0
 	own.Uneventful, own.Startup = nil, 0

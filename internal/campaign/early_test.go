@@ -52,8 +52,8 @@ func TestPlansBeginWhileOthersAreLearned(t *testing.T) {
 	}
 }
 
-// What a plan finds is judged when all runs without faults were made. If these excuse it, the plan runs again. If the
-// workload ends differently in them, nothing is judged, and no further plans begin.
+// A finding is judged after all runs without faults. If they excuse it, the plan runs again. If the workload ends
+// differently in one of them, the finding is not judged, and no further plans begin.
 func TestFindingsAreJudgedByAllRuns(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -113,7 +113,7 @@ func TestFindingsAreJudgedByAllRuns(t *testing.T) {
 	}
 }
 
-// A baseline of two runs is completed for whoever judges a run by itself.
+// `trommel learn` makes the other runs of a baseline that has two.
 func TestLearnCompletesABaseline(t *testing.T) {
 	f := &fake{}
 	c := config(t, f, "w")

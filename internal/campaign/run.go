@@ -406,10 +406,10 @@ func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 	return o, nil
 }
 
-// judge makes the other runs of a workload without faults when one of its plans has found something. If the findings
-// could be others then, the plan runs again, and that run counts. If there is no budget for that, or if the workload
-// turns out to end differently without faults, the outcome has the findings, which are not confirmed. The error is that
-// of ctx, or says that the plan could not be run.
+// judge makes the other runs of a workload without faults when one of its plans has found something. If the complete
+// baseline could judge differently, the plan runs again, and that run counts. If there is no budget for that, or if
+// the workload turns out to end differently without faults, the outcome has the findings, which are not confirmed.
+// The error is that of ctx, or says that the plan could not be run.
 func (c *campaign) judge(
 	ctx context.Context, t *task, o *result.Outcome, r *record.Run, meta *record.Meta,
 ) (*record.Run, *record.Meta, error) {
@@ -427,7 +427,7 @@ func (c *campaign) judge(
 		return r, meta, nil
 	case err != nil:
 		return r, meta, err
-	case before.Baseline.JudgesLike(t.learned.Baseline) && !slices.ContainsFunc(r.Findings, ofWaste):
+	case baseline.JudgeAlike(before.Baseline, t.learned.Baseline) && !slices.ContainsFunc(r.Findings, ofWaste):
 		return r, meta, nil
 	}
 	r, meta, err = c.Once(ctx, t.plan, c.confirmer.options(t))

@@ -100,7 +100,7 @@ type lesson struct {
 func (lr *Learner) Begin() (known []*Learned) {
 	lr.build()
 	workloads := lr.workloads()
-	runs := lr.runsOf(true)
+	runs := lr.runsEach()
 	for _, i := range inPromise(workloads, lr.Workloads, lr.Suite) {
 		w := workloads[i]
 		l := &lesson{workload: w}
@@ -125,15 +125,12 @@ func (lr *Learner) Begin() (known []*Learned) {
 	return known
 }
 
-// runsOf is how many runs a workload is learned from. Paces: one of them has the other pace.
-func (lr *Learner) runsOf(paces bool) int {
-	switch {
-	case !lr.whole():
-		return runsToBegin
-	case paces:
+// runsEach is how many runs each workload is learned from. If these are all runs, one of them has the other pace.
+func (lr *Learner) runsEach() int {
+	if lr.whole() {
 		return lr.Learn + 1
 	}
-	return lr.Learn
+	return runsToBegin
 }
 
 // whole reports whether each workload is learned from all runs at once. What upgrades are compared with depends on
@@ -167,7 +164,7 @@ func (lr *Learner) Study(ctx context.Context, id string) (*Learned, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case l.learned.Baseline == nil && budget.Err() != nil:
-		lr.lessons.wait(l.workload, lr.runsOf(true), false)
+		lr.lessons.wait(l.workload, lr.runsEach(), false)
 		return nil, nil
 	}
 	lr.thenLater(l)
@@ -184,7 +181,7 @@ func (lr *Learner) End(stopped string, planned bool) {
 	if n := len(unlearned); n > 0 {
 		if !planned && lr.Budget > 0 {
 			stopped = "the budget ended during learning; --budget " +
-				plan.FormatDuration(lr.lessons.enough(lr.runsOf(true))) + " is probably enough"
+				plan.FormatDuration(lr.lessons.enough(lr.runsEach())) + " is probably enough"
 		}
 		lr.Say("%s; %s not learned: %s", stopped, wording.Count(n, "workload"), wording.First(unlearned, result.Most))
 	}

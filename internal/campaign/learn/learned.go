@@ -68,7 +68,7 @@ func (l *Learned) readStated() error {
 		if err != nil {
 			return err
 		}
-		// What further runs have found is in the file, too. It does not change the plans.
+		// The file also has the masks that further runs have found. They do not change the plans.
 		found := l.Baseline.MaskEntries()
 		l.first.Override(slices.DeleteFunc(edited, func(e baseline.MaskEntry) bool {
 			return slices.Contains(found, e)

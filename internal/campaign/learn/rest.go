@@ -25,16 +25,11 @@ var ErrNoBaseline = errors.New("it cannot be judged")
 //
 // The error is that of ctx, schedule.ErrBudget, or ErrNoBaseline.
 func (lr *Learner) Rest(ctx context.Context, known *Learned, planName string) (*Learned, error) {
-	n := lr.newestOf(known.ID())
-	end, err := n.begin(ctx)
+	n, l, end, err := lr.hold(ctx, known)
 	if err != nil {
 		return known, err
 	}
 	defer end()
-	l := known
-	if n.learned != nil {
-		l = n.learned
-	}
 	switch {
 	case n.err != nil:
 		return known, n.err
@@ -113,16 +108,12 @@ func areThere(dirs []string) bool {
 
 // uneventful notes, for the next campaign, that the controllers change nothing when a time has passed after a workload.
 func (lr *Learner) uneventful(ctx context.Context, before *Learned, by time.Duration) error {
-	n := lr.newestOf(before.ID())
-	end, err := n.begin(ctx)
+	n, before, end, err := lr.hold(ctx, before)
 	if err != nil {
 		return err
 	}
 	defer end()
 	n.uneventful = append(n.uneventful, by)
-	if n.learned != nil {
-		before = n.learned
-	}
 	own := *before.Baseline // plans that are running read it
 	own.Uneventful = slices.Concat(own.Uneventful, n.uneventful)
 	return own.Write(before.File)

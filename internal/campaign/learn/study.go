@@ -31,7 +31,7 @@ const runsToBegin = 2
 // Plans can be made from two runs that are alike. All that the others add are reasons why a difference does not count.
 // So they are made when there is a difference to judge; see Rest.
 func (lr *Learner) study(ctx context.Context, w workload, l *Learned) error {
-	all := lr.runsOf(true)
+	all := lr.runsEach()
 	lr.lessons.toLearn(w.id(), all)
 	defer lr.lessons.toLearn(w.id(), 0)
 	ended := lr.lessons.learning(w, 1, all)
@@ -51,7 +51,7 @@ func (lr *Learner) study(ctx context.Context, w workload, l *Learned) error {
 		if err != nil {
 			return err
 		}
-		if ref.Steady() {
+		if baseline.Steady(ref) {
 			ref.Source = l.Source
 			for _, r := range runs {
 				ref.Begun = append(ref.Begun, r.Dir)
@@ -71,7 +71,7 @@ func (lr *Learner) study(ctx context.Context, w workload, l *Learned) error {
 	err = forget(l.firstFile())
 	if len(begun) == 1 { // plans are those that two runs would have led to
 		first, firstErr := lr.summary(w, quiet, runs[:runsToBegin], ref.Types)
-		if firstErr == nil && first.Steady() {
+		if firstErr == nil && baseline.Steady(first) {
 			first.Source = l.Source
 			l.first, err = first, errors.Join(err, first.Write(l.firstFile()))
 		}

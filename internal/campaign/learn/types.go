@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -29,6 +30,16 @@ func (n *newest) begin(ctx context.Context) (end func(), err error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// hold waits until nothing more is learned of a workload, and returns the newest that is known of it. The caller calls
+// end. The error is that of ctx.
+func (lr *Learner) hold(ctx context.Context, known *Learned) (n *newest, latest *Learned, end func(), err error) {
+	n = lr.newestOf(known.ID())
+	if end, err = n.begin(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	return n, cmp.Or(n.learned, known), end, nil
 }
 
 // set sets what is known.
@@ -70,16 +81,11 @@ func (lr *Learner) More(ctx context.Context, known *Learned, planName string, un
 	if known.Baseline == nil || len(unrecorded) == 0 {
 		return known, nil
 	}
-	n := lr.newestOf(known.ID())
-	end, err := n.begin(ctx)
+	n, l, end, err := lr.hold(ctx, known)
 	if err != nil {
 		return known, err
 	}
 	defer end()
-	l := known
-	if n.learned != nil {
-		l = n.learned
-	}
 	var more []plan.ResourceKey
 	for _, name := range unrecorded {
 		key, err := plan.ParseResourceKey(name)

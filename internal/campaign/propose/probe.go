@@ -36,7 +36,7 @@ type ranked struct {
 
 // probed is what a run with several changes has shown of one of them.
 type probed struct {
-	reason string // why there is no workload; empty: the controllers react to it
+	reason string // why no workload has this change; empty: the controllers react to it
 	// effect is what the controllers do, see effect.
 	effect string
 }
@@ -148,7 +148,7 @@ func between(all []facts.Change, from, until time.Time) (in []facts.Change) {
 	return in
 }
 
-// tell says how far the fields are, and about how long the others take.
+// tell reports how many fields were tried, and estimates the time for the others.
 func (p *proposer) tell(began time.Time, done, of int) {
 	if done == 0 || done == of {
 		return

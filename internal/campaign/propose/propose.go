@@ -655,7 +655,7 @@ func (p *proposer) makes(c Change, change facts.Change) bool {
 		fmt.Sprint(lookup(change.Prev, c.Path)) != fmt.Sprint(lookup(change.Cur, c.Path))
 }
 
-// keepsOld and noReaction say why there is no workload of a change.
+// keepsOld and noReaction are reasons why no workload has a change.
 func keepsOld(c Change) string {
 	return fmt.Sprintf("%s: the API server accepts the change and keeps the old value", c)
 }

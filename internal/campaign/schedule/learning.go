@@ -80,8 +80,8 @@ func (l *Learning) turn(now time.Duration) bool {
 	return len(l.busy) == 0 && l.spent*learnShare <= now-l.Spent
 }
 
-// room reports whether the budget has time for a workload. As long as there was no plan, all of the budget may be used:
-// without learning there is no plan. While plans wait, learning has a quarter of what all workers together have.
+// room reports whether the budget has time for a workload. Before the first plan, learning may use the whole budget.
+// While plans wait, learning has a quarter of the time of all workers.
 // Without plans that wait, the workload must be learned before the budget ends. A workload is learned with all builds
 // or with none, because an upgrade needs both.
 func (l *Learning) room(now time.Duration, w lesson, plans bool) bool {

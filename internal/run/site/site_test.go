@@ -29,7 +29,7 @@ func TestSteadyAPIServer(t *testing.T) {
 	}
 }
 
-// What a run uses includes whatever a plan or a controller names: an API server that is left out shows nothing stale.
+// A run uses each API server that its plan or a controller names. An API server that does not run shows nothing stale.
 func TestUsed(t *testing.T) {
 	action := func(a plan.Action) *plan.Plan { return &plan.Plan{Actions: []plan.Action{a}} }
 	observed := plan.Action{Type: plan.KillController, Target: "db"}
