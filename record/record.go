@@ -352,6 +352,9 @@ type Resumed struct {
 type SessionEnd struct {
 	By      string `json:"by"`
 	Session uint64 `json:"session"`
+	// Unanswered are the writes whose answer was not observed, by call, with the whole objects, if the record has only
+	// the metadata of what writes send.
+	Unanswered []Observation `json:"unanswered,omitempty"`
 }
 
 // Observation is a wire observation with its origin. Objects are JSON.

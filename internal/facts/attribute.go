@@ -61,6 +61,8 @@ func attribute(all []Change, r *record.Run) {
 	for i := range r.Events {
 		if o := r.Events[i].Observation; o != nil {
 			a.observe(o, &r.Events[i])
+		} else if end := r.Events[i].SessionEnd; end != nil {
+			a.complete(end)
 		}
 	}
 	a.unanswered()

@@ -296,3 +296,27 @@ func TestUnansweredWrites(t *testing.T) {
 		})
 	}
 }
+
+// What a killed controller was about to write may be recorded only when its session ends.
+func TestUnansweredWriteIsCompletedAtTheEnd(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		r := &tape{t: t}
+		r.happens(record.Created, "")
+		o := record.Observation{
+			Call: 9, Point: wire.ControllerWrite, Phase: wire.Before, Name: "web", Op: wire.Update,
+			Object: json.RawMessage(`{"metadata": {"name": "web", "resourceVersion": "1"}}`),
+		}
+		r.see(o)
+		r.happens(record.Updated, "", record.FieldManager{Manager: "op", Operation: "Update"})
+		end := *r.run.Events[len(r.run.Events)-1].Observation
+		end.Object = fmt.Appendf(nil,
+			`{"spec": {"n": 1}, "status": {"n": %d}, "metadata": {"name": "web", "resourceVersion": "1"}}`, n)
+		r.run.Events = append(r.run.Events, record.Event{
+			SessionEnd: &record.SessionEnd{By: end.By, Session: end.Session, Unanswered: []record.Observation{end}},
+		})
+		all := r.changes()
+		if by, wrote := all[len(all)-1].By, n == 2; (by != "") != wrote {
+			t.Errorf("sent %d, which the change shows: %t; written by %q", n, wrote, by)
+		}
+	}
+}

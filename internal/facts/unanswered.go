@@ -41,6 +41,18 @@ func (a *attribution) unanswered() {
 	}
 }
 
+// complete adds what unanswered writes have sent, of which only the metadata was observed so far.
+func (a *attribution) complete(end *record.SessionEnd) {
+	for i := range end.Unanswered {
+		o := &end.Unanswered[i]
+		call := [2]uint64{o.Session, o.Call}
+		if write, ok := a.began[call]; ok {
+			write.observation = o
+			a.began[call] = write
+		}
+	}
+}
+
 // managers returns the names that the answered writes of each controller have in managed fields.
 func (a *attribution) managers() map[string]map[string]bool {
 	all := map[string]map[string]bool{}

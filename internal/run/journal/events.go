@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -22,13 +23,16 @@ type Events struct {
 		Action(a record.Action) error
 	}
 	FindTypes bool // keep of which types the controllers know objects, and not only of which they write some
-	// Brief records only the metadata of what a controller is about to write, unless the plan asks for more.
+	// Brief records only the metadata of what a controller is about to write, unless the plan asks for more, or the
+	// session ends before the answer.
 	Brief bool
 
 	mu        sync.Mutex
 	completed []record.Action // in order of completion
-	kept      []record.Event  // writes and reconciles of the controllers
+	kept      []record.Event  // writes and reconciles of the controllers, and what was left unanswered
 	updates   map[call]string // updates under way: the resource versions from which they begin
+	// shortened are the writes under way of which only the metadata is recorded, as they were observed.
+	shortened map[call]*record.Observation
 	hot       facts.HotObjects
 	// Overheated is closed when an object is so hot that nothing else can be expected of its controller. If it is nil,
 	// hot objects are not looked for.
@@ -42,10 +46,42 @@ type call struct{ session, call uint64 }
 // Event implements coordinator.Recorder.
 func (e *Events) Event(event record.Event) error {
 	if e.Brief {
-		event.Observation = metadataOnly(event.Observation)
+		event = e.shorten(event)
 	}
 	e.keep(event)
 	return e.Record.Event(event)
+}
+
+// shorten leaves only the metadata of what a write sends, and adds what a session's end left unanswered. The
+// coordinator keeps the original.
+func (e *Events) shorten(event record.Event) record.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if o := event.Observation; o != nil && o.Point == wire.ControllerWrite {
+		id := call{o.Session, o.Call}
+		event.Observation = metadataOnly(o)
+		switch {
+		case o.Phase == wire.After:
+			delete(e.shortened, id)
+		case event.Observation != o:
+			if e.shortened == nil {
+				e.shortened = map[call]*record.Observation{}
+			}
+			e.shortened[id] = o
+		}
+	}
+	if event.SessionEnd != nil {
+		end := *event.SessionEnd
+		for id, o := range e.shortened {
+			if id.session == end.Session {
+				end.Unanswered = append(end.Unanswered, *o)
+				delete(e.shortened, id)
+			}
+		}
+		slices.SortFunc(end.Unanswered, func(a, b record.Observation) int { return cmp.Compare(a.Call, b.Call) })
+		event.SessionEnd = &end
+	}
+	return event
 }
 
 // metadataOnly is an observation of a write that begins, without the parts that are needed only if the plan asks for
@@ -68,7 +104,7 @@ func metadataOnly(o *record.Observation) *record.Observation {
 	if json.Unmarshal(o.Object, &object) != nil {
 		return o
 	}
-	short := *o // the coordinator keeps the original
+	short := *o
 	var err error
 	if short.Object, err = json.Marshal(object); err != nil {
 		return o
@@ -97,7 +133,8 @@ func (e *Events) keep(event record.Event) {
 			e.types[key] = true
 		}
 	}
-	if o != nil && (o.Point == wire.ControllerWrite || o.Point == wire.Reconcile) {
+	if o != nil && (o.Point == wire.ControllerWrite || o.Point == wire.Reconcile) ||
+		event.SessionEnd != nil && len(event.SessionEnd.Unanswered) > 0 {
 		e.kept = append(e.kept, event)
 	}
 	if before := e.hot.Over(); e.Overheated != nil && before == nil {
@@ -148,7 +185,8 @@ func resourceVersion(object json.RawMessage) string {
 	return o.Metadata.ResourceVersion
 }
 
-// OfControllers lists the writes and reconciles of the controllers so far.
+// OfControllers lists the writes and reconciles of the controllers so far, and the ends of sessions that left writes
+// unanswered.
 func (e *Events) OfControllers() []record.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()

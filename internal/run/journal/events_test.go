@@ -92,6 +92,41 @@ func updateFrom(call uint64, phase wire.Phase, version string) record.Observatio
 	}
 }
 
+// What a killed controller was about to write is recorded whole: no answer shows what it did.
+func TestUnansweredWritesAreWhole(t *testing.T) {
+	write := func(session, call uint64, phase wire.Phase) record.Event {
+		return record.Event{Observation: &record.Observation{
+			Session: session, Call: call, Point: wire.ControllerWrite, Phase: phase, Op: wire.Update, Aside: true,
+			Object: []byte(`{"metadata":{"name":"a","resourceVersion":"7"},"data":{}}`),
+		}}
+	}
+	e := &Events{Record: new(recorded), Brief: true}
+	for _, event := range []record.Event{
+		write(1, 4, wire.Before), write(1, 3, wire.Before), write(1, 2, wire.Before), write(2, 3, wire.Before),
+		write(1, 3, wire.After), {SessionEnd: &record.SessionEnd{By: "op", Session: 1}},
+		write(2, 3, wire.After), {SessionEnd: &record.SessionEnd{By: "other", Session: 2}},
+	} {
+		if err := e.Event(event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var calls []uint64
+	for _, event := range e.OfControllers() {
+		if event.SessionEnd == nil {
+			continue
+		}
+		for _, o := range event.SessionEnd.Unanswered {
+			calls = append(calls, o.Call)
+			if got, want := string(o.Object), string(write(1, 0, wire.Before).Observation.Object); got != want {
+				t.Errorf("call %d: %s, want %s", o.Call, got, want)
+			}
+		}
+	}
+	if want := []uint64{2, 4}; !slices.Equal(calls, want) || len(e.shortened) != 0 {
+		t.Errorf("unanswered calls %d, want %d; %d are left", calls, want, len(e.shortened))
+	}
+}
+
 // Judges need to know from which state a write began, and not what it wrote: the answer follows.
 func TestMetadataOnly(t *testing.T) {
 	o := record.Observation{Point: wire.ControllerWrite, Phase: wire.Before, Op: wire.Update, Aside: true,
