@@ -151,6 +151,11 @@ soak: ## run the examples' plans again and again for SOAK, such as 8h, and see t
 	mkdir -p bin/soak
 	cd examples && TROMMEL_TEST_SOAK=$(SOAK) go test -v -count=1 -run '^TestSoak$$' -timeout 0 -artifacts -outputdir ../bin/soak .
 
+.PHONY: bugs
+bugs: build ## show all known bugs of examples/bugs, and write the results; TROMMEL_MIRROR can name a mirror of the sources
+	bin/trommel bugs run --update
+	go generate ./internal/bugs
+
 .PHONY: bench
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem -timeout 20m ./...

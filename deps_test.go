@@ -35,7 +35,7 @@ var floors = [][]string{
 	{"internal/confirm"},
 	{"internal/judge", "internal/workload", "internal/report", "internal/scaffold", "coordinator",
 		"chaos/controller", "nodes/controller", "internal/testing"},
-	{"internal/baseline", "internal/lead", "internal/objects", "internal/effect", "actions", "nodes/simulated"},
+	{"internal/baseline", "internal/bugs", "internal/lead", "internal/objects", "internal/effect", "actions", "nodes/simulated"},
 	{"internal/cluster/embedded", "internal/cluster/existing", "internal/cluster/kind"},
 	{"internal/cluster/egress"},
 	{"internal/processnode"},

@@ -29,6 +29,7 @@ func subcommands(s output.Streams) []*cobra.Command {
 		newProposeCommand(s),
 		newShrinkCommand(s),
 		newVerifyCommand(s),
+		newBugsCommand(s),
 		binaries.NewBuildCommand(s),
 		clusters.NewCommand(s),
 		binaries.NewCacheCommand(s),

@@ -102,17 +102,7 @@ func verify(ctx context.Context, s output.Streams, o *verifyOptions, args []stri
 	defer console.Close()
 	dir := cmp.Or(o.dir, filepath.Join(runsdir.Name, "verify-"+time.Now().Format("20060102-150405")))
 	for _, which := range []*side{before, after} {
-		part := o.testOptions
-		part.SuiteFile, part.Plans = which.suite.File, dir
-		part.dir = filepath.Join(dir, which.name)
-		part.Baselines = filepath.Join(part.dir, "baselines")
-		run := func(c campaign.Config) (err error) {
-			c.Trace = false
-			which.found, err = campaign.Run(ctx, c)
-			return err
-		}
-		err := part.inSessionOf(ctx, console, "verify "+which.name, which.suite, which.plans, run)
-		if err != nil {
+		if err := o.run(ctx, console, "verify "+which.name, which, dir); err != nil {
 			return err
 		}
 	}
@@ -127,6 +117,19 @@ func verify(ctx context.Context, s output.Streams, o *verifyOptions, args []stri
 		return exit.With(code, nil)
 	}
 	return nil
+}
+
+// run runs the plans of one side, and keeps their records in a directory of its name.
+func (o *verifyOptions) run(ctx context.Context, console *output.Console, title string, which *side, dir string) error {
+	part := o.testOptions
+	part.SuiteFile, part.Plans = which.suite.File, dir
+	part.dir = filepath.Join(dir, which.name)
+	part.Baselines = filepath.Join(part.dir, "baselines")
+	return part.inSessionOf(ctx, console, title, which.suite, which.plans, func(c campaign.Config) (err error) {
+		c.Trace = false
+		which.found, err = campaign.Run(ctx, c)
+		return err
+	})
 }
 
 func names(plans []*plan.Plan) (all []string) {
@@ -179,7 +182,8 @@ func outwards(from, n int) (all []int) {
 	return all
 }
 
-// sides are the suite with its plans before and after the fix. The first plans are run several times after it.
+// sides are the suite with its plans before and after the fix. The first plans are run several times after it. If no
+// fixed source is given, after is nil.
 func (o *verifyOptions) sides(files []string, chosen int) (before, after *side, err error) {
 	if o.SuiteFile == "" {
 		o.SuiteFile, err = plan.FindSuite(files[0])
@@ -206,6 +210,9 @@ func (o *verifyOptions) sides(files []string, chosen int) (before, after *side, 
 	}
 	if before, err = load("before", o.SuiteFile); err != nil {
 		return nil, nil, err
+	}
+	if o.fixed == "" {
+		return before, nil, nil
 	}
 	root, err := repository(filepath.Dir(o.SuiteFile))
 	if err != nil {

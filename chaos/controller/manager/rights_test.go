@@ -85,10 +85,10 @@ func TestNothingIsForbidden(t *testing.T) {
 	})
 	f.phase(d, chaos.Injected)
 	f.end(d)
-	// A pulse until the end; it is deleted when it is over.
+	// A pulse until the end; it is deleted when it is over. A busy machine sees one of three pauses.
 	d = f.disrupt("pulse", hangs(func(s *chaos.DisruptionSpec) {
-		s.Duration = duration(4 * time.Second)
-		s.Pulse = &chaos.Pulse{ActiveDuration: *duration(time.Second), DormantDuration: *duration(time.Second)}
+		s.Duration = duration(12 * time.Second)
+		s.Pulse = &chaos.Pulse{ActiveDuration: *duration(2 * time.Second), DormantDuration: *duration(2 * time.Second)}
 	}))
 	f.phase(d, chaos.PausedInjected)
 	f.gone(d)

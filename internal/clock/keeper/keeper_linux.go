@@ -615,7 +615,7 @@ type self struct {
 	samples []metrics.Sample
 	created uint64
 	threads uint64        // of this process
-	stats   map[int]int   // by thread, the descriptor of the file with its state
+	stats   []int         // the descriptors of the files with the states of all other threads; nil: not opened yet
 	polls   []unix.PollFd // own, and then one for each of polled
 	polled  []*process
 	own     []unix.PollFd
@@ -706,33 +706,32 @@ func (s *self) inKernel() bool {
 		}
 		s.threads = n
 	}
-	own := unix.Gettid()
 	var data [512]byte
-	for thread, fd := range s.stats {
-		if thread == own {
-			continue
-		}
+	for i, fd := range s.stats {
 		n, err := unix.Pread(fd, data[:], 0)
 		if err != nil {
 			continue // it has ended
 		}
 		if state := stateIn(data[:n]); state == 'R' || state == 'D' {
+			// It is likely to be the one that works at the next look, too.
+			s.stats[0], s.stats[i] = s.stats[i], s.stats[0]
 			return true
 		}
 	}
 	return false
 }
 
-// open opens the files with the states of this process's threads.
+// open opens the files with the states of this process's threads but the calling one.
 func (s *self) open() error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return err
 	}
-	s.stats = map[int]int{}
+	own := unix.Gettid()
+	s.stats = []int{}
 	for _, t := range tasks {
 		thread, err := strconv.Atoi(t.Name())
-		if err != nil {
+		if err != nil || thread == own {
 			continue
 		}
 		fd, err := unix.Open("/proc/self/task/"+t.Name()+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -742,7 +741,7 @@ func (s *self) open() error {
 		if err != nil {
 			return err
 		}
-		s.stats[thread] = fd
+		s.stats = append(s.stats, fd)
 	}
 	return nil
 }

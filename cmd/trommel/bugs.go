@@ -1,0 +1,264 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/flags"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
+	"github.com/trommel-dev/trommel/internal/bugs"
+	"github.com/trommel-dev/trommel/internal/buildcache"
+	"github.com/trommel-dev/trommel/internal/buildinfo"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/internal/report"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// envMirror is the default of --mirror.
+const envMirror = "TROMMEL_MIRROR"
+
+// resultsFile has the last results, in the directory of the table.
+const resultsFile = "results.json"
+
+// bugsOptions are the flags of `trommel bugs run`.
+type bugsOptions struct {
+	verifyOptions
+	table  string
+	mirror string
+	update bool
+}
+
+func newBugsCommand(s output.Streams) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bugs",
+		Short: "Show known bugs of real controllers, one command each",
+		Long: `Bugs works with the table of known bugs: a folder for each bug, with the commit that has it, a suite,
+plans that show it, and the finding that is expected. The table is examples/bugs in a clone of Trommel's repository.`,
+		Example: `  trommel bugs list
+  trommel bugs run jobset-stale-suspend`,
+	}
+	c.AddCommand(newBugsListCommand(s), newBugsRunCommand(s))
+	return c
+}
+
+func tableFlag(c *cobra.Command, table *string) {
+	c.Flags().StringVar(table, "table", filepath.Join("examples", "bugs"), "`directory` of the table")
+}
+
+func newBugsListCommand(s output.Streams) *cobra.Command {
+	var table, format string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the known bugs and what the last runs have shown",
+		Long: `List lists the bugs of the table, and what the last run of each has shown. With -o markdown it writes the
+page docs/bugs.md.`,
+		Example: `  trommel bugs list
+  trommel bugs list -o markdown > docs/bugs.md`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			all, results, err := readTable(table)
+			if err != nil {
+				return exit.With(exit.Usage, err)
+			}
+			switch format {
+			case "markdown":
+				return bugs.WritePage(s.Out, all, results)
+			case "text":
+				return bugs.WriteList(s.Out, all, results)
+			}
+			return exit.With(exit.Usage, fmt.Errorf("unknown format %q (text, markdown)", format))
+		},
+	}
+	tableFlag(c, &table)
+	c.Flags().StringVarP(&format, "output", "o", "text", "`format`: text or markdown")
+	return c
+}
+
+func readTable(dir string) ([]*bugs.Bug, bugs.Results, error) {
+	all, err := bugs.Load(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%w (the table is in a clone of Trommel's repository; --table names its directory)", err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(all) == 0 {
+		return nil, nil, fmt.Errorf("%s: no folder in it has a %s", dir, bugs.File)
+	}
+	results, err := bugs.ReadResults(filepath.Join(dir, resultsFile))
+	return all, results, err
+}
+
+func newBugsRunCommand(s output.Streams) *cobra.Command {
+	o := bugsOptions{}
+	c := &cobra.Command{
+		Use:   "run [NAME...]",
+		Short: "Check that known bugs are shown, and are gone where they are fixed",
+		Long: `Run gets the source that has a bug, adds the bug's suite and plans, builds it and runs the plans. The bug is
+shown if each run has the expected finding. If the table knows a source without the bug, no run of that may have it.
+Without names it runs all bugs of the table.
+
+Sources are kept in Trommel's cache. --mirror takes the place of https:// in the URLs of repositories.
+
+Exit codes: 0 each bug is shown, and gone where it is fixed; 1 one is not; 2 usage; 4 could not run.`,
+		Example: `  trommel bugs run jobset-stale-suspend
+  trommel bugs run --mirror /srv/mirror/ --update`,
+		RunE: func(c *cobra.Command, args []string) error { return o.runAll(c.Context(), s, args) },
+	}
+	f := c.Flags()
+	tableFlag(c, &o.table)
+	f.StringVar(&o.mirror, "mirror", os.Getenv(envMirror),
+		"`base` that takes the place of https:// in the URLs of repositories (default: $"+envMirror+")")
+	f.BoolVar(&o.update, "update", false, "write the results into the table")
+	f.IntVar(&o.Repeat, "repeat", 3, "how often each plan is run on each source")
+	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
+	f.IntVar(&o.parallel, "parallel", 0,
+		"`number` of clusters that run plans side by side (default: one for each core, if there is memory for them)")
+	f.StringVar(&o.dir, "dir", "", "`directory` for plans and run records (default: trommel-runs/bugs-<time>)")
+	o.progress.Register(f)
+	flags.FromSource(f)
+	return c
+}
+
+// runAll runs the named bugs one after the other, and writes a line about each.
+func (o *bugsOptions) runAll(ctx context.Context, s output.Streams, names []string) error {
+	if o.Repeat < 1 || o.Learn < 2 {
+		return exit.With(exit.Usage, errors.New("--runs must be at least 2, and --repeat at least 1"))
+	}
+	table, results, err := readTable(o.table)
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	chosen, err := bugs.Choose(table, names)
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	cache, err := buildcache.Dir()
+	if err != nil {
+		return exit.With(exit.CannotRun, err)
+	}
+	sources := bugs.Sources{Dir: filepath.Join(cache, "sources"), Mirror: o.mirror}
+	console, s, err := o.progress.Open(s)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	o.dir = cmp.Or(o.dir, filepath.Join(runsdir.Name, "bugs-"+time.Now().Format("20060102-150405")))
+	good, failed := true, error(nil)
+	for _, b := range chosen {
+		r, err := o.show(ctx, console, sources, b)
+		if ctx.Err() != nil {
+			return exit.With(exit.CannotRun, fmt.Errorf("interrupted while it ran %s", b.Name))
+		}
+		if err != nil {
+			// The others may run.
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", b.Name, err))
+			fmt.Fprintf(s.Out, "%s: could not run: %v\n", b.Name, err)
+			continue
+		}
+		good = good && r.Good()
+		fmt.Fprintf(s.Out, "%s: %s\n", b.Name, r)
+		if results[b.Name] = r; o.update {
+			if err := results.Write(filepath.Join(o.table, resultsFile), table); err != nil {
+				return exit.With(exit.CannotRun, err)
+			}
+		}
+	}
+	switch {
+	case failed != nil:
+		return exit.With(exit.CannotRun, nil)
+	case !good:
+		return exit.With(exit.Bug, nil)
+	}
+	return nil
+}
+
+// show runs the plans of one bug on the source that has it, and on the one without it.
+func (o *bugsOptions) show(
+	ctx context.Context, console *output.Console, sources bugs.Sources, b *bugs.Bug,
+) (*bugs.Result, error) {
+	began := time.Now()
+	console.Info("getting the source of " + b.Project)
+	with, err := sources.Get(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	without, err := sources.GetFixed(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	v := o.verifyOptions
+	v.SuiteFile = with.Suite
+	if without != nil {
+		v.fixed = without.Dir
+	}
+	before, after, err := v.sides(with.Plans, len(with.Plans))
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(o.dir, b.Name)
+	if err := v.run(ctx, console, b.Name, before, dir); err != nil {
+		return nil, err
+	}
+	r := &bugs.Result{Date: began.Format(time.DateOnly), Trommel: buildinfo.Version()}
+	count(r, b, before.found)
+	if after != nil {
+		if err := v.run(ctx, console, b.Name+" at the fix", after, dir); err != nil {
+			return nil, err
+		}
+		countFixed(r, b, after.found)
+	}
+	r.Total = time.Since(began)
+	return r, nil
+}
+
+// count notes what the runs of the source with the bug have shown: of the plan that shows it most often.
+func count(r *bugs.Result, b *bugs.Bug, found *result.Result) {
+	for i := range found.Outcomes {
+		out := &found.Outcomes[i]
+		runs := max(out.Of, 1)
+		if r.Of == 0 {
+			r.Of, r.Took = runs, out.Took/time.Duration(runs)
+		}
+		if expected(b, out.Findings) && out.Came > r.Shown {
+			r.Shown, r.Of, r.Took = out.Came, runs, out.Took/time.Duration(runs)
+		} else if r.Other == "" && len(out.Findings) > 0 {
+			r.Other = report.Title(out.Findings[0])
+		}
+	}
+	if r.Shown > 0 {
+		r.Other = ""
+	}
+}
+
+// countFixed notes how many runs of the source without the bug have the finding, too.
+func countFixed(r *bugs.Result, b *bugs.Bug, found *result.Result) {
+	for i := range found.Outcomes {
+		out := &found.Outcomes[i]
+		if out.Status == result.Inconclusive || out.Status == result.Failed {
+			continue
+		}
+		r.OfFixed++
+		if expected(b, out.Findings) {
+			r.ShownFixed++
+		}
+	}
+}
+
+func expected(b *bugs.Bug, found []record.Finding) bool {
+	for _, f := range found {
+		if b.Finding.Matches(f) {
+			return true
+		}
+	}
+	return false
+}
