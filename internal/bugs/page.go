@@ -36,76 +36,54 @@ writes this page.
 
 %d of %d are shown.
 `, "```", "```", "`go generate ./internal/bugs`", shown, len(all))
-	sorted := slices.SortedStableFunc(slices.Values(all), func(x, y *Bug) int {
+	fmt.Fprint(&b, "\n<!-- begin table -->\n\n| bug | what goes wrong | source | kind | reports | cause | last result |\n"+
+		"| --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, bug := range slices.SortedStableFunc(slices.Values(all), func(x, y *Bug) int {
 		return cmp.Compare(strings.ToLower(x.Project), strings.ToLower(y.Project))
-	})
-	project := ""
-	for _, bug := range sorted {
-		if bug.Project != project {
-			project = bug.Project
-			fmt.Fprintf(&b, "\n## %s\n", project)
-		}
-		bug.describe(&b, results[bug.Name])
+	}) {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(bug.cells(results[bug.Name]), " | "))
 	}
+	fmt.Fprint(&b, "\n<!-- end table -->\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// describe writes the part of the page about one bug.
-func (b *Bug) describe(w io.Writer, r *Result) {
-	fmt.Fprintf(w, "\n### %s\n\n%s\n\n", b.Name, wrap(b.Summary))
-	row := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(w, "- **%s** %s\n", name, value)
-		}
-	}
-	source := cmp.Or(b.Version, "see the suite")
+// cells is the row of a bug.
+func (b *Bug) cells(r *Result) []string {
+	source := strings.TrimSpace(b.Project + " " + b.Version)
 	if b.Repository != "" {
-		source = fmt.Sprintf("[%s](%s/tree/%s)", cmp.Or(b.Version, b.Commit[:12]), b.Repository, b.Commit)
+		source = fmt.Sprintf("[%s](%s/tree/%s)", source, b.Repository, b.Commit)
 	}
-	row("Source:", source)
-	row("Kind:", b.Kind)
+	var reports, causes []string
 	for i, report := range b.Reports {
-		since := ""
+		name := report[strings.LastIndexByte(report, '/')+1:]
+		link := fmt.Sprintf("[#%s](%s)", name, report)
 		if i == 0 && b.Reported != "" {
-			since = ", " + b.Reported
+			link += " (" + b.Reported + ")"
 		}
-		row("Report:", "<"+report+">"+since)
+		reports = append(reports, link)
 	}
 	for _, cause := range b.Cause {
-		row("Cause:", "`"+cause+"`")
+		causes = append(causes, "`"+cause+"`")
+	}
+	last := "not run yet"
+	if r != nil {
+		last = fmt.Sprintf("%s (%s; with builds %s)", r, r.Date, r.Total.Round(time.Second))
 	}
 	switch {
 	case b.Fixed != "":
-		row("Fixed:", fmt.Sprintf("[%s](%s/commit/%s)", b.Fixed[:12], b.Repository, b.Fixed))
+		last += fmt.Sprintf("; [the fix](%s/commit/%s)", b.Repository, b.Fixed)
 	case b.Fix != "":
-		row("Fixed:", fmt.Sprintf("by [%s](../examples/bugs/%s/%s)", b.Fix, b.Name, b.Fix))
+		last += fmt.Sprintf("; [a fix](../examples/bugs/%s/%s)", b.Name, b.Fix)
 	}
-	if r == nil {
-		row("Result:", "not run yet")
-		return
+	all := []string{
+		fmt.Sprintf("[%s](../examples/bugs/%s)", b.Name, b.Name), b.Summary, source, b.Kind, strings.Join(reports, ", "),
+		strings.Join(causes, ", "), last,
 	}
-	row("Result:", fmt.Sprintf("%s (%s, with builds: %s)", r, r.Date, r.Total.Round(time.Second)))
-}
-
-// wrap breaks text into lines of at most 100 characters.
-func wrap(text string) string {
-	var b strings.Builder
-	length := 0
-	for _, word := range strings.Fields(text) {
-		switch {
-		case length == 0:
-		case length+1+len(word) > 100:
-			b.WriteByte('\n')
-			length = 0
-		default:
-			b.WriteByte(' ')
-			length++
-		}
-		b.WriteString(word)
-		length += len(word)
+	for i := range all {
+		all[i] = strings.ReplaceAll(all[i], "|", `\|`)
 	}
-	return b.String()
+	return all
 }
 
 // WriteList writes a line for each bug, and what the last run has shown.
