@@ -1,6 +1,6 @@
 // Command phase-operator does what depends on the phase of a loop. For each ConfigMap with the label job it makes a
-// Secret of the same name, which stands for a child that finishes at once. Every 10 seconds from its start, a loop
-// marks the ConfigMaps whose children have finished. Another part deletes each child 5 seconds after its creation. So
+// Secret of the same name, which stands for a child that finishes at once. Every 30 seconds from its start, a loop
+// marks the ConfigMaps whose children have finished. Another part deletes each child 15 seconds after its creation. So
 // whether a ConfigMap is marked depends on when the loop began.
 package main
 
@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	looksEvery = 10 * time.Second
-	childLives = 5 * time.Second
+	looksEvery = 30 * time.Second
+	childLives = 15 * time.Second
 )
 
 func main() {
