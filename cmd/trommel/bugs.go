@@ -16,7 +16,6 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
 	"github.com/trommel-dev/trommel/internal/bugs"
-	"github.com/trommel-dev/trommel/internal/buildcache"
 	"github.com/trommel-dev/trommel/internal/buildinfo"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/internal/report"
@@ -142,11 +141,7 @@ func (o *bugsOptions) runAll(ctx context.Context, s output.Streams, names []stri
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	cache, err := buildcache.Dir()
-	if err != nil {
-		return exit.With(exit.CannotRun, err)
-	}
-	sources := bugs.Sources{Dir: filepath.Join(cache, "sources"), Mirror: o.mirror}
+	sources := bugs.Sources{Mirror: o.mirror}
 	console, s, err := o.progress.Open(s)
 	if err != nil {
 		return err

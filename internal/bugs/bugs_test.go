@@ -17,23 +17,21 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// write writes files into a directory; names may have folders.
-func write(t *testing.T, dir string, files map[string]string) {
+// lay writes files into a directory; names may have folders.
+func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
+	data := map[string][]byte{}
 	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		data[name] = []byte(text)
+	}
+	if err := write(dir, data); err != nil {
+		t.Fatal(err)
 	}
 }
 
 func TestLoadReportsAllMistakes(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string]string{
+	lay(t, dir, map[string]string{
 		"README.md": "no bug",
 		"good/bug.yaml": "project: P\nrepository: https://example.com/p\n" +
 			"commit: 0123456789012345678901234567890123456789\nsummary: It fails.\nfinding: {judge: baseline}\n",
@@ -86,7 +84,7 @@ func TestMatches(t *testing.T) {
 // TestSources gets two commits of a repository, one by a patch, and again after the source was changed.
 func TestSources(t *testing.T) {
 	repo := filepath.Join(t.TempDir(), "example.com", "p")
-	write(t, repo, map[string]string{"main.go": "broken\n"})
+	lay(t, repo, map[string]string{"main.go": "broken\n"})
 	run := func(args ...string) string {
 		t.Helper()
 		args = append([]string{"-C", repo, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)
@@ -100,10 +98,10 @@ func TestSources(t *testing.T) {
 	run("add", ".")
 	run("commit", "-qm", "broken")
 	broken := run("rev-parse", "HEAD")
-	write(t, repo, map[string]string{"main.go": "fixed\n"})
+	lay(t, repo, map[string]string{"main.go": "fixed\n"})
 	run("commit", "-qam", "fixed")
 	table := t.TempDir()
-	write(t, table, map[string]string{
+	lay(t, table, map[string]string{
 		"b/bug.yaml": "project: P\nrepository: https://example.com/p\ncommit: " + broken + "\nfix: fix.patch\n" +
 			"summary: It fails.\nfinding: {type: pod}\n",
 		"b/fix.patch":    "--- a/main.go\n+++ b/main.go\n@@ -1,0 +2 @@\n+mended\n",
@@ -113,7 +111,8 @@ func TestSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Sources{Dir: t.TempDir(), Mirror: "file://" + filepath.Dir(filepath.Dir(repo)) + "/"}
+	t.Setenv("TROMMEL_CACHE", t.TempDir())
+	s := Sources{Mirror: "file://" + filepath.Dir(filepath.Dir(repo)) + "/"}
 	check := func(get func(context.Context, *Bug) (*Tree, error), want string) {
 		t.Helper()
 		tree, err := get(t.Context(), all[0])
@@ -130,19 +129,17 @@ func TestSources(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(tree.Dir, "data", "x")); err != nil {
 			t.Error(err)
 		}
-		for _, left := range []string{"stale", "bug.yaml", "fix.patch"} {
+		for _, left := range []string{"bug.yaml", "fix.patch"} {
 			if _, err := os.Stat(filepath.Join(tree.Dir, left)); err == nil {
 				t.Errorf("%s is there", left)
 			}
 		}
-		write(t, tree.Dir, map[string]string{"main.go": "changed", "stale": ""})
 	}
-	for range 2 {
-		check(s.Get, "broken\n")
-		check(s.GetFixed, "broken\nmended\n")
-	}
+	check(s.Get, "broken\n")
+	check(s.GetFixed, "broken\nmended\n")
+	lay(t, table, map[string]string{"b/fix.patch": "--- a/main.go\n+++ b/main.go\n@@ -1,0 +2 @@\n+whole\n"})
+	check(s.GetFixed, "broken\nwhole\n")
 	all[0].Fix, all[0].Fixed = "", run("rev-parse", "HEAD")
-	write(t, table, map[string]string{"b/fix.patch": ""})
 	if err := os.Remove(filepath.Join(table, "b", "fix.patch")); err != nil {
 		t.Fatal(err)
 	}
@@ -151,6 +148,13 @@ func TestSources(t *testing.T) {
 	if _, err := s.Get(t.Context(), all[0]); err == nil ||
 		!strings.HasPrefix(err.Error(), "get P: commit "+all[0].Commit+" is not in file://") {
 		t.Errorf("a commit that does not exist: %v", err)
+	}
+	if err := os.RemoveAll(repo); err != nil { // what is there is not fetched again
+		t.Fatal(err)
+	}
+	check(s.GetFixed, "fixed\n")
+	if _, err := s.Get(t.Context(), all[0]); err == nil || !strings.HasPrefix(err.Error(), "get P: git fetch: ") {
+		t.Errorf("a repository that does not exist: %v", err)
 	}
 }
 
@@ -208,7 +212,11 @@ func TestPage(t *testing.T) {
 		dir := b.Dir
 		if b.Repository != "" {
 			dir = t.TempDir()
-			if err := b.addFiles(dir); err != nil {
+			files, err := b.files()
+			if err == nil {
+				err = write(dir, files)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -220,7 +228,7 @@ func TestPage(t *testing.T) {
 		if err != nil && b.Repository != "" {
 			// The rest is in the source, which is not here.
 			for _, m := range regexp.MustCompile(`: ([^: ]+): no such file`).FindAllStringSubmatch(err.Error(), -1) {
-				write(t, dir, map[string]string{m[1]: ""})
+				lay(t, dir, map[string]string{m[1]: ""})
 			}
 			suite, err = plan.LoadSuite(tree.Suite)
 		}

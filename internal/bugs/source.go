@@ -1,25 +1,31 @@
 package bugs
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/trommel-dev/trommel/internal/buildcache"
 )
 
-// Sources gets the sources of bugs by git, and keeps them.
+// Sources gets the sources of bugs by git. They are kept in the cache of builds.
 type Sources struct {
-	Dir string // where they are kept
 	// Mirror takes the place of https:// in the URLs of repositories, such as /srv/mirror/; empty: they are used as they
 	// are.
 	Mirror string
 }
 
-// Tree is a bug's source with its suite and plans.
+// Tree is a bug's source with its suite and plans. It must not be changed.
 type Tree struct {
 	Dir   string
 	Suite string
@@ -32,7 +38,7 @@ func (s Sources) Get(ctx context.Context, b *Bug) (*Tree, error) {
 	if b.Repository == "" {
 		return b.tree(b.Dir)
 	}
-	return s.tree(ctx, b, "", b.Commit)
+	return s.tree(ctx, b, b.Commit, "")
 }
 
 // GetFixed is Get for the source without the bug; nil: there is none.
@@ -41,49 +47,53 @@ func (s Sources) GetFixed(ctx context.Context, b *Bug) (*Tree, error) {
 	case !b.HasFix():
 		return nil, nil
 	case b.Fixed != "":
-		return s.tree(ctx, b, "-fixed", b.Fixed)
+		return s.tree(ctx, b, b.Fixed, "")
 	}
-	t, err := s.tree(ctx, b, "-fixed", b.Commit)
-	if err != nil {
-		return nil, err
-	}
-	patch, err := filepath.Abs(filepath.Join(b.Dir, b.Fix))
-	if err != nil {
-		return nil, err
-	}
-	return t, git(ctx, t.Dir, "apply", "--unidiff-zero", patch)
+	return s.tree(ctx, b, b.Commit, b.Fix)
 }
 
-// tree checks out a commit into a directory for this bug, which has no other changes than the files of its folder.
-func (s Sources) tree(ctx context.Context, b *Bug, suffix, commit string) (*Tree, error) {
-	dir, err := filepath.Abs(filepath.Join(s.Dir, b.Name+suffix))
+// tree returns the source at a commit with the files of the bug's folder, and with a patch of that folder; empty: none.
+func (s Sources) tree(ctx context.Context, b *Bug, commit, patch string) (*Tree, error) {
+	files, err := b.files()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, ".git")); err != nil {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
-		}
-		if err := git(ctx, dir, "init", "--quiet"); err != nil {
-			return nil, err
-		}
-	}
-	if !has(ctx, dir, commit) {
-		if err := s.fetch(ctx, dir, b.Repository, commit); err != nil {
-			return nil, fmt.Errorf("get %s: %w", b.Project, err)
-		}
-	}
-	for _, args := range [][]string{
-		{"checkout", "--quiet", "--force", "--detach", commit}, {"clean", "-fdxq"},
-	} {
-		if err := git(ctx, dir, args...); err != nil {
+	var text []byte
+	if patch != "" {
+		if text, err = os.ReadFile(filepath.Join(b.Dir, patch)); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.addFiles(dir); err != nil {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s %s %q", b.Repository, commit, text)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(hash, "%q %q", name, files[name])
+	}
+	name := fmt.Sprintf("%s-%x", b.Name, hash.Sum(nil)[:8])
+	dir, err := buildcache.Source(ctx, name, func(dir string) error {
+		if err := s.checkOut(ctx, dir, b.Repository, commit); err != nil {
+			return fmt.Errorf("get %s: %w", b.Project, err)
+		}
+		if err := write(dir, files); err != nil || patch == "" {
+			return err
+		}
+		return git(ctx, dir, bytes.NewReader(text), "apply", "--unidiff-zero")
+	})
+	if err != nil {
 		return nil, err
 	}
 	return b.tree(dir)
+}
+
+// checkOut gets a commit into an empty directory.
+func (s Sources) checkOut(ctx context.Context, dir, repository, commit string) error {
+	if err := git(ctx, dir, nil, "init", "--quiet"); err != nil {
+		return err
+	}
+	if err := s.fetch(ctx, dir, repository, commit); err != nil {
+		return err
+	}
+	return git(ctx, dir, nil, "checkout", "--quiet", "--detach", commit)
 }
 
 // fetch gets a commit: alone if the server allows that, otherwise with all that is there.
@@ -92,50 +102,51 @@ func (s Sources) fetch(ctx context.Context, dir, repository, commit string) erro
 	if rest, ok := strings.CutPrefix(repository, "https://"); ok && s.Mirror != "" {
 		from = s.Mirror + rest
 	}
-	alone := git(ctx, dir, "fetch", "--quiet", "--depth=1", from, commit)
+	alone := git(ctx, dir, nil, "fetch", "--quiet", "--depth=1", from, commit)
 	if alone == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err := git(ctx, dir, "fetch", "--quiet", "--tags", from, "+refs/*:refs/from/*"); err != nil {
+	if err := git(ctx, dir, nil, "fetch", "--quiet", "--tags", from, "+refs/*:refs/from/*"); err != nil {
 		return errors.Join(alone, err)
 	}
-	if !has(ctx, dir, commit) {
+	if git(ctx, dir, nil, "cat-file", "-e", commit+"^{commit}") != nil {
 		return fmt.Errorf("commit %s is not in %s", commit, from)
 	}
 	return nil
 }
 
-// has reports whether a commit has been fetched.
-func has(ctx context.Context, dir, commit string) bool {
-	return git(ctx, dir, "cat-file", "-e", commit+"^{commit}") == nil
-}
-
-// addFiles copies the bug's files into its source.
-func (b *Bug) addFiles(dir string) error {
-	return filepath.WalkDir(b.Dir, func(path string, e fs.DirEntry, err error) error {
+// files are those of the bug's folder that belong to its source, by path.
+func (b *Bug) files() (map[string][]byte, error) {
+	all := map[string][]byte{}
+	err := filepath.WalkDir(b.Dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		rel, err := filepath.Rel(b.Dir, path)
-		if err != nil {
+		if err != nil || rel == File || rel == b.Fix {
 			return err
 		}
-		if rel == File || rel == b.Fix {
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(dir, rel)
+		all[rel], err = os.ReadFile(path)
+		return err
+	})
+	return all, err
+}
+
+// write writes files into a directory.
+func write(dir string, files map[string][]byte) error {
+	for name, data := range files {
+		to := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
-		return os.WriteFile(to, data, 0o644)
-	})
+		if err := os.WriteFile(to, data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tree finds the suite and the plans in a directory.
@@ -157,9 +168,9 @@ func (b *Bug) tree(dir string) (*Tree, error) {
 	return t, nil
 }
 
-func git(ctx context.Context, dir string, args ...string) error {
+func git(ctx context.Context, dir string, in io.Reader, args ...string) error {
 	c := exec.CommandContext(ctx, "git", args...)
-	c.Dir = dir
+	c.Dir, c.Stdin = dir, in
 	c.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0")
 	out, err := c.CombinedOutput()
 	if err != nil {
