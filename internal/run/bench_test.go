@@ -45,10 +45,10 @@ controllers:
   watchList: false
 workloads:
   create:
-  - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: default}}
+  - apply: {apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: default}, data: {seen: "false"}}
   - wait:
       resourceKey: configmap/default/first
-      condition: 'has(object.data) && object.data.seen == "true"'
+      condition: object.data.seen == "true"
       timeout: 30s
 `
 
