@@ -177,7 +177,7 @@ func (o *bugsOptions) runAll(ctx context.Context, s output.Streams, names []stri
 	return nil
 }
 
-// show runs the plans of one bug on the source that has it, and on the one without it.
+// show runs the plans of one bug on the source that has it and, if they show it, on the one without it.
 func (o *bugsOptions) show(
 	ctx context.Context, console *output.Console, sources bugs.Sources, b *bugs.Bug,
 ) (*bugs.Result, error) {
@@ -206,7 +206,7 @@ func (o *bugsOptions) show(
 	}
 	r := &bugs.Result{Date: began.Format(time.DateOnly), Trommel: buildinfo.Version()}
 	count(r, b, before.found)
-	if after != nil {
+	if after != nil && r.Shown > 0 {
 		if err := v.run(ctx, console, b.Name+" at the fix", after, dir); err != nil {
 			return nil, err
 		}
