@@ -85,7 +85,7 @@ page docs/bugs.md.`,
 func readTable(dir string) ([]*bugs.Bug, bugs.Results, error) {
 	all, err := bugs.Load(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w (the table is in a clone of Trommel's repository; --table names its directory)", err)
+		return nil, nil, fmt.Errorf("%w (the table is in a clone of Trommel's repository; --table names it)", err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -102,9 +102,9 @@ func newBugsRunCommand(s output.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [NAME...]",
 		Short: "Check that known bugs are shown, and are gone where they are fixed",
-		Long: `Run gets the source that has a bug, adds the bug's suite and plans, builds it and runs the plans. The bug is
-shown if each run has the expected finding. If the table knows a source without the bug, no run of that may have it.
-Without names it runs all bugs of the table.
+		Long: `Run gets the source that has a bug, adds the bug's suite and plans, builds it and runs the plans. The bug
+is shown if each run has the expected finding. If the table knows a source without the bug, no run of that may have
+it. Without names it runs all bugs of the table.
 
 Sources are kept in Trommel's cache. --mirror takes the place of https:// in the URLs of repositories.
 

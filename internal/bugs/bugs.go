@@ -27,7 +27,7 @@ type Bug struct {
 	Dir  string `yaml:"-"` // its folder
 
 	Project string `yaml:"project"`
-	// Repository is the URL of the source. Empty: the bug is in a controller of Kubernetes, which Trommel builds itself.
+	// Repository is the URL of the source. Empty: the bug is in a controller of Kubernetes, which Trommel builds.
 	Repository string `yaml:"repository"`
 	Commit     string `yaml:"commit"`  // that has the bug; 40 hexadecimal digits
 	Version    string `yaml:"version"` // what people call that commit

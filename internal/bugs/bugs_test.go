@@ -36,8 +36,8 @@ func TestLoadReportsAllMistakes(t *testing.T) {
 		"good/bug.yaml": "project: P\nrepository: https://example.com/p\n" +
 			"commit: 0123456789012345678901234567890123456789\nsummary: It fails.\nfinding: {judge: baseline}\n",
 		"no-source/bug.yaml": "project: P\nfixed: abc\nsummary: It fails.\nfinding: {type: pod}\n",
-		"short/bug.yaml": "project: P\nrepository: https://example.com/p\ncommit: v1\nfixed: v2\nfix: a\ncause: [x.go]\n" +
-			"suite: ../trommel.yaml\n",
+		"short/bug.yaml": "project: P\nrepository: https://example.com/p\ncommit: v1\nfixed: v2\nfix: a\n" +
+			"cause: [x.go]\nsuite: ../trommel.yaml\n",
 		"typo/bug.yaml": "project: P\nsumary: It fails.\n",
 	})
 	_, err := Load(dir)
@@ -168,9 +168,11 @@ func TestResults(t *testing.T) {
 	all["b"] = &Result{Of: 1, Other: "crash: it exits"}
 	all["renamed"] = &Result{}
 	table := []*Bug{
-		{Name: "a", Project: "P", Version: "v1", Kind: "stale", Summary: strings.Repeat("word ", 30), Repository: "https://example.com/p",
-			Commit: strings.Repeat("1", 40), Fix: "fix.patch", Reports: []string{"https://example.com/1"}, Reported: "2025-01",
-			Cause: []string{"a.go:1"}},
+		{
+			Name: "a", Project: "P", Version: "v1", Kind: "stale", Summary: "It fails.",
+			Repository: "https://example.com/p", Commit: strings.Repeat("1", 40), Fix: "fix.patch",
+			Reports: []string{"https://example.com/1"}, Reported: "2025-01", Cause: []string{"a.go:1"},
+		},
 		{Name: "b", Project: "P", Summary: "Short."},
 	}
 	if err := all.Write(file, table); err != nil {
@@ -192,7 +194,9 @@ func TestResults(t *testing.T) {
 	if err := WritePage(&page, table, again); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"1 of 2 are shown.", "| [a](../examples/bugs/a) | word word", "; [a fix](../examples/bugs/a/fix.patch) |"} {
+	for _, want := range []string{
+		"1 of 2 are shown.", "| [a](../examples/bugs/a) | It fails. | [P v1]", "; [a fix](../examples/bugs/a/fix.patch) |",
+	} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, &page)
 		}

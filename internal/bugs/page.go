@@ -36,7 +36,8 @@ writes this page.
 
 %d of %d are shown.
 `, "```", "```", "`go generate ./internal/bugs`", shown, len(all))
-	fmt.Fprint(&b, "\n<!-- begin table -->\n\n| bug | what goes wrong | source | kind | reports | cause | last result |\n"+
+	fmt.Fprint(&b, "\n<!-- begin table -->\n\n"+
+		"| bug | what goes wrong | source | kind | reports | cause | last result |\n"+
 		"| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, bug := range slices.SortedStableFunc(slices.Values(all), func(x, y *Bug) int {
 		return cmp.Compare(strings.ToLower(x.Project), strings.ToLower(y.Project))
@@ -77,8 +78,8 @@ func (b *Bug) cells(r *Result) []string {
 		last += fmt.Sprintf("; [a fix](../examples/bugs/%s/%s)", b.Name, b.Fix)
 	}
 	all := []string{
-		fmt.Sprintf("[%s](../examples/bugs/%s)", b.Name, b.Name), b.Summary, source, b.Kind, strings.Join(reports, ", "),
-		strings.Join(causes, ", "), last,
+		fmt.Sprintf("[%s](../examples/bugs/%s)", b.Name, b.Name), b.Summary, source, b.Kind,
+		strings.Join(reports, ", "), strings.Join(causes, ", "), last,
 	}
 	for i := range all {
 		all[i] = strings.ReplaceAll(all[i], "|", `\|`)

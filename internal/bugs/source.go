@@ -20,8 +20,8 @@ import (
 
 // Sources gets the sources of bugs by git. They are kept in the cache of builds.
 type Sources struct {
-	// Mirror takes the place of https:// in the URLs of repositories, such as /srv/mirror/; empty: they are used as they
-	// are.
+	// Mirror takes the place of https:// in the URLs of repositories, such as /srv/mirror/; empty: they are used as
+	// they are.
 	Mirror string
 }
 
