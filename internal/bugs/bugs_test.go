@@ -195,7 +195,8 @@ func TestResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"1 of 2 are shown.", "| [a](../examples/bugs/a) | It fails. | [P v1]", "; [a fix](../examples/bugs/a/fix.patch) |",
+		"1 of 2 are shown.", "| [a](../examples/bugs/a) | It fails. | [P v1]",
+		"; [a fix](../examples/bugs/a/fix.patch) |",
 	} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, &page)
