@@ -15,6 +15,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -48,10 +49,10 @@ type Bug struct {
 
 // Finding is what the plans must find. Empty fields match anything.
 type Finding struct {
-	Judge string `yaml:"judge" json:"judge,omitempty"`
-	Type  string `yaml:"type" json:"type,omitempty"`   // of the object, as in keys; without a group it may have any
-	Field string `yaml:"field" json:"field,omitempty"` // one of the fields that it names, or a parent of one
-	Title string `yaml:"title" json:"title,omitempty"` // a part of the headline
+	Judge string `yaml:"judge"`
+	Type  string `yaml:"type"`  // of the object, as in keys; without a group it may have any
+	Field string `yaml:"field"` // one of the fields that it names, or a parent of one
+	Title string `yaml:"title"` // a part of the headline
 }
 
 // Matches reports whether a finding of a run is the expected one.
@@ -104,7 +105,7 @@ func decode(data []byte) (*Bug, error) {
 	if err := strict.Decode(b); err != nil {
 		return nil, err
 	}
-	b.Suite = cmp.Or(b.Suite, "trommel.yaml")
+	b.Suite = cmp.Or(b.Suite, plan.SuiteFile)
 	if len(b.Plans) == 0 {
 		b.Plans = []string{"plans/*.yaml"}
 	}
@@ -144,7 +145,7 @@ func (b *Bug) check() (wrong []error) {
 // HasFix reports whether there is a source without the bug.
 func (b *Bug) HasFix() bool { return b.Fixed != "" || b.Fix != "" }
 
-// Choose returns the bugs with the names; all of them if there are no names.
+// Choose returns the bugs that have one of the names. If no names are given, it returns all bugs.
 func Choose(all []*Bug, names []string) ([]*Bug, error) {
 	if len(names) == 0 {
 		return all, nil

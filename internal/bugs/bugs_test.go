@@ -2,7 +2,6 @@ package bugs
 
 import (
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/testing/golden"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -81,7 +81,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestSources gets two commits of a repository, one by a patch, and again after the source was changed.
+// TestSources gets two commits of a repository, and one of them with patches.
 func TestSources(t *testing.T) {
 	repo := filepath.Join(t.TempDir(), "example.com", "p")
 	lay(t, repo, map[string]string{"main.go": "broken\n"})
@@ -204,8 +204,6 @@ func TestResults(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/bugs.md")
-
 // TestPage checks that docs/bugs.md is what the table says, and that suites and plans of the table can be read.
 func TestPage(t *testing.T) {
 	const table, page = "../../examples/bugs", "../../docs/bugs.md"
@@ -259,13 +257,5 @@ func TestPage(t *testing.T) {
 	if err := WritePage(&want, all, results); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(page, []byte(want.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(page)
-	if diff := cmp.Diff(want.String(), string(got)); err != nil || diff != "" {
-		t.Errorf("docs/bugs.md is not what the table says (go generate ./internal/bugs): %v\n%s", err, diff)
-	}
+	golden.Compare(t, page, []byte(want.String()))
 }

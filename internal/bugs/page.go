@@ -67,9 +67,9 @@ func (b *Bug) cells(r *Result) []string {
 	for _, cause := range b.Cause {
 		causes = append(causes, "`"+cause+"`")
 	}
-	last := "not run yet"
+	last := r.String()
 	if r != nil {
-		last = fmt.Sprintf("%s (%s; with builds %s)", r, r.Date, r.Total.Round(time.Second))
+		last += fmt.Sprintf(" (%s; with builds %s)", r.Date, r.Total.Round(time.Second))
 	}
 	switch {
 	case b.Fixed != "":
@@ -92,11 +92,7 @@ func WriteList(w io.Writer, all []*Bug, results Results) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tPROJECT\tKIND\tLAST RESULT")
 	for _, b := range all {
-		last := "not run yet"
-		if r := results[b.Name]; r != nil {
-			last = r.String()
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", b.Name, strings.TrimSpace(b.Project+" "+b.Version), b.Kind, last)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", b.Name, strings.TrimSpace(b.Project+" "+b.Version), b.Kind, results[b.Name])
 	}
 	return t.Flush()
 }

@@ -30,8 +30,11 @@ type Result struct {
 // Good reports whether the bug is shown in each run, and in none without it.
 func (r *Result) Good() bool { return r.Of > 0 && r.Shown == r.Of && r.ShownFixed == 0 }
 
-// String says what was shown, in one line.
+// String says what was shown, in one line. A nil Result is that of a bug that was not run.
 func (r *Result) String() string {
+	if r == nil {
+		return "not run yet"
+	}
 	text := "not shown"
 	if r.Shown > 0 {
 		text = fmt.Sprintf("shown %d of %d in %s", r.Shown, r.Of, r.Took.Round(time.Second))

@@ -297,7 +297,7 @@ func TestUnansweredWrites(t *testing.T) {
 	}
 }
 
-// What a killed controller was about to write may be recorded only when its session ends.
+// If a controller is killed, the end of its session can be the first event that has the whole object of its last write.
 func TestUnansweredWriteIsCompletedAtTheEnd(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		r := &tape{t: t}

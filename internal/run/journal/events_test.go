@@ -92,7 +92,7 @@ func updateFrom(call uint64, phase wire.Phase, version string) record.Observatio
 	}
 }
 
-// What a killed controller was about to write is recorded whole: no answer shows what it did.
+// If a controller is killed before the answer to a write, the record has the whole object that the write sent.
 func TestUnansweredWritesAreWhole(t *testing.T) {
 	write := func(session, call uint64, phase wire.Phase) record.Event {
 		return record.Event{Observation: &record.Observation{
