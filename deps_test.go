@@ -29,13 +29,13 @@ const module = "github.com/trommel-dev/trommel/"
 // lower floors, so that it does not depend on those built on it. docs/how-it-works.md draws the same layers.
 var floors = [][]string{
 	{"cmd", "trommeltest"},
-	{"internal/doctor"},
+	{"internal/bugs", "internal/doctor"},
 	{"internal/campaign", "internal/fleet"},
 	{"internal/run", "chaos/command", "nodes/command"},
 	{"internal/confirm"},
 	{"internal/judge", "internal/workload", "internal/report", "internal/scaffold", "coordinator",
 		"chaos/controller", "nodes/controller", "internal/testing"},
-	{"internal/baseline", "internal/bugs", "internal/lead", "internal/objects", "internal/effect", "actions",
+	{"internal/baseline", "internal/lead", "internal/objects", "internal/effect", "actions",
 		"nodes/simulated"},
 	{"internal/cluster/embedded", "internal/cluster/existing", "internal/cluster/kind"},
 	{"internal/cluster/egress"},

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,12 +15,11 @@ import (
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/exit"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/flags"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/output"
+	"github.com/trommel-dev/trommel/cmd/trommel/internal/records"
 	"github.com/trommel-dev/trommel/cmd/trommel/internal/runsdir"
 	"github.com/trommel-dev/trommel/internal/bugs"
 	"github.com/trommel-dev/trommel/internal/buildinfo"
-	"github.com/trommel-dev/trommel/internal/campaign/result"
-	"github.com/trommel-dev/trommel/internal/report"
-	"github.com/trommel-dev/trommel/record"
+	"github.com/trommel-dev/trommel/internal/wording"
 )
 
 // envMirror is the default of --mirror.
@@ -118,7 +117,7 @@ Exit codes: 0 each bug is shown, and gone where it is fixed; 1 one is not; 2 usa
 	tableFlag(c, &o.table)
 	f.StringVar(&o.mirror, "mirror", os.Getenv(envMirror),
 		"`base` that takes the place of https:// in the URLs of repositories (default: $"+envMirror+")")
-	f.BoolVar(&o.update, "update", false, "write the results into the table")
+	f.BoolVar(&o.update, "update", false, "write the results and reports into the table")
 	f.IntVar(&o.Repeat, "repeat", 3, "how often each plan is run on each source")
 	f.IntVar(&o.Learn, "runs", 3, "how often each workload is run without faults, to learn which fields differ anyway")
 	f.IntVar(&o.parallel, "parallel", 0,
@@ -162,6 +161,9 @@ func (o *bugsOptions) runAll(ctx context.Context, s output.Streams, names []stri
 		}
 		good = good && r.Good()
 		fmt.Fprintf(s.Out, "%s: %s\n", b.Name, r)
+		if r.Named != nil {
+			fmt.Fprintf(s.Out, "  line: %s\n", r.Named)
+		}
 		if results[b.Name] = r; o.update {
 			if err := results.Write(filepath.Join(o.table, resultsFile), table); err != nil {
 				return exit.With(exit.CannotRun, err)
@@ -201,54 +203,54 @@ func (o *bugsOptions) show(
 		return nil, err
 	}
 	dir := filepath.Join(o.dir, b.Name)
+	before.trace = true
 	if err := v.run(ctx, console, b.Name, before, dir); err != nil {
 		return nil, err
 	}
+	outcomes := before.found.Outcomes
 	r := &bugs.Result{Date: began.Format(time.DateOnly), Trommel: buildinfo.Version()}
-	count(r, b, before.found)
+	r.Count(b, outcomes)
+	recorded := filepath.Join(dir, before.name)
+	if r.Shown == 0 && o.Repeat > 1 {
+		// A plan that passes is run only once. A bug that comes now and then may come in further runs.
+		before.name = "more"
+		before.repeat(len(with.Plans), o.Repeat)
+		before.plans = before.plans[len(with.Plans):]
+		if err := v.run(ctx, console, b.Name+" again", before, dir); err != nil {
+			return nil, err
+		}
+		r.Count(b, append(outcomes, before.found.Outcomes...))
+		recorded = filepath.Join(dir, before.name)
+	}
 	if after != nil && r.Shown > 0 {
 		if err := v.run(ctx, console, b.Name+" at the fix", after, dir); err != nil {
 			return nil, err
 		}
-		countFixed(r, b, after.found)
+		r.CountFixed(b, after.found.Outcomes)
 	}
 	r.Total = time.Since(began)
+	if o.update && r.Good() {
+		if err := writeReport(ctx, b, r, recorded); err != nil {
+			return nil, err
+		}
+	}
 	return r, nil
 }
 
-// count notes what the runs of the source with the bug have shown: of the plan that shows it most often.
-func count(r *bugs.Result, b *bugs.Bug, found *result.Result) {
-	for i := range found.Outcomes {
-		out := &found.Outcomes[i]
-		runs := max(out.Of, 1)
-		if r.Of == 0 {
-			r.Of, r.Took = runs, out.Took/time.Duration(runs)
-		}
-		if expected(b, out.Findings) && out.Came > r.Shown {
-			r.Shown, r.Of, r.Took = out.Came, runs, out.Took/time.Duration(runs)
-		} else if r.Other == "" && len(out.Findings) > 0 {
-			r.Other = report.Title(out.Findings[0])
-		}
+// writeReport writes the page for the project's bug tracker into the bug's folder, from the records of the runs.
+func writeReport(ctx context.Context, b *bugs.Bug, r *bugs.Result, dir string) error {
+	page, err := records.IssueAbout(ctx, dir, b.Finding.Matches)
+	if err != nil {
+		return err
 	}
-	if r.Shown > 0 {
-		r.Other = ""
+	page.Show = "git clone https://github.com/trommel-dev/trommel && cd trommel\ngo run ./cmd/trommel bugs run " + b.Name
+	if r.OfFixed > 0 {
+		page.Fixed = fmt.Sprintf("It came in %d of %s of the source with a fix.", r.ShownFixed,
+			wording.Count(r.OfFixed, "run"))
 	}
-}
-
-// countFixed notes how many runs of the source without the bug have the finding, too.
-func countFixed(r *bugs.Result, b *bugs.Bug, found *result.Result) {
-	for i := range found.Outcomes {
-		out := &found.Outcomes[i]
-		if out.Status == result.Inconclusive || out.Status == result.Failed {
-			continue
-		}
-		r.OfFixed++
-		if expected(b, out.Findings) {
-			r.ShownFixed++
-		}
+	var text bytes.Buffer
+	if err := page.Write(&text); err != nil {
+		return err
 	}
-}
-
-func expected(b *bugs.Bug, found []record.Finding) bool {
-	return slices.ContainsFunc(found, b.Finding.Matches)
+	return os.WriteFile(filepath.Join(b.Dir, bugs.ReportFile), text.Bytes(), 0o644)
 }

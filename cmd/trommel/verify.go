@@ -74,6 +74,7 @@ type side struct {
 	name  string // before or after
 	suite *plan.Suite
 	plans []*plan.Plan
+	trace bool // see campaign.Config.Trace
 	found *result.Result
 }
 
@@ -126,7 +127,7 @@ func (o *verifyOptions) run(ctx context.Context, console *output.Console, title 
 	part.dir = filepath.Join(dir, which.name)
 	part.Baselines = filepath.Join(part.dir, "baselines")
 	return part.inSessionOf(ctx, console, title, which.suite, which.plans, func(c campaign.Config) (err error) {
-		c.Trace = false
+		c.Trace = which.trace
 		which.found, err = campaign.Run(ctx, c)
 		return err
 	})
@@ -230,18 +231,20 @@ func (o *verifyOptions) sides(files []string, chosen int) (before, after *side, 
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, p := range after.plans[:chosen] {
-		for n := 2; n <= o.Repeat; n++ {
-			again := *p
-			again.TestName = runName(p.TestName, n)
-			after.plans = append(after.plans, &again)
-		}
-	}
+	after.repeat(chosen, o.Repeat)
 	return before, after, nil
 }
 
-// runName is the name of a plan in its n-th run after the fix, from 2.
-func runName(plan string, n int) string { return fmt.Sprintf("%s-run-%d", plan, n) }
+// repeat adds n-1 more runs of the first plans.
+func (s *side) repeat(first, n int) {
+	for _, p := range s.plans[:first] {
+		for i := 2; i <= n; i++ {
+			again := *p
+			again.TestName = result.Again(p.TestName, i)
+			s.plans = append(s.plans, &again)
+		}
+	}
+}
 
 // repository is the root of the repository that a directory is in, or of the outermost module if there is none.
 func repository(dir string) (string, error) {
@@ -332,7 +335,7 @@ func (v *verified) pairs() (all []pair) {
 		again := []string{b.Plan}
 		if slices.Contains(v.chosen, b.Plan) {
 			for n := 2; n <= v.runs; n++ {
-				again = append(again, runName(b.Plan, n))
+				again = append(again, result.Again(b.Plan, n))
 			}
 		}
 		for _, name := range again {

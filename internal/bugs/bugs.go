@@ -22,6 +22,9 @@ import (
 // File is the name of the file that describes a bug, in its folder.
 const File = "bug.yaml"
 
+// ReportFile is the name of the page for the project's bug tracker, in the same folder. A run writes it.
+const ReportFile = "report.md"
+
 // Bug is one known bug.
 type Bug struct {
 	Name string `yaml:"-"` // of its folder

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -21,6 +23,14 @@ func WritePage(w io.Writer, all []*Bug, results Results) error {
 			shown++
 		}
 	}
+	named, near := 0, 0
+	for _, bug := range all {
+		if r := results[bug.Name]; r != nil && r.Shown > 0 && len(bug.Cause) > 0 {
+			if named++; r.Named != nil && r.Named.Off >= 0 && r.Named.Off <= Near {
+				near++
+			}
+		}
+	}
 	fmt.Fprintf(&b, `# Known bugs, one command each
 
 You can show each of these bugs in controllers by one command, in a clone of this repository:
@@ -34,11 +44,12 @@ The command gets the source that has the bug, builds it, runs the plans in
 the bug is known, the command checks that they do not find it there. %s
 writes this page.
 
-%d of %d are shown.
-`, "```", "```", "`go generate ./internal/bugs`", shown, len(all))
+%d of %d are shown. For %d of them the line of source that causes the bug is known. The reports of
+%d name a line that is at most %d lines away from it.
+`, "```", "```", "`go generate ./internal/bugs`", shown, len(all), named, near, Near)
 	fmt.Fprint(&b, "\n<!-- begin table -->\n\n"+
 		"| bug | what goes wrong | source | kind | reports | cause | last result |\n"+
-		"| --- | --- | --- | --- | --- | --- | --- |\n")
+		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, bug := range slices.SortedStableFunc(slices.Values(all), func(x, y *Bug) int {
 		return cmp.Compare(strings.ToLower(x.Project), strings.ToLower(y.Project))
 	}) {
@@ -67,8 +78,14 @@ func (b *Bug) cells(r *Result) []string {
 	for _, cause := range b.Cause {
 		causes = append(causes, "`"+cause+"`")
 	}
-	last := r.String()
+	last, named := r.String(), ""
 	if r != nil {
+		if r.Named != nil {
+			named = "`" + r.Named.Line + "`" + strings.TrimPrefix(r.Named.String(), r.Named.Line)
+		}
+		if _, err := os.Stat(filepath.Join(b.Dir, ReportFile)); err == nil {
+			last = fmt.Sprintf("[%s](../examples/bugs/%s/%s)", last, b.Name, ReportFile)
+		}
 		last += fmt.Sprintf(" (%s; with builds %s)", r.Date, r.Total.Round(time.Second))
 	}
 	switch {
@@ -79,7 +96,7 @@ func (b *Bug) cells(r *Result) []string {
 	}
 	all := []string{
 		fmt.Sprintf("[%s](../examples/bugs/%s)", b.Name, b.Name), b.Summary, source, b.Kind,
-		strings.Join(reports, ", "), strings.Join(causes, ", "), last,
+		strings.Join(reports, ", "), strings.Join(causes, ", "), named, last,
 	}
 	for i := range all {
 		all[i] = strings.ReplaceAll(all[i], "|", `\|`)

@@ -19,6 +19,8 @@ type Result struct {
 	OfFixed    int `json:"ofFixed,omitempty"`
 	// Other is what was found instead of the expected finding; empty: nothing, or the expected one was found.
 	Other string `json:"other,omitempty"`
+	// Named is the line of source that the finding names; nil: it names none.
+	Named *Named `json:"named,omitempty"`
 	// Took is how long one run took, by the machine's clock, without builds.
 	Took time.Duration `json:"nanoseconds"`
 	// Total is how long everything took, with builds.

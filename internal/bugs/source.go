@@ -126,7 +126,7 @@ func (b *Bug) files() (map[string][]byte, error) {
 			return err
 		}
 		rel, err := filepath.Rel(b.Dir, path)
-		if err != nil || rel == File || rel == b.Fix {
+		if err != nil || rel == File || rel == ReportFile || rel == b.Fix {
 			return err
 		}
 		all[rel], err = os.ReadFile(path)

@@ -22,13 +22,18 @@ type Issue struct {
 	// Source is the plan as the page shows it, and File is where it is: the smallest that shows the finding.
 	Source []byte
 	File   string
-	Show   string // the command that runs it, and judges it like the campaign
+	Show   string // the commands that run it, and judge it like the campaign, one a line
 	// Commits are what each controller was built from, as git names it; those that are unknown are missing.
 	Commits map[string]string
 	// Quiet is in how many runs without faults the finding did not come, besides those that the workload was learned
 	// from; 0: unknown.
 	Quiet int
+	// Fixed says, in a sentence, what the same plan shows with a fix; empty: unknown.
+	Fixed string
 }
+
+// Install is the line that installs Trommel before the commands of Show.
+const Install = "go install github.com/trommel-dev/trommel/cmd/trommel@latest\n"
 
 // Limits of the page, which is to be read in a few minutes.
 const (
@@ -117,6 +122,9 @@ func (i *Issue) ruledOut() string {
 	if i.Quiet > 0 {
 		p.line("- It never came in %s of the same workload without the plan's actions.", wording.Count(i.Quiet, "run"))
 	}
+	if i.Fixed != "" {
+		p.line("- %s", report.EscapeMarkdown(i.Fixed))
+	}
 	p.line("- The API server, etcd and the other controllers are Kubernetes' own. The controller's source was not " +
 		"changed.")
 	return p.String()
@@ -150,7 +158,7 @@ var editorLine = regexp.MustCompile(`^# yaml-language-server:.*\n`)
 func (i *Issue) toShow(whole bool) string {
 	var p page
 	p.line("\n## How to show it\n")
-	p.line("```\ngo install github.com/trommel-dev/trommel/cmd/trommel@latest\n%s\n```", i.Show)
+	p.line("```\n%s\n```", i.Show)
 	if whole {
 		source := editorLine.ReplaceAllString(strings.TrimSpace(string(i.Source)), "")
 		p.line("\nThe plan, `%s`:\n\n```yaml\n%s\n```", filepath.Base(i.File), source)

@@ -45,7 +45,7 @@ func issue(t *testing.T, source string) *Issue {
 			},
 		}},
 		Plan: p, Source: []byte(source), File: first.File,
-		Show:    "trommel -p " + first.File + " --baseline runs/baselines",
+		Show:    Install + "trommel -p " + first.File + " --baseline runs/baselines",
 		Commits: map[string]string{"op": "v1.0.0-3-gabcdef0"}, Quiet: 2,
 	}
 }

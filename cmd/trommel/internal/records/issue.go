@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,13 @@ func writeIssue(ctx context.Context, s output.Streams, dirs []string, number int
 	if len(dirs) > 1 {
 		return exit.With(exit.Usage, errors.New("-o issue is for one campaign, or one run"))
 	}
-	page, err := issueOf(dirs[0], number)
+	page, err := issueOf(dirs[0], func(groups []result.Group) (int, error) {
+		if number < 1 || number > len(groups) {
+			return 0, fmt.Errorf("--group %d: the campaign has %s", number,
+				wording.Count(len(groups), "confirmed bug"))
+		}
+		return number - 1, nil
+	})
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -39,8 +46,28 @@ func writeIssue(ctx context.Context, s output.Streams, dirs []string, number int
 	return nil
 }
 
-// issueOf is the page of a campaign's bug, or of a run's worst one.
-func issueOf(dir string, number int) (*result.Issue, error) {
+// IssueAbout is the page for the first confirmed bug of a campaign with a finding that matches.
+func IssueAbout(ctx context.Context, dir string, matches func(record.Finding) bool) (*result.Issue, error) {
+	page, err := issueOf(dir, func(groups []result.Group) (int, error) {
+		at := slices.IndexFunc(groups, func(g result.Group) bool {
+			return slices.ContainsFunc(g.Plans, func(o result.Outcome) bool {
+				return slices.ContainsFunc(o.Findings, matches)
+			})
+		})
+		if at < 0 {
+			return 0, errors.New("no confirmed bug of the campaign is the expected one")
+		}
+		return at, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	page.Commits = commits(ctx, page.Record)
+	return page, nil
+}
+
+// issueOf is the page of the chosen one of a campaign's bugs, of which there is at least one, or of a run's worst.
+func issueOf(dir string, choose func([]result.Group) (int, error)) (*result.Issue, error) {
 	state, err := campaign.ReadState(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -56,10 +83,11 @@ func issueOf(dir string, number int) (*result.Issue, error) {
 	if len(groups) == 0 {
 		return nil, fmt.Errorf("%s: the campaign has no confirmed bug", dir)
 	}
-	if number < 1 || number > len(groups) {
-		return nil, fmt.Errorf("--group %d: the campaign has %s", number, wording.Count(len(groups), "confirmed bug"))
+	chosen, err := choose(groups)
+	if err != nil {
+		return nil, err
 	}
-	page := &result.Issue{Group: groups[number-1]}
+	page := &result.Issue{Group: groups[chosen]}
 	first := &page.Group.Plans[0]
 	at := func(path string) string { // those of a campaign count from where it ran
 		if path == "" || filepath.IsAbs(path) {
@@ -68,12 +96,12 @@ func issueOf(dir string, number int) (*result.Issue, error) {
 		return filepath.Join(state.WorkDir, path)
 	}
 	if first.Faultless {
-		return nil, fmt.Errorf("--group %d: it comes without any plan; `%s` shows it", number, all.Show(first))
+		return nil, fmt.Errorf("%s: it comes without any plan; `%s` shows it", page.Group.Finding.Title, all.Show(first))
 	}
 	if page.Record, err = record.Open(at(page.Group.Record())); err != nil {
 		return nil, err
 	}
-	page.File, page.Show = first.File, all.Show(first)
+	page.File, page.Show = first.File, result.Install+all.Show(first)
 	if first.Smaller != "" {
 		page.File = first.Smaller
 	}
@@ -106,7 +134,7 @@ func issueOfRun(dir string) (*result.Issue, error) {
 	page := &result.Issue{
 		Group:  result.Group{Finding: found[0].Finding, Plans: []result.Outcome{o}},
 		Record: r, Source: r.Plan, File: filepath.Join(dir, record.PlanFile),
-		Show: result.Command([]string{"trommel", "-p", r.Meta.PlanFile}),
+		Show: result.Install + result.Command([]string{"trommel", "-p", r.Meta.PlanFile}),
 	}
 	page.Plan, err = Plan(r)
 	return page, err
