@@ -13,14 +13,20 @@ import (
 // Place says where in the controller's source a call is that explains a finding, and who makes it there; empty: that
 // is unknown.
 func Place(f record.Finding) string {
-	var places []string
-	for _, c := range f.Callers.List() {
-		places = append(places, c.String())
-	}
+	what, places := Places(f)
 	if len(places) == 0 {
 		return ""
 	}
-	what := "written by "
+	return what + strings.Join(places, ", called by ")
+}
+
+// Places says what is at the place in the controller's source that explains a finding, and lists that place and its
+// callers, the innermost first; none: they are unknown.
+func Places(f record.Finding) (what string, places []string) {
+	for _, c := range f.Callers.List() {
+		places = append(places, c.String())
+	}
+	what = "written by "
 	switch f.Call {
 	case record.FailedCall:
 		what = "the call that failed: "
@@ -29,7 +35,7 @@ func Place(f record.Finding) string {
 	case record.KilledAfter:
 		what = "the last write before the kill: "
 	}
-	return what + strings.Join(places, ", called by ")
+	return what, places
 }
 
 // sourceOf is the file and the line of the write that a run's worst bug names; empty: they are unknown, or the file is
