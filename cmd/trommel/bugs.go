@@ -70,7 +70,11 @@ page docs/bugs.md.`,
 			}
 			switch format {
 			case "markdown":
-				return bugs.WritePage(s.Out, all, results)
+				missing, err := bugs.LoadMissing(table)
+				if err != nil {
+					return exit.With(exit.Usage, err)
+				}
+				return bugs.WritePage(s.Out, all, results, missing)
 			case "text":
 				return bugs.WriteList(s.Out, all, results)
 			}

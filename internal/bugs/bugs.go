@@ -148,6 +148,40 @@ func (b *Bug) check() (wrong []error) {
 // HasFix reports whether there is a source without the bug.
 func (b *Bug) HasFix() bool { return b.Fixed != "" || b.Fix != "" }
 
+// MissingFile is the name of the list of bugs that are not shown, in the directory of the table.
+const MissingFile = "missing.yaml"
+
+// Missing is a bug that others have reported, and that no plan shows.
+type Missing struct {
+	Project string `yaml:"project"`
+	Report  string `yaml:"report"` // its URL
+	Why     string `yaml:"why"`    // it is not shown, in a sentence
+}
+
+// LoadMissing reads the list of bugs that are not shown, in the directory of the table; without the file there are none.
+func LoadMissing(dir string) ([]Missing, error) {
+	file := filepath.Join(dir, MissingFile)
+	data, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Missing
+	strict := yaml.NewDecoder(bytes.NewReader(data))
+	strict.KnownFields(true)
+	if err := strict.Decode(&all); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	for i, m := range all {
+		if m.Project == "" || m.Report == "" || m.Why == "" {
+			return nil, fmt.Errorf("%s: item %d needs project, report and why", file, i+1)
+		}
+	}
+	return all, nil
+}
+
 // Choose returns the bugs that have one of the names. If no names are given, it returns all bugs.
 func Choose(all []*Bug, names []string) ([]*Bug, error) {
 	if len(names) == 0 {

@@ -191,12 +191,13 @@ func TestResults(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, &list)
 		}
 	}
-	if err := WritePage(&page, table, again); err != nil {
+	if err := WritePage(&page, table, again, []Missing{{"Q", "https://example.com/browse/Q-7", "No fault does it."}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"1 of 2 are shown.", "| [a](../examples/bugs/a) | It fails. | [P v1]",
 		"; [a fix](../examples/bugs/a/fix.patch) |",
+		"| Q [Q-7](https://example.com/browse/Q-7) | No fault does it. |",
 	} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, &page)
@@ -253,8 +254,12 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	missing, err := LoadMissing(table)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var want strings.Builder
-	if err := WritePage(&want, all, results); err != nil {
+	if err := WritePage(&want, all, results, missing); err != nil {
 		t.Fatal(err)
 	}
 	golden.Compare(t, page, []byte(want.String()))

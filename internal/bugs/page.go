@@ -15,7 +15,7 @@ import (
 )
 
 // WritePage writes docs/bugs.md: what goes wrong, the command that shows it, and what the last run has shown.
-func WritePage(w io.Writer, all []*Bug, results Results) error {
+func WritePage(w io.Writer, all []*Bug, results Results, missing []Missing) error {
 	var b strings.Builder
 	shown := 0
 	for _, bug := range all {
@@ -56,6 +56,15 @@ writes this page.
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(bug.cells(results[bug.Name]), " | "))
 	}
 	fmt.Fprint(&b, "\n<!-- end table -->\n")
+	if len(missing) > 0 {
+		fmt.Fprint(&b, "\n## Not shown\n\nThese reports were tried, or read, and no plan shows them yet:\n"+
+			"\n<!-- begin table -->\n\n| report | why it is not shown |\n| --- | --- |\n")
+		for _, m := range missing {
+			fmt.Fprintf(&b, "| %s [%s](%s) | %s |\n", m.Project, nameOf(m.Report), m.Report,
+				strings.ReplaceAll(m.Why, "|", `\|`))
+		}
+		fmt.Fprint(&b, "\n<!-- end table -->\n")
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -68,8 +77,7 @@ func (b *Bug) cells(r *Result) []string {
 	}
 	var reports, causes []string
 	for i, report := range b.Reports {
-		name := report[strings.LastIndexByte(report, '/')+1:]
-		link := fmt.Sprintf("[#%s](%s)", name, report)
+		link := fmt.Sprintf("[%s](%s)", nameOf(report), report)
 		if i == 0 && b.Reported != "" {
 			link += " (" + b.Reported + ")"
 		}
@@ -102,6 +110,15 @@ func (b *Bug) cells(r *Result) []string {
 		all[i] = strings.ReplaceAll(all[i], "|", `\|`)
 	}
 	return all
+}
+
+// nameOf is what people call a report: #12, or what its URL ends with.
+func nameOf(report string) string {
+	name := report[strings.LastIndexByte(report, '/')+1:]
+	if strings.Trim(name, "0123456789") == "" {
+		return "#" + name
+	}
+	return name
 }
 
 // WriteList writes a line for each bug, and what the last run has shown.
