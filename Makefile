@@ -10,9 +10,9 @@ TESTFLAGS ?= $(if $(CI),-race)
 # for the packages whose sources, with their tests, start goroutines, or whose tests serve HTTP or run side by side.
 # In cmd/trommel that is the whole program, as its scripts run it.
 CONCURRENT := ^[[:space:]]*go (func|[A-Za-z_.]+)\(|\.Go\(|errgroup\.|httptest\.|t\.Parallel\(
-# Tests of these packages mostly build programs, without -race, and watch them. CI leaves them to `make race`, because -race
+# Tests of these packages mostly build or run programs, without -race, and watch them. CI leaves them to `make race`, because -race
 # doubles the time of their own work, such as parsing, which is not concurrent.
-BUILDERS ?= $(if $(CI),/(cmd/trommel|instrumentation(/points)?|install/images|examples)$$)
+BUILDERS ?= $(if $(CI),/(cmd/trommel|instrumentation(/points)?|install/images|examples|internal/cluster/embedded|nodes/controller/manager)$$)
 # Packages that keep the machine busy by themselves, with several control planes.
 ALONE := /cmd/trommel$$
 FUZZTIME ?= 30s
