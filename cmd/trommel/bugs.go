@@ -248,6 +248,11 @@ func writeReport(ctx context.Context, b *bugs.Bug, r *bugs.Result, dir string) e
 		return err
 	}
 	page.Show = "git clone https://github.com/trommel-dev/trommel && cd trommel\ngo run ./cmd/trommel bugs run " + b.Name
+	for _, c := range page.Record.Meta.Controllers {
+		if b.Commit != "" {
+			page.Commits[c.Name] = b.Commit
+		}
+	}
 	if r.OfFixed > 0 {
 		page.Fixed = fmt.Sprintf("It came in %d of %s of the source with a fix.", r.ShownFixed,
 			wording.Count(r.OfFixed, "run"))
