@@ -111,6 +111,11 @@ func (r *runner) judge(
 		judge.Doubt(r.journal.Findings, because.Title)
 		r.journal.Add(because)
 	}
+	if last.Diverged != "" {
+		// The finding is there.
+		judge.Doubt(found, last.Diverged)
+		judge.Doubt(r.journal.Findings, last.Diverged)
+	}
 	if step := r.wall.step(); step != 0 {
 		doubt(judge.ClockSet(step, r.journal.Now()))
 	}
