@@ -23,7 +23,7 @@ const (
 type Schedule struct {
 	Strategy Strategy `yaml:"strategy" called:"strategy" words:"fifo random swarm pct" default:"fifo"`
 	Seed     int      `yaml:"seed" range:"0 999999"` // of random, swarm and pct
-	Depth    int      `yaml:"depth" range:"0 100"`       // of pct: how often a priority changes
+	Depth    int      `yaml:"depth" range:"0 100"`   // of pct: how often a priority changes
 	// Late are steps that wait until nothing else can go on, and until more time has passed.
 	Late []LateStep `yaml:"late" item:"a late step"`
 	// Choices are the streams whose steps go on, in this order. After them the strategy chooses.
@@ -34,6 +34,13 @@ type Schedule struct {
 type LateStep struct {
 	Stream string `yaml:"stream"`
 	Step   int    `yaml:"step" default:"1"` // its number in the stream, from 1
+}
+
+// Disturbs reports whether the plan does something to the controllers: it has actions, or a schedule by which steps may
+// be late.
+func (p *Plan) Disturbs() bool {
+	s := p.Schedule
+	return len(p.Actions) > 0 || s != nil && (s.Strategy != FIFO && s.Strategy != "" || len(s.Late)+len(s.Choices) > 0)
 }
 
 // explain says in sentences what the schedule does.

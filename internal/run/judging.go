@@ -81,7 +81,7 @@ func (r *runner) judge(
 			r.journal.Note(text)
 		}
 	}
-	if settles && r.options.Baseline == nil && len(r.plan.Actions) > 0 {
+	if settles && r.options.Baseline == nil && r.plan.Disturbs() {
 		troubled(await.Deletions(ctx, recorder))
 	}
 	if settles {

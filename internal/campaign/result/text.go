@@ -306,6 +306,9 @@ func (r *Result) notTested() []string {
 	if len(r.Empty) > 0 {
 		lines = append(lines, "there is no plan of the pattern "+strings.Join(r.Empty, ", "))
 	}
+	for _, o := range r.Orders {
+		lines = append(lines, o.String())
+	}
 	for _, s := range r.Suggested {
 		lines = append(lines, s.String())
 	}
