@@ -123,6 +123,9 @@ func (c *Coordinator) BeginOrder(ctx context.Context) error {
 
 // Drain lets no time pass any more while something waits for a choice: what waits for rest then waits for all steps.
 func (c *Coordinator) Drain(ctx context.Context) error {
+	if c.ordering.chooser == nil {
+		return nil
+	}
 	return c.loop.do(ctx, func(context.Context) {
 		c.ordering.draining = true
 		c.ordering.stop(c.clock.Now())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // model is a run whose streams each have some steps, which are there from the beginning one after the other.
@@ -173,5 +174,21 @@ func TestNothingWaitsForEver(t *testing.T) {
 				t.Errorf("%s, seed %d: time passes at the end: %q", s.Strategy, seed, got)
 			}
 		}
+	}
+}
+
+// What waited for most comes first, and steps of the workload are left out.
+func TestSlowest(t *testing.T) {
+	choices := []record.Choice{
+		{Stream: "b", Step: 1, Enabled: []string{"a", "b", "c"}}, {Stream: "a", Step: 1, Enabled: []string{"a", "b", "c"}},
+		{Stream: "time", Enabled: []string{"b", "c"}}, {Stream: "b", Step: 2, Enabled: []string{"b", "c"}},
+		{Stream: Workload, Step: 1, Enabled: []string{"c", Workload}}, {Stream: "c", Step: 1, Enabled: []string{"c"}},
+	}
+	var got []string
+	for _, p := range Slowest(choices) {
+		got = append(got, fmt.Sprintf("%s %d", p.Late.Stream, p.Late.Step))
+	}
+	if text := strings.Join(got, ", "); text != "c 1, b 2, a 1" {
+		t.Errorf("slowest: %s", text)
 	}
 }

@@ -174,7 +174,7 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, fir
 		o.GoneIn("with a restart only")
 	}
 	var why []string
-	if o.Cause != findings.CauseOf(t.plan.Actions) {
+	if o.Cause != causeOf(t.plan) {
 		why = append(why, fmt.Sprintf("%s (%s)", confirm.OnlyRestarted, o.Restarted))
 	}
 	if rare {

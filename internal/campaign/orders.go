@@ -47,7 +47,8 @@ func (c *campaign) ordered(t *task, o *result.Outcome) error {
 	}
 	r, err := record.Open(o.Record)
 	if err != nil {
-		return err
+		c.Say("%s: no further orders follow from it: %v", o.Plan, err)
+		return nil
 	}
 	choices, _ := r.Choices()
 	c.mu.Lock()
@@ -75,6 +76,25 @@ func (c *campaign) ordered(t *task, o *result.Outcome) error {
 		}
 	}
 	c.queue.take(c.inOrder(c.queue.begun()), c.SetNumber, "")
+	return nil
+}
+
+// orderedBefore is ordered for all plans that an earlier campaign has run, which this one goes on with.
+func (c *campaign) orderedBefore() error {
+	taken := map[*task]bool{}
+	for more := true; more; {
+		more = false
+		tasks, outcomes := c.queue.all()
+		for i, t := range tasks {
+			if t.pattern != pattern.Schedules || outcomes[i] == nil || taken[t] {
+				continue
+			}
+			taken[t], more = true, true
+			if err := c.ordered(t, outcomes[i]); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

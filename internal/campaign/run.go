@@ -215,6 +215,9 @@ func (c *campaign) run(ctx context.Context) error {
 	if err := c.takeIn(c.learner.Begin(), ""); err != nil {
 		return err
 	}
+	if err := c.orderedBefore(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers errgroup.Group

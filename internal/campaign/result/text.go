@@ -91,6 +91,12 @@ func (r *Result) Text(w io.Writer) error {
 	if r.GoOn != "" {
 		fmt.Fprintf(&b, "to go on\n  %s\n", r.GoOn)
 	}
+	if len(r.Orders) > 0 {
+		fmt.Fprintln(&b, "orders")
+		for _, o := range r.Orders {
+			fmt.Fprintf(&b, "  %s\n", o)
+		}
+	}
 	if lines := r.notTested(); len(lines) > 0 {
 		fmt.Fprintln(&b, "not tested")
 		for _, line := range lines {
@@ -305,9 +311,6 @@ func (r *Result) notTested() []string {
 	}
 	if len(r.Empty) > 0 {
 		lines = append(lines, "there is no plan of the pattern "+strings.Join(r.Empty, ", "))
-	}
-	for _, o := range r.Orders {
-		lines = append(lines, o.String())
 	}
 	for _, s := range r.Suggested {
 		lines = append(lines, s.String())
