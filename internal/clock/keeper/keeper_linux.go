@@ -392,7 +392,7 @@ func (k *Keeper) loop() {
 				k.heldSince = cmp.Or(k.heldSince, clock.Monotonic())
 			}
 			k.keepPace(false)
-			if k.heldFor() > orderedHold {
+			if k.clock.Ordered() && k.heldFor() > orderedHold && k.idle(own) {
 				k.clock.GoesOn() // what holds the clock may wait for it
 			}
 			var again <-chan time.Time
@@ -483,6 +483,19 @@ func (k *Keeper) step(own *self) bool {
 	k.clock.Unheld(func() { k.advance(time.Duration(next-now) + k.late(now)) })
 	k.stepped = time.Now()
 	return true
+}
+
+// idle looks twice, as step does, and reports whether nothing happens, although something may hold the clock.
+func (k *Keeper) idle(own *self) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.monotonic()
+	k.tell(now)
+	if k.busy(own, now, true) != "" {
+		return false
+	}
+	sleep(shortPause)
+	return k.busy(own, now, false) == "" && !own.inKernel() && k.busy(own, now, false) == ""
 }
 
 // next is when the first timer of any process is due, and whose that is; 0 is this process. It is called with the lock.

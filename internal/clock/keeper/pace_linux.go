@@ -33,7 +33,7 @@ const (
 	paceDebt   = time.Second
 	// orderedHold is after what time the clock of an ordered run goes as the machine's while something holds it, which
 	// may wait for time to pass.
-	orderedHold = 100 * time.Millisecond
+	orderedHold = time.Second
 	// othersEvery is how often it is measured what others have computed, at most: the kernel counts that in ticks.
 	othersEvery = 200 * time.Millisecond
 	tick        = 10 * time.Millisecond // USER_HZ is 100 on all processors that there is a keeper for
