@@ -20,7 +20,8 @@ func TestScheduleHolds(t *testing.T) {
 		held bool
 	}{
 		{"request", write("pods"), true},
-		{"answer", &record.Observation{By: "op", Point: wire.ControllerWrite, Phase: wire.After, Resource: "pods"}, true},
+		{"answer", &record.Observation{By: "op", Point: wire.ControllerWrite, Phase: wire.After, Resource: "pods"},
+			true},
 		{"delivery", &record.Observation{By: "op", Point: wire.ControllerRecv, Phase: wire.Before, Kind: "pod"}, true},
 		{"delivery that has come", &record.Observation{By: "op", Point: wire.ControllerRecv, Phase: wire.After,
 			Kind: "pod"}, false},

@@ -168,7 +168,8 @@ func (c *Chooser) Missing(made int) []string {
 	}
 	for _, l := range c.schedule.Late {
 		if !c.met[l] {
-			all = append(all, fmt.Sprintf("step %d of the stream %q, which should be late, did not come", l.Step, l.Stream))
+			all = append(all, fmt.Sprintf("step %d of the stream %q, which should be late, did not come", l.Step,
+				l.Stream))
 		}
 	}
 	return all

@@ -91,7 +91,8 @@ func TestLateSteps(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, missing := run(t, &plan.Schedule{Late: tt.late}, map[string]int{"a": 2, "b": 2, Workload: 1}, tt.draining)
+			streams := map[string]int{"a": 2, "b": 2, Workload: 1}
+			got, missing := run(t, &plan.Schedule{Late: tt.late}, streams, tt.draining)
 			if text := strings.Join(got, " "); text != tt.want {
 				t.Errorf("chose\n%s, want\n%s", text, tt.want)
 			}
@@ -180,7 +181,8 @@ func TestNothingWaitsForEver(t *testing.T) {
 // What waited for most comes first, and steps of the workload are left out.
 func TestSlowest(t *testing.T) {
 	choices := []record.Choice{
-		{Stream: "b", Step: 1, Enabled: []string{"a", "b", "c"}}, {Stream: "a", Step: 1, Enabled: []string{"a", "b", "c"}},
+		{Stream: "b", Step: 1, Enabled: []string{"a", "b", "c"}},
+		{Stream: "a", Step: 1, Enabled: []string{"a", "b", "c"}},
 		{Stream: "time", Enabled: []string{"b", "c"}}, {Stream: "b", Step: 2, Enabled: []string{"b", "c"}},
 		{Stream: Workload, Step: 1, Enabled: []string{"c", Workload}}, {Stream: "c", Step: 1, Enabled: []string{"c"}},
 	}

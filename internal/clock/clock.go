@@ -211,8 +211,9 @@ func (c *Clock) Unheld(f func()) {
 }
 
 // Order has the keeper ask, each time the run is at rest, whether something goes on that was waiting for that; only if
-// it does not, the clock moves. It is also asked now and then while something holds the clock. While a run is ordered, its clock hardly goes on while its processes work: what they
-// wait for is due in the same order on each machine. The function must not block, nor use the clock. Nil ends it.
+// it does not, the clock moves. It is also asked now and then while something holds the clock. While a run is ordered,
+// its clock hardly goes on while its processes work: what they wait for is due in the same order on each machine. The
+// function must not block, nor use the clock. Nil ends it.
 func (c *Clock) Order(goesOn func() bool) {
 	if c == nil {
 		return

@@ -37,12 +37,13 @@ func TestSeedBecomesLateSteps(t *testing.T) {
 		{"more", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			suite, err := plan.ParseSuite([]byte("controllers: [{name: op, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"),
-				"trommel.yaml")
+			suite, err := plan.ParseSuite([]byte(
+				"controllers: [{name: op, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"), "trommel.yaml")
 			if err != nil {
 				t.Fatal(err)
 			}
-			first, err := plan.Parse([]byte("testName: p\nworkload: w\nschedule: {strategy: swarm, seed: 3}\n"), "p.yaml")
+			first, err := plan.Parse([]byte(
+				"testName: p\nworkload: w\nschedule: {strategy: swarm, seed: 3}\n"), "p.yaml")
 			if err != nil {
 				t.Fatal(err)
 			}
