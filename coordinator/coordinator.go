@@ -99,6 +99,7 @@ type Coordinator struct {
 	holds     holds
 	lookups   lookups
 	timeouts  timeouts
+	ordering  ordering
 	sessions  sessions
 	elections elections
 	freezer   freezer
@@ -136,6 +137,9 @@ func New(config Config) (*Coordinator, error) {
 		settling:  settling{controllers: config.Controllers, active: map[string]time.Time{}},
 		work:      newWork(),
 	}
+	if err := c.ordering.use(config.Plan.Schedule); err != nil {
+		return nil, err
+	}
 	for i := range config.Plan.Actions {
 		a, err := actions.New(&config.Plan.Actions[i], config.Tools)
 		if err != nil {
@@ -157,6 +161,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	c.push(ctx)
 	watchdog := c.clock.NewTimer(c.config.Watchdog)
 	defer watchdog.Stop()
+	defer c.clock.Order(nil)
 	for {
 		select {
 		case <-ctx.Done():
@@ -178,6 +183,11 @@ func (c *Coordinator) Run(ctx context.Context) error {
 			c.expire(ctx, seq)
 		case f := <-c.loop.commands:
 			f(ctx)
+		case <-c.ordering.rests:
+			c.choose(ctx)
+		case <-c.ordering.passed():
+			c.ordering.stop(c.clock.Now())
+			c.order()
 		}
 	}
 }
@@ -231,6 +241,7 @@ type Status struct {
 	Down                    []string // controllers and API servers that the plan has killed and not started again
 	Electing                []string // sentences: controllers that were leader before and wait to be elected again
 	Lasting                 []string // sentences: actions whose effect still lasts, and its status
+	Diverged                string   // why the run could not follow its schedule; empty: it did
 }
 
 // Status returns the progress of the plan.
@@ -247,6 +258,7 @@ func (c *Coordinator) Status(ctx context.Context) (Status, error) {
 			StaleReads: c.machine.StaleReads(), NoneStale: c.machine.NoneStale(), Stuck: c.stuck(c.clock.Now()),
 			NoneFailed: c.machine.NoneFailed(),
 			Down:       c.machine.AllDown(), Electing: c.allElecting(), Lasting: c.lasting(),
+			Diverged: c.ordering.diverged,
 		}
 	})
 	return s, err
@@ -278,6 +290,13 @@ func (c *Coordinator) push(ctx context.Context) {
 			}
 		}
 	}
+	if c.ordering.on {
+		for _, controller := range c.config.Controllers {
+			if controller.Hooks {
+				rules[controller.Name] = append(rules[controller.Name], machine.OrderRules...)
+			}
+		}
+	}
 	if !c.machine.Ended() {
 		for name, list := range c.config.Trace {
 			rules[name] = append(rules[name], list...)
@@ -299,6 +318,7 @@ func (c *Coordinator) step(ctx context.Context, e record.Event) {
 		c.progress.last = e.Time
 	}
 	c.carryOut(ctx, c.machine.Step(e), cause(e))
+	c.order()
 }
 
 // carryOut carries effects out; cause describes for the user what led to them.
@@ -312,7 +332,7 @@ func (c *Coordinator) carryOut(ctx context.Context, effects []machine.Effect, ca
 		case machine.Release:
 			c.release(effect)
 		case machine.Hold:
-			if e, ok := c.holds.event(effect.Seq); ok {
+			if e, ok := c.holds.event(effect.Seq); ok && !c.ordering.on {
 				c.holds.show(effect.Seq, c.observation(e.Session, e.Observation), effect.Why)
 			}
 		case machine.Stale:

@@ -39,6 +39,9 @@ func (p *Plan) check(s *Suite, src *yamlfile.File) {
 	checkHeader(at, p.APIVersion, p.Kind, "TestPlan")
 	c.names(at)
 	c.own(at)
+	if p.Schedule != nil && !at.Field("schedule").Failed() {
+		p.Schedule.check(p, at.Field("schedule"))
+	}
 	for i := range p.Actions {
 		if at := at.Field("actions").Item(i); !at.Failed() {
 			c.action(&p.Actions[i], at)

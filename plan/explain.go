@@ -35,7 +35,9 @@ func Explain(p *Plan) string {
 		b.WriteString("\nAll along, client-go checks each second whether a controller has changed an object in its " +
 			"cache, and ends it then.\n")
 	}
-	if len(p.Actions) == 0 {
+	if p.Schedule != nil {
+		b.WriteString("\n" + p.Schedule.explain() + "\n")
+	} else if len(p.Actions) == 0 {
 		b.WriteString("\nThe plan does nothing; the workload alone should show the bug.\n")
 	}
 	for i := range p.Actions {

@@ -26,8 +26,10 @@ type Plan struct {
 	// Pace says when a step of the workload begins; empty: as the suite says.
 	Pace Pace `yaml:"pace" called:"pace" words:"rest none"`
 	// CheckCaches has client-go check, each second, whether a controller has changed an object in its cache.
-	CheckCaches bool     `yaml:"checkCaches"`
-	Actions     []Action `yaml:"actions" item:"an action"`
+	CheckCaches bool `yaml:"checkCaches"`
+	// Schedule says in which order steps go on; nil: the run is not ordered.
+	Schedule *Schedule `yaml:"schedule" called:"a schedule"`
+	Actions  []Action  `yaml:"actions" item:"an action"`
 	// Invariants hold besides those of the suite.
 	Invariants []Invariant `yaml:"invariants" item:"an invariant"`
 	// History is recorded besides the objects that the suite, the actions and the invariants name.

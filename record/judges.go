@@ -16,6 +16,7 @@ const (
 	JudgeSession        = "session"         // a process was not observed, or did not answer, for a time
 	JudgeEnvironment    = "environment"     // a controller exited because it did not run in its pod
 	JudgeClock          = "clock"           // this machine's clock was set
+	JudgeOrder          = "order"           // the run did not follow the schedule of its plan
 	JudgeWebhook        = "webhook"         // a write failed because the plan made a webhook unreachable
 	JudgeTimeout        = "timeout"         // the workload timed out
 	JudgeBaseline       = "baseline"        // the run ended differently from runs without faults
@@ -68,6 +69,7 @@ var judges = map[string]traits{
 	JudgeSession:        {HarmRemark, byTitle},
 	JudgeEnvironment:    {HarmRemark, byTitle},
 	JudgeClock:          {HarmRemark, byTitle},
+	JudgeOrder:          {HarmRemark, byTitle},
 	JudgeWebhook:        {HarmRemark, byTitle},
 	JudgeTimeout:        {HarmFailed, byTitle},
 	JudgeBaseline:       {HarmWrong, byHarm},

@@ -338,6 +338,8 @@ type Event struct {
 	SessionEnd  *SessionEnd  `json:"sessionEnd,omitempty"` // a process has exited or lost its connection
 	Expired     *int         `json:"expired,omitempty"`    // Seq of an observation whose hold has timed out
 	Abandoned   *int         `json:"abandoned,omitempty"`  // Seq of a held observation whose caller gave up
+	Ordered     bool         `json:"ordered,omitempty"`    // from here on, what the plan's schedule orders is held
+	Choice      *Choice      `json:"choice,omitempty"`     // a step goes on that the schedule has held
 	End         bool         `json:"end,omitempty"`        // the plan is over: everything is released
 }
 

@@ -32,7 +32,8 @@ type Machine struct {
 	finished []bool // by action: completed
 	lasting  lasting
 	ended    bool
-	wants    int // changes whenever what the plan waits for does
+	ordered  bool // what the plan's schedule orders is held
+	wants    int  // changes whenever what the plan waits for does
 
 	controllers []record.Controller
 	stale       *staleness
@@ -50,8 +51,9 @@ type holds []heldObservation
 type heldObservation struct {
 	seq     int
 	session uint64
-	action  int // held until this action completes; -1: none
-	pause   int // held by the pause of this action; -1: none
+	action  int  // held until this action completes; -1: none
+	pause   int  // held by the pause of this action; -1: none
+	order   bool // held until the schedule lets it go on
 	origin  *record.Observation
 	since   time.Time
 }
@@ -223,6 +225,10 @@ func (m *Machine) judge(e record.Event) []Effect {
 		return m.letGo(*e.Abandoned)
 	case e.Lapsed != nil:
 		delete(m.lasting, *e.Lapsed)
+	case e.Ordered:
+		m.ordered = true
+	case e.Choice != nil:
+		return m.chosen(e.Choice.Event)
 	case e.End:
 		return m.end()
 	}
@@ -312,8 +318,9 @@ func (m *Machine) observe(e record.Event) []Effect {
 			heldBy = m.blocking()
 		}
 	}
-	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pauses.by(o), origin: o, since: e.Time}
-	if m.ended || (h.action < 0 && h.pause < 0) {
+	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pauses.by(o), order: m.orders(o),
+		origin: o, since: e.Time}
+	if m.ended || h.free() {
 		effects = append(effects, m.release(h))
 	} else {
 		m.held = append(m.held, h)
@@ -340,8 +347,11 @@ func (m *Machine) blocking() int {
 
 // why describes what holds an observation. Name returns the name of an action.
 func (h heldObservation) why(name func(action int) string) string {
-	if h.action >= 0 {
+	switch {
+	case h.action >= 0:
 		return fmt.Sprintf("until %s is complete", name(h.action))
+	case h.pause < 0:
+		return "until the schedule lets it go on"
 	}
 	return "paused by " + name(h.pause)
 }
@@ -504,7 +514,7 @@ func (m *Machine) repause() []Effect {
 		if h.pause >= 0 {
 			h.pause = m.pauses.by(h.origin)
 		}
-		if h.action < 0 && h.pause < 0 {
+		if h.free() {
 			effects = append(effects, m.release(h))
 			continue
 		}

@@ -104,7 +104,7 @@ func (m situation) holds() []string {
 	var told [][2]int
 	for _, h := range m.held {
 		by := [2]int{h.action, h.pause}
-		if slices.Contains(told, by) {
+		if slices.Contains(told, by) || h.onlyOrdered() {
 			continue
 		}
 		told = append(told, by)

@@ -108,6 +108,7 @@ func Generate(ctx context.Context, config Config) ([]pattern.Candidate, *result.
 func newCampaign(config Config) *campaign {
 	c := &campaign{
 		Config: config, clock: lab.NewClock(), paired: map[*learn.Learned]bool{}, tasks: map[*learn.Learned][]*task{},
+		orders: map[string]*orders{},
 		result: &result.Result{
 			Settings: config.Settings, Outcomes: []result.Outcome{}, NotRun: []string{}, Next: []result.Unrun{},
 			Unlearned: []result.Unlearned{}, Dropped: map[string]int{}, Empty: []string{},
@@ -161,6 +162,7 @@ type campaign struct {
 	known  []*learn.Learned
 	paired map[*learn.Learned]bool    // builds of which plans that upgrade were made; see between
 	tasks  map[*learn.Learned][]*task // one for each candidate; nil: it has no plan, or that is in another shard
+	orders map[string]*orders         // by ID of the workload
 	result *result.Result
 }
 
@@ -180,6 +182,11 @@ func (c *campaign) finish(err error) *result.Result {
 	c.result.Unreached, c.result.Suggested = c.unreached(all), c.suggest(all)
 	c.result.Outcomes = append(c.result.Outcomes, c.learner.Found()...)
 	c.queue.finish(c.result, c.inOrder(nil))
+	for _, l := range c.known {
+		if w := c.orders[l.ID()]; w != nil {
+			c.result.Orders = append(c.result.Orders, w.covered)
+		}
+	}
 	if err != nil && c.result.Stopped == "" {
 		c.result.Stopped = err.Error()
 	}

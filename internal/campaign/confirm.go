@@ -174,7 +174,7 @@ func (c *confirmer) believe(ctx context.Context, t *task, o *result.Outcome, fir
 		o.GoneIn("with a restart only")
 	}
 	var why []string
-	if o.Cause != findings.CauseOf(t.plan.Actions) {
+	if o.Cause != causeOf(t.plan) {
 		why = append(why, fmt.Sprintf("%s (%s)", confirm.OnlyRestarted, o.Restarted))
 	}
 	if rare {
@@ -322,7 +322,7 @@ func (c *confirmer) again(
 	if !c.queue.holdsRuns(1, p.TestName, costOf(t, p)) {
 		return nil, nil, schedule.ErrBudget
 	}
-	if len(p.Actions) == 0 && p != t.plan {
+	if !p.Disturbs() && p != t.plan {
 		o.Shift = learn.Shift(c.Learn + 1 + c.Number(p.TestName)) // learning has the first ones
 	}
 	r, meta, err := c.Once(ctx, p, o)
@@ -335,7 +335,7 @@ func (c *confirmer) again(
 // without runs the workload without a plan's actions, until that was done the given number of times. All plans that
 // have it share these runs.
 func (c *confirmer) without(ctx context.Context, t *task, o *result.Outcome, times int) error {
-	if len(t.plan.Actions) == 0 {
+	if !t.plan.Disturbs() {
 		return nil // what it finds is what it is for
 	}
 	p := t.undisturbed()

@@ -53,7 +53,7 @@ func (c *confirmer) past(ctx context.Context, t *task, o *result.Outcome) ([]rec
 // label says what an outcome's worst finding is due to. If it comes with a restart only, too, the past is not needed
 // for it: work is interrupted, as in the plans of the pattern intermediate.
 func (c *confirmer) label(t *task, o *result.Outcome, restarted []record.Finding) {
-	o.Cause, o.Pattern = findings.CauseOf(t.plan.Actions), t.pattern
+	o.Cause, o.Pattern = causeOf(t.plan), t.pattern
 	if o.Cause == findings.Stale && len(o.Findings) > 0 && slices.ContainsFunc(restarted, o.Findings[0].Same) {
 		o.Cause = findings.Interrupted
 		if o.Pattern != "" {

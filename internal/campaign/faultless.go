@@ -73,7 +73,7 @@ func (c *confirmer) join() error {
 	for i, t := range tasks {
 		o := outcomes[i]
 		if o == nil || o.Status != result.Bug && (o.Status != result.Unconfirmed || o.Pending) ||
-			len(o.Findings) == 0 || len(t.plan.Actions) == 0 {
+			len(o.Findings) == 0 || !t.plan.Disturbs() {
 			continue
 		}
 		before := *o

@@ -146,7 +146,7 @@ func (c *campaign) makePlans(l *learn.Learned) error {
 			c.result.Skipped[candidate.Skipped-1].Plans++
 		case p == nil:
 			c.result.Dropped[candidate.Dropped]++
-		case p.Pace == "":
+		case p.Pace == "" && p.Schedule == nil:
 			p.Pace = l.Baseline.Pace
 			if c.Pace != "" && l.Steps == nil { // the clock must not jump before rest
 				p.Pace = c.Pace
@@ -213,6 +213,9 @@ func (c *campaign) run(ctx context.Context) error {
 		return err
 	}
 	if err := c.takeIn(c.learner.Begin(), ""); err != nil {
+		return err
+	}
+	if err := c.orderedBefore(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -335,6 +338,9 @@ func (c *campaign) work(ctx context.Context) error {
 		if err := c.queue.end(t, o); err != nil {
 			return err
 		}
+		if err := c.ordered(t, o); err != nil {
+			return err
+		}
 	}
 }
 
@@ -354,16 +360,17 @@ func (c *campaign) try(ctx context.Context, t *task) (*result.Outcome, error) {
 		Judged: t.learned.Baseline != nil,
 	}
 	o.Actions, o.Triggers = size(t.plan)
-	o.Cause, o.Struck = findings.CauseOf(t.plan.Actions), findings.StruckBy(t.plan.Actions)
+	o.Cause, o.Struck = causeOf(t.plan), findings.StruckBy(t.plan.Actions)
 	c.SetNumber(o.Plan, 0)
 	if err := os.RemoveAll(c.Records(o.Plan)); err != nil { // of a campaign that was interrupted
 		return o, err
 	}
 	brief := c.confirmer.options(t)
-	brief.Brief = true
+	brief.Brief = t.pattern != pattern.Schedules // further plans follow from the record
 	r, meta, err := c.Once(ctx, t.plan, brief)
 	o.AddRun(meta)
-	if err == nil && meta.Verdict == record.Inconclusive && meta.ActionsFired < meta.ActionsTotal {
+	if err == nil && meta.Verdict == record.Inconclusive &&
+		(meta.ActionsFired < meta.ActionsTotal || t.plan.Schedule != nil) {
 		r, meta, err = c.Once(ctx, t.plan, c.confirmer.options(t)) // what it waits for may have been a matter of luck
 		o.AddRun(meta)
 	}
@@ -499,6 +506,14 @@ func (c *campaign) unreached(all []*learn.Learned) map[string][]string {
 		}
 	}
 	return missing
+}
+
+// causeOf is what a plan does to the controllers.
+func causeOf(p *plan.Plan) string {
+	if p.Schedule != nil {
+		return findings.Ordered
+	}
+	return findings.CauseOf(p.Actions)
 }
 
 // size counts a plan's actions and the definitions of their triggers.

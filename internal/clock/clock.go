@@ -24,6 +24,7 @@ type Clock struct {
 	freed  chan struct{} // capacity 1: nothing holds the clock any more
 	paced  atomic.Bool
 	moving sync.Mutex // while the keeper moves the clock
+	orders atomic.Pointer[func() bool]
 
 	mu     sync.Mutex
 	timers timerHeap
@@ -207,6 +208,30 @@ func (c *Clock) Unheld(f func()) {
 	if !c.Held() {
 		f()
 	}
+}
+
+// Order has the keeper ask, each time the run is at rest, whether something goes on that was waiting for that; only if
+// it does not, the clock moves. It is also asked now and then while something holds the clock. While a run is ordered,
+// its clock hardly goes on while its processes work: what they wait for is due in the same order on each machine. The
+// function must not block, nor use the clock. Nil ends it.
+func (c *Clock) Order(goesOn func() bool) {
+	if c == nil {
+		return
+	}
+	if goesOn == nil {
+		c.orders.Store(nil)
+		return
+	}
+	c.orders.Store(&goesOn)
+}
+
+// Ordered reports whether the run is ordered.
+func (c *Clock) Ordered() bool { return c.orders.Load() != nil }
+
+// GoesOn reports whether something goes on now that the run is at rest, see [Clock.Order].
+func (c *Clock) GoesOn() bool {
+	f := c.orders.Load()
+	return f != nil && (*f)()
 }
 
 // Held reports whether something holds the clock.

@@ -14,12 +14,15 @@ import (
 // WithoutActionsSuffix ends the names of plans without actions, and of the records of their runs.
 const WithoutActionsSuffix = "-without-actions"
 
-// Undisturbed returns what is left of a plan without its actions. It has no name. If the plan upgrades a controller,
+// Undisturbed returns what is left of a plan without its actions, or of an ordered one if nothing is late. It has no name. If the plan upgrades a controller,
 // the result begins with the last build.
 func Undisturbed(p *plan.Plan) plan.Plan {
 	left := *p
 	left.Build = p.LastBuild()
 	left.TestName, left.Description, left.File, left.Actions = "", "", "", nil
+	if left.Schedule != nil {
+		left.Schedule = &plan.Schedule{} // nothing is late
+	}
 	return left
 }
 
@@ -35,7 +38,7 @@ func WithoutActions(p *plan.Plan, suite *plan.Suite) *plan.Plan {
 // bugs that it found are that its workload failed. A campaign makes that run for all findings.
 func NeedsWithoutActions(p *plan.Plan, found []record.Finding) bool {
 	bugs := Bugs(found)
-	return len(p.Actions) > 0 && len(bugs) > 0 && !slices.ContainsFunc(bugs, func(f record.Finding) bool {
+	return p.Disturbs() && len(bugs) > 0 && !slices.ContainsFunc(bugs, func(f record.Finding) bool {
 		return f.Judge != record.JudgeWorkload
 	})
 }

@@ -32,7 +32,7 @@ func (hot) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 				e.moment(h.Began)),
 		}
 		f.Field, _, _ = strings.Cut(h.Object, "/")
-		if len(e.Plan.Actions) == 0 {
+		if !e.Plan.Disturbs() {
 			f.Title = "without any fault, " + f.Title
 			if slices.ContainsFunc(e.Found, func(f record.Finding) bool {
 				return f.Judge == record.JudgeWorkload && f.IsBug() || f.Judge == record.JudgeTimeout

@@ -81,6 +81,9 @@ func (s *served) checkClock(p *plan.Plan, steps []plan.Step) error {
 		return &UserError{Err: fmt.Errorf("%s: %s needs a cluster with a clock of its own; cluster %q goes by this "+
 			"machine's", p.File, what, s.cluster)}
 	}
+	if p.Schedule != nil {
+		return refuse("a schedule")
+	}
 	for i, a := range p.Actions {
 		if a.Needs(plan.OwnClock) {
 			return refuse(fmt.Sprintf("action %d: %s", i+1, a.Type))

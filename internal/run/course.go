@@ -20,6 +20,7 @@ type course struct {
 		Changed(ctx context.Context) (<-chan struct{}, error)
 		End(ctx context.Context) error
 		Undo(ctx context.Context) error
+		Postponed() time.Time
 	}
 	addons interface { // see addons.Set
 		Conclude(ctx context.Context) []record.Finding
@@ -141,6 +142,9 @@ func (c *course) renewing(ctx context.Context, key plan.ResourceKey) bool {
 func (c *course) disturbed() time.Time {
 	last := c.lastAction()
 	if at := c.addons.Disturbed(); at.After(last) {
+		last = at
+	}
+	if at := c.plan.Postponed(); at.After(last) {
 		last = at
 	}
 	return last

@@ -38,6 +38,8 @@ func (p *planned) End(context.Context) error {
 	return p.endErr
 }
 
+func (p *planned) Postponed() time.Time { return time.Time{} }
+
 func (p *planned) Undo(ctx context.Context) error {
 	if _, bounded := ctx.Deadline(); bounded {
 		p.done = append(p.done, "undo")

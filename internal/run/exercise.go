@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trommel-dev/trommel/coordinator/order"
 	"github.com/trommel-dev/trommel/internal/clock"
 	"github.com/trommel-dev/trommel/internal/judge"
 	"github.com/trommel-dev/trommel/internal/judge/invariant"
@@ -62,12 +63,18 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	if err := begins(planCtx); err != nil {
 		return err
 	}
+	if err := p.coordinator.BeginOrder(planCtx); err != nil {
+		return err
+	}
 	config, err := r.workloadConfig(p)
 	if err != nil {
 		return err
 	}
 	failed, err := workload.Run(planCtx, config)
 	meta.WorkloadEnd = clock.Now(ctx)
+	if err := p.coordinator.Drain(ctx); err != nil {
+		return err
+	}
 	if err == nil && failed == nil && invariants.Awaited() {
 		// The plan may keep the API server from answering; then the recorder catches up when everything is given back.
 		catchUpCtx, cancel := clock.WithTimeoutCause(ctx, 2*time.Second, errors.New("not within 2s"))
@@ -238,7 +245,11 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 			return clocks.AdvanceAt(by, func(jump func() error) error { return p.coordinator.Jump(ctx, jump) })
 		}
 	}
-	if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {
+	if r.plan.Schedule != nil {
+		c.Rest = func(ctx context.Context) {
+			p.coordinator.AwaitTurn(ctx, order.Workload, "what follows in the workload")
+		}
+	} else if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {
 		c.Rest = p.settling.Pause
 	}
 	return c, nil

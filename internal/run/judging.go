@@ -81,7 +81,7 @@ func (r *runner) judge(
 			r.journal.Note(text)
 		}
 	}
-	if settles && r.options.Baseline == nil && len(r.plan.Actions) > 0 {
+	if settles && r.options.Baseline == nil && r.plan.Disturbs() {
 		troubled(await.Deletions(ctx, recorder))
 	}
 	if settles {
@@ -110,6 +110,11 @@ func (r *runner) judge(
 		judge.Doubt(found, because.Title)
 		judge.Doubt(r.journal.Findings, because.Title)
 		r.journal.Add(because)
+	}
+	if last.Diverged != "" {
+		// The finding is there.
+		judge.Doubt(found, last.Diverged)
+		judge.Doubt(r.journal.Findings, last.Diverged)
 	}
 	if step := r.wall.step(); step != 0 {
 		doubt(judge.ClockSet(step, r.journal.Now()))

@@ -165,6 +165,7 @@ const (
 	RolledBack  = "when another build takes over"
 	Interrupted = "when work is interrupted"
 	Disturbed   = "when others write"
+	Ordered     = "when something comes late" // deliveries, writes or answers, by a schedule
 	Undisturbed = "when nothing is done"
 )
 

@@ -1,6 +1,9 @@
 package pattern
 
-import "github.com/trommel-dev/trommel/plan/build"
+import (
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/plan/build"
+)
 
 // draft is a plan that is still to be built, or the rule by which there is none.
 type draft struct {
@@ -10,6 +13,7 @@ type draft struct {
 
 	actions     []*build.Action
 	checkCaches bool
+	schedule    *plan.Schedule
 	chance      float64 // how likely it finds something, compared with others of its pattern
 	once        bool    // it is left out if a plan with its signature comes before it
 	again       strike  // see Candidate

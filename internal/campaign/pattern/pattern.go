@@ -52,7 +52,7 @@ func (p Pattern) Fits(s *plan.Suite) bool { return p.needs == nil || p.needs(s) 
 func Patterns() []Pattern {
 	return []Pattern{
 		intermediate, twice, down, stale, unobserved, ownWriteUnseen, lostAnswer, namesake, denied, partition, skew,
-		conflict, drift, driftAny, zombie, timers, upgrade, rollback, caches,
+		conflict, drift, driftAny, zombie, timers, upgrade, rollback, caches, schedules,
 	}
 }
 

@@ -77,6 +77,7 @@ func (p *planner) plan(label string, d *draft) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	built.Schedule = d.schedule
 	built.Complete(p.suite)
 	return built, built.Validate(p.suite)
 }

@@ -170,6 +170,8 @@ type Result struct {
 	Skipped []Skipped `json:"skipped,omitempty"`
 	// Empty are the patterns without a plan.
 	Empty []string `json:"empty"`
+	// Orders says which orders of each workload were run; empty: the pattern order was not chosen.
+	Orders []Orders `json:"orders,omitempty"`
 	// Suggested are workloads with which patterns would have plans that they have not.
 	Suggested []Suggestion `json:"suggested"`
 	// Unreached are the points in each controller that no workload reaches, so that no plan can use them.

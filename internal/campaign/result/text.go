@@ -91,6 +91,12 @@ func (r *Result) Text(w io.Writer) error {
 	if r.GoOn != "" {
 		fmt.Fprintf(&b, "to go on\n  %s\n", r.GoOn)
 	}
+	if len(r.Orders) > 0 {
+		fmt.Fprintln(&b, "orders")
+		for _, o := range r.Orders {
+			fmt.Fprintf(&b, "  %s\n", o)
+		}
+	}
 	if lines := r.notTested(); len(lines) > 0 {
 		fmt.Fprintln(&b, "not tested")
 		for _, line := range lines {

@@ -298,6 +298,9 @@ func (c *checker) shows(ctx context.Context, p *plan.Plan) (ok bool, seen string
 func quiet(p *plan.Plan) *plan.Plan {
 	q := *p
 	q.Actions, q.TestName = nil, p.TestName+"-without-faults"
+	if q.Schedule != nil {
+		q.Schedule = &plan.Schedule{}
+	}
 	return &q
 }
 
@@ -383,7 +386,7 @@ func (c *checker) learn(ctx context.Context, p *plan.Plan, w *workload, masks []
 // withoutFaults makes sure that a shortened workload alone does not show the finding: then the plan would prove
 // nothing.
 func (c *checker) withoutFaults(ctx context.Context, p *plan.Plan, w *workload) error {
-	if w.quiet || len(p.Actions) == 0 {
+	if w.quiet || !p.Disturbs() {
 		return nil
 	}
 	r, err := c.run(ctx, quiet(p), c.options(w))

@@ -56,9 +56,9 @@ func (s *search) kinds() []parts {
 	workload := []parts{steps(s.suite), documents(s.suite)}
 	rest := []parts{names(), fields()}
 	if s.stepsLast {
-		return append(append([]parts{actions()}, rest...), workload...)
+		return append(append([]parts{actions(), lateSteps()}, rest...), workload...)
 	}
-	return append(append([]parts{actions()}, workload...), rest...)
+	return append(append([]parts{actions(), lateSteps()}, workload...), rest...)
 }
 
 // takeAway removes parts of a kind: all of them, then each half, each quarter and so on, at last one by one until all

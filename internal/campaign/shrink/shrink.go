@@ -101,7 +101,9 @@ func Shrink(ctx context.Context, config Config) (*Result, error) {
 	s.stepsLast = c.fromBaseline()
 	s.scopes = c.objects()
 	s.told = c.Progress
-	err = s.smallest(ctx)
+	if err = s.makeLate(ctx, c.last); err == nil {
+		err = s.smallest(ctx)
+	}
 	r := &Result{Minimal: err == nil}
 	if errors.Is(err, errBudget) {
 		err = nil

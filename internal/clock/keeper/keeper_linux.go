@@ -4,6 +4,7 @@ package keeper
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -72,7 +73,8 @@ type keeper struct {
 	stepped   time.Time   // when it was moved last, by the machine's clock
 	calm      int64       // since when nothing was done but a little after each step, in the run's monotonic time
 
-	pace *pace // of the loop alone
+	pace      *pace // of the loop alone, as heldSince
+	heldSince int64 // since when the clock is held, see clock.Monotonic; 0: it is not
 
 	running atomic.Bool
 	start   chan struct{} // capacity 1: running has become true
@@ -386,7 +388,13 @@ func (k *Keeper) loop() {
 				k.mu.Unlock()
 				moving = false
 			}
+			if k.running.Load() {
+				k.heldSince = cmp.Or(k.heldSince, clock.Monotonic())
+			}
 			k.keepPace(false)
+			if k.clock.Ordered() && k.heldFor() > orderedHold && k.idle(own) {
+				k.clock.GoesOn() // what holds the clock may wait for it
+			}
 			var again <-chan time.Time
 			if k.running.Load() {
 				again = time.After(paceEvery)
@@ -400,7 +408,7 @@ func (k *Keeper) loop() {
 			}
 			continue
 		}
-		moving = true
+		moving, k.heldSince = true, 0
 		select {
 		case <-k.done:
 			return
@@ -438,7 +446,7 @@ func (k *Keeper) late(now int64) time.Duration {
 		k.calm = now
 	}
 	late := min(time.Duration(now-k.calm)/lateBy, mostLate)
-	if late < leastLate {
+	if late < leastLate || k.clock.Ordered() {
 		return 0
 	}
 	return late
@@ -463,6 +471,9 @@ func (k *Keeper) step(own *self) bool {
 	if own.inKernel() || k.busy(own, now, false) != "" {
 		return false
 	}
+	if k.clock.GoesOn() {
+		return true
+	}
 	now = k.monotonic()
 	next, cause := k.next(now)
 	if next == math.MaxInt64 || next <= now {
@@ -472,6 +483,19 @@ func (k *Keeper) step(own *self) bool {
 	k.clock.Unheld(func() { k.advance(time.Duration(next-now) + k.late(now)) })
 	k.stepped = time.Now()
 	return true
+}
+
+// idle looks twice, as step does, and reports whether nothing happens, although something may hold the clock.
+func (k *Keeper) idle(own *self) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.monotonic()
+	k.tell(now)
+	if k.busy(own, now, true) != "" {
+		return false
+	}
+	sleep(shortPause)
+	return k.busy(own, now, false) == "" && !own.inKernel() && k.busy(own, now, false) == ""
 }
 
 // next is when the first timer of any process is due, and whose that is; 0 is this process. It is called with the lock.

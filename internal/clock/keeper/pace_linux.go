@@ -31,6 +31,9 @@ const (
 	// how much it makes up for.
 	paceRepair = 100 * time.Millisecond
 	paceDebt   = time.Second
+	// orderedHold is after what time the clock of an ordered run goes as the machine's while something holds it, which
+	// may wait for time to pass.
+	orderedHold = time.Second
 	// othersEvery is how often it is measured what others have computed, at most: the kernel counts that in ticks.
 	othersEvery = 200 * time.Millisecond
 	tick        = 10 * time.Millisecond // USER_HZ is 100 on all processors that there is a keeper for
@@ -93,6 +96,15 @@ func (k *Keeper) keepPace(moved bool) {
 		k.clock.Slow(0)
 		return
 	}
+	if k.clock.Ordered() {
+		p.forget()
+		slow := int64(clock.Whole - 1)
+		if k.heldFor() > orderedHold {
+			slow = 0
+		}
+		k.clock.Slow(slow)
+		return
+	}
 	if moved {
 		p.debt = 0
 	}
@@ -118,6 +130,14 @@ func (k *Keeper) keepPace(moved bool) {
 		p.slow = p.next(u, since)
 		k.clock.Slow(p.slow)
 	}
+}
+
+// heldFor is for how long something has held the clock, by the machine's clock.
+func (k *Keeper) heldFor() time.Duration {
+	if k.heldSince == 0 {
+		return 0
+	}
+	return time.Duration(clock.Monotonic() - k.heldSince)
 }
 
 // count measures how many processors others have.

@@ -1,0 +1,74 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// What the schedule orders is held until it is chosen; everything else goes on at once.
+func TestScheduleHolds(t *testing.T) {
+	write := func(resource string) *record.Observation {
+		return &record.Observation{By: "op", Point: wire.ControllerWrite, Phase: wire.Before, Resource: resource,
+			Namespace: "default", Name: "a"}
+	}
+	tests := []struct {
+		name string
+		o    *record.Observation
+		held bool
+	}{
+		{"request", write("pods"), true},
+		{"answer", &record.Observation{By: "op", Point: wire.ControllerWrite, Phase: wire.After, Resource: "pods"},
+			true},
+		{"delivery", &record.Observation{By: "op", Point: wire.ControllerRecv, Phase: wire.Before, Kind: "pod"}, true},
+		{"delivery that has come", &record.Observation{By: "op", Point: wire.ControllerRecv, Phase: wire.After,
+			Kind: "pod"}, false},
+		{"lease", write("leases"), false},
+		{"event", write("events"), false},
+		{"another process", &record.Observation{By: "apiserver-1", Point: wire.ControllerWrite, Phase: wire.Before},
+			false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m, err := New(&plan.Plan{Schedule: &plan.Schedule{}}, []record.Controller{{Name: "op", Hooks: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if effects := m.Step(record.Event{Seq: 1, Observation: tt.o}); !releases(effects, 1) {
+				t.Error("it is held before the run is ordered")
+			}
+			m.Step(record.Event{Seq: 2, Ordered: true})
+			effects := m.Step(record.Event{Seq: 3, Observation: tt.o})
+			if got := !releases(effects, 3); got != tt.held {
+				t.Fatalf("held: %v, want %v", got, tt.held)
+			}
+			if !tt.held {
+				return
+			}
+			if all := m.WaitingForOrder(); len(all) != 1 || all[0].Seq != 3 {
+				t.Errorf("waits: %v", all)
+			}
+			if effects := m.Step(record.Event{Seq: 4, Choice: &record.Choice{Event: 1}}); len(effects) > 0 {
+				t.Errorf("the choice of another step: %v", effects)
+			}
+			if effects := m.Step(record.Event{Seq: 5, Choice: &record.Choice{Event: 3}}); !releases(effects, 3) {
+				t.Errorf("chosen: %v", effects)
+			}
+			m.Step(record.Event{Seq: 6, Observation: tt.o})
+			if effects := m.Step(record.Event{Seq: 7, End: true}); !releases(effects, 6) {
+				t.Errorf("at the end of the plan: %v", effects)
+			}
+		})
+	}
+}
+
+func releases(effects []Effect, seq int) bool {
+	for _, e := range effects {
+		if r, ok := e.(Release); ok && r.Seq == seq {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,197 @@
+package campaign
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/trommel-dev/trommel/coordinator/order"
+	"github.com/trommel-dev/trommel/internal/campaign/learn"
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
+	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// orderBatch is how many plans of the pattern order a workload gets at a time, when its plans before are nearly run.
+// Without a budget, seedsUnbudgeted is how many plans with a seed there are, and there are none with two late steps.
+const (
+	orderBatch      = 20
+	seedsUnbudgeted = 40
+)
+
+// orders are a workload's plans of the pattern order: first those with one late step, then seeds and two late steps in
+// turn.
+type orders struct {
+	covered result.Orders
+	traces  map[string]bool      // the different orders that were run
+	pending int                  // plans that were made and have not ended
+	singles []orderPlan          // with one late step, not made yet
+	pairs   []orderPlan          // with two
+	known   map[string]bool      // all with two, made or not, by their late steps
+	made    map[string]orderPlan // by name of the plan
+	seed    int                  // the last one
+	seeded  bool                 // the last batch had seeds
+}
+
+// orderPlan is a plan that may still have to be made.
+type orderPlan struct {
+	label, why string
+	schedule   *plan.Schedule
+	from       int // the choice at which its last late step would have gone on
+}
+
+// ordered takes in that a plan of the pattern order has ended, and makes further ones.
+func (c *campaign) ordered(t *task, o *result.Outcome) error {
+	if t.pattern != pattern.Schedules || o.Record == "" {
+		return nil
+	}
+	r, err := record.Open(o.Record)
+	if err != nil {
+		c.Say("%s: no further orders follow from it: %v", o.Plan, err)
+		return nil
+	}
+	choices, _ := r.Choices()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := slices.IndexFunc(c.known, func(l *learn.Learned) bool { return l.ID() == t.learned.ID() })
+	if k < 0 {
+		return nil
+	}
+	l := c.known[k]
+	w := c.orders[l.ID()]
+	if w == nil {
+		w = &orders{
+			covered: result.Orders{Workload: l.Workload}, traces: map[string]bool{}, known: map[string]bool{},
+			made: map[string]orderPlan{}, pending: 1,
+		}
+		c.orders[l.ID()] = w
+	}
+	w.take(t.plan, o, choices)
+	if w.pending >= max(1, len(c.Runners)) {
+		return nil
+	}
+	for _, p := range w.next(c.Budget > 0) {
+		if err := c.addOrder(l, w, p); err != nil {
+			return err
+		}
+	}
+	c.queue.take(c.inOrder(c.queue.begun()), c.SetNumber, "")
+	return nil
+}
+
+// orderedBefore is ordered for all plans that an earlier campaign has run, which this one goes on with.
+func (c *campaign) orderedBefore() error {
+	taken := map[*task]bool{}
+	for more := true; more; {
+		more = false
+		tasks, outcomes := c.queue.all()
+		for i, t := range tasks {
+			if t.pattern != pattern.Schedules || outcomes[i] == nil || taken[t] {
+				continue
+			}
+			taken[t], more = true, true
+			if err := c.ordered(t, outcomes[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addOrder makes a task of a plan. The caller holds the lock.
+func (c *campaign) addOrder(l *learn.Learned, w *orders, p orderPlan) error {
+	signature := fmt.Sprint(*p.schedule)
+	candidate, err := pattern.Scheduled(c.Suite, l.Workload, p.label, signature, p.why, p.schedule)
+	if err != nil {
+		return fmt.Errorf("plan %s: %w", p.label, err)
+	}
+	l.Candidates = append(l.Candidates, candidate)
+	w.made[candidate.Plan.TestName] = p
+	if err := c.add(&task{
+		plan: candidate.Plan, learned: l, candidate: &candidate, pattern: candidate.Pattern, why: candidate.Why,
+	}); err != nil {
+		return err
+	}
+	if tasks := c.tasks[l]; tasks[len(tasks)-1] != nil { // otherwise it is in another shard
+		w.pending++
+	}
+	return nil
+}
+
+// take takes in a plan's run.
+func (w *orders) take(p *plan.Plan, o *result.Outcome, choices []record.Choice) {
+	w.pending--
+	if o.Status != result.Inconclusive && o.Status != result.Failed {
+		w.traces[order.Trace(choices)] = true
+		w.covered.Different = len(w.traces)
+	}
+	of := &w.covered.Seeds
+	switch late := len(p.Schedule.Late); {
+	case p.Schedule.Strategy != plan.FIFO:
+	case late == 0:
+		for _, at := range order.Points(choices, 0) {
+			w.singles = append(w.singles, orderPlan{
+				label: fmt.Sprintf("late-%d", at.Number), why: at.What + " comes late", from: at.Number,
+				schedule: &plan.Schedule{Late: []plan.LateStep{at.Late}},
+			})
+		}
+		w.covered.One.Of = len(w.singles)
+		return
+	case late == 1:
+		of = &w.covered.One
+		if o.Status == result.Passed { // what has found something already is not continued
+			w.goOn(p, choices)
+		}
+	default:
+		of = &w.covered.Two
+	}
+	of.Run++
+	if o.Status == result.Bug {
+		of.Found++
+	}
+}
+
+// goOn adds the plans with one more late step than a plan that was run.
+func (w *orders) goOn(p *plan.Plan, choices []record.Choice) {
+	first, before := p.Schedule.Late[0], w.made[p.TestName]
+	for _, at := range order.Points(choices, before.from) {
+		key := []string{fmt.Sprint(first), fmt.Sprint(at.Late)}
+		slices.Sort(key)
+		if at.Late == first || w.known[fmt.Sprint(key)] {
+			continue
+		}
+		w.known[fmt.Sprint(key)] = true
+		w.pairs = append(w.pairs, orderPlan{
+			label: fmt.Sprintf("%s-%d", before.label, at.Number), why: before.why + ", and " + at.What + " does",
+			from: at.Number, schedule: &plan.Schedule{Late: []plan.LateStep{first, at.Late}},
+		})
+	}
+	w.covered.Two.Of = len(w.known)
+}
+
+// next returns the next plans to make.
+func (w *orders) next(budget bool) (all []orderPlan) {
+	if n := len(w.singles); n > 0 {
+		n = min(n, orderBatch)
+		all, w.singles = w.singles[:n], w.singles[n:]
+		return all
+	}
+	w.seeded = !w.seeded
+	if !w.seeded && budget && len(w.pairs) > 0 {
+		n := min(len(w.pairs), orderBatch)
+		all, w.pairs = w.pairs[:n], w.pairs[n:]
+		return all
+	}
+	if !budget && w.seed >= seedsUnbudgeted {
+		return nil
+	}
+	for range orderBatch {
+		w.seed++
+		all = append(all, orderPlan{
+			label: fmt.Sprintf("swarm-%d", w.seed), why: fmt.Sprintf("steps go on as the seed %d chooses", w.seed),
+			schedule: &plan.Schedule{Strategy: plan.Swarm, Seed: w.seed},
+		})
+	}
+	w.covered.Seeds.Of = w.seed
+	return all
+}

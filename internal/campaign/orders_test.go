@@ -1,0 +1,85 @@
+package campaign
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/internal/campaign/result"
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// steps are choices of one step of each stream, in this order.
+func steps(streams string) (all []record.Choice) {
+	came := map[string]int{}
+	for i, stream := range strings.Fields(streams) {
+		came[stream]++
+		all = append(all, record.Choice{Number: i + 1, Stream: stream, Step: came[stream], What: stream})
+	}
+	return all
+}
+
+// Each step is late once, then each pair; what has found something already is not continued. The order of the plans
+// does not matter.
+func TestOrdersAreCounted(t *testing.T) {
+	w := &orders{traces: map[string]bool{}, known: map[string]bool{}, made: map[string]orderPlan{}}
+	end := func(p orderPlan, status result.Status, streams string) {
+		w.made[p.label] = p
+		w.take(&plan.Plan{TestName: p.label, Schedule: p.schedule}, &result.Outcome{Status: status}, steps(streams))
+	}
+	fifo := orderPlan{schedule: &plan.Schedule{Strategy: plan.FIFO}}
+	end(fifo, result.Passed, "a b a workload time c")
+	var labels []string
+	for n, p := range w.next(true) {
+		labels = append(labels, p.label)
+		p.schedule.Strategy = plan.FIFO
+		status, streams := result.Passed, []string{"b a a workload c", "a a b workload c", "a b workload a c", ""}[n]
+		if n == 3 {
+			status = result.Bug
+		}
+		end(p, status, streams)
+	}
+	if got, want := strings.Join(labels, " "), "late-1 late-2 late-3 late-6"; got != want {
+		t.Fatalf("plans %s, want %s", got, want)
+	}
+	seeds := w.next(true)
+	if len(seeds) != orderBatch || seeds[0].schedule.Strategy != plan.Swarm || seeds[0].schedule.Seed != 1 {
+		t.Errorf("after the late steps: %v", seeds)
+	}
+	end(seeds[0], result.Passed, "b a a workload c") // an order that was run before
+	var pairs []string
+	for _, p := range w.next(true) {
+		pairs = append(pairs, fmt.Sprintf("%s: %v", p.label, p.schedule.Late))
+		p.schedule.Strategy = plan.FIFO
+	}
+	want := []string{
+		"late-1-2: [{a 1} {a 2}]", "late-1-1: [{a 1} {b 1}]", "late-1-5: [{a 1} {c 1}]",
+		"late-2-2: [{b 1} {a 2}]", "late-2-5: [{b 1} {c 1}]",
+		"late-3-5: [{a 2} {c 1}]",
+	}
+	if len(pairs) != len(want) {
+		t.Errorf("pairs %q, want %d of them", pairs, len(want))
+	}
+	w.covered.Workload = "w"
+	const text = "w: all orders with one late step: 4 of 4 run, 1 finding; with two: 0 of 6 run, 0 findings; " +
+		"1 seed, 0 findings (5 different orders)"
+	if got := w.covered.String(); got != text {
+		t.Errorf("got  %s\nwant %s", got, text)
+	}
+}
+
+// Without a budget, there is an end.
+func TestOrdersWithoutABudgetEnd(t *testing.T) {
+	w := &orders{traces: map[string]bool{}, known: map[string]bool{}, made: map[string]orderPlan{}}
+	w.pairs = []orderPlan{{label: "late-1-2"}}
+	plans := 0
+	for next := w.next(false); len(next) > 0; next = w.next(false) {
+		if plans += len(next); plans > 1000 {
+			t.Fatal("there is no end")
+		}
+	}
+	if plans != seedsUnbudgeted {
+		t.Errorf("%d plans, want %d", plans, seedsUnbudgeted)
+	}
+}

@@ -1,0 +1,83 @@
+package shrink
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
+)
+
+// seeded is a run in which the second step of b waited for two choices, one of which let time pass, and the first of c
+// for one.
+func seeded() *record.Run {
+	r := &record.Run{}
+	add := func(stream string, step int, enabled ...string) {
+		r.Events = append(r.Events, record.Event{Choice: &record.Choice{
+			Number: len(r.Events) + 1, Stream: stream, Step: step, What: stream + "'s step", Enabled: enabled,
+		}})
+	}
+	add("b", 1, "b")
+	add("a", 1, "a", "b")
+	add(record.TimeStream, 0, "b")
+	add("b", 2, "b", "c")
+	add("c", 1, "c")
+	return r
+}
+
+// A seed becomes the late step that the finding needs; if it needs two, these.
+func TestSeedBecomesLateSteps(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		want []plan.LateStep
+	}{
+		{"one", []plan.LateStep{{Stream: "c", Step: 1}}},
+		{"two", []plan.LateStep{{Stream: "b", Step: 2}, {Stream: "c", Step: 1}}},
+		{"more", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			suite, err := plan.ParseSuite([]byte(
+				"controllers: [{name: op, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"), "trommel.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := plan.Parse([]byte(
+				"testName: p\nworkload: w\nschedule: {strategy: swarm, seed: 3}\n"), "p.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			shows := func(_ context.Context, p *plan.Plan) (bool, string, error) {
+				if p.Schedule.Strategy == plan.Swarm {
+					return true, "", nil
+				}
+				left := 0
+				for _, l := range tt.want {
+					for _, have := range p.Schedule.Late {
+						if have == l {
+							left++
+						}
+					}
+				}
+				return tt.want != nil && left == len(tt.want), "", nil
+			}
+			s := newSearch(suite, first, shows)
+			if err := s.makeLate(t.Context(), seeded()); err != nil {
+				t.Fatal(err)
+			}
+			got := s.best.Schedule
+			if tt.want == nil {
+				if got.Strategy != plan.Swarm {
+					t.Errorf("the schedule is %v", got)
+				}
+				return
+			}
+			if got.Strategy != plan.FIFO || len(got.Late) != len(tt.want) {
+				t.Fatalf("the schedule is %v, want %v late", got, tt.want)
+			}
+			if text := textOf(s.best); !strings.Contains(text, "late:") {
+				t.Errorf("the plan is\n%s", text)
+			}
+		})
+	}
+}
