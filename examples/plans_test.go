@@ -74,6 +74,7 @@ var plans = []examplePlan{
 	{example: database, plan: "missed-scale", variant: "fixed", want: pass},
 	{example: database, plan: "late-claim", want: bug, from: "(*Reconciler).scale",
 		findings: []string{"invariant new-members-start-empty:"}},
+	{example: database, plan: "late-claim", variant: "fixed", want: pass},
 
 	{example: database, plan: "interrupted-resize", want: pass, long: true},
 	{example: database, plan: "interrupted-resize", variant: "fixed", want: pass, long: true},

@@ -25,8 +25,12 @@ func (r *Reconciler) volumes(ctx context.Context, db *v1alpha1.Database,
 	if ofUID {
 		match[labelUID] = string(db.UID)
 	}
+	reader := client.Reader(r.Client)
+	if r.Fixes.MissedScale {
+		reader = r.APIReader // the cache may not have a claim yet whose member was removed
+	}
 	var list corev1.PersistentVolumeClaimList
-	if err := r.List(ctx, &list, client.InNamespace(db.Namespace), match); err != nil {
+	if err := reader.List(ctx, &list, client.InNamespace(db.Namespace), match); err != nil {
 		return nil, fmt.Errorf("list the volumes: %w", err)
 	}
 	return list.Items, nil
