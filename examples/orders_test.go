@@ -30,9 +30,11 @@ func TestTheSameScheduleMakesTheSameOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range times {
-		text := fmt.Sprintf("testName: same-%02d\nsuite: %s\nworkload: create\nschedule: {strategy: swarm, seed: 3}\n", i,
+		text := fmt.Sprintf("testName: same-%02d\nsuite: %s\nworkload: create\n"+
+			"schedule: {strategy: swarm, seed: 3}\n", i,
 			suite)
-		if err := os.WriteFile(filepath.Join(plans, fmt.Sprintf("same-%02d.yaml", i)), []byte(text), 0o600); err != nil {
+		file := filepath.Join(plans, fmt.Sprintf("same-%02d.yaml", i))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -56,7 +56,8 @@ func (s *Schedule) explain() string {
 		text += fmt.Sprintf(" The first %d choices are given.", n)
 	}
 	for _, l := range s.Late {
-		text += fmt.Sprintf("\nStep %d of the stream %q is late: it waits until nothing else can go on.", l.Step, l.Stream)
+		text += fmt.Sprintf("\nStep %d of the stream %q is late: it waits until nothing else can go on.", l.Step,
+			l.Stream)
 	}
 	return text
 }

@@ -226,6 +226,9 @@ func (o *bugsOptions) show(
 		r.Count(b, append(outcomes, before.found.Outcomes...))
 		recorded = filepath.Join(dir, before.name)
 	}
+	if r.Of == 0 {
+		return nil, fmt.Errorf("none of its plans has a result; %s: %s", outcomes[0].Plan, outcomes[0].Reason)
+	}
 	if after != nil && r.Shown > 0 {
 		if err := v.run(ctx, console, b.Name+" at the fix", after, dir); err != nil {
 			return nil, err
@@ -247,7 +250,8 @@ func writeReport(ctx context.Context, b *bugs.Bug, r *bugs.Result, dir string) e
 	if err != nil {
 		return err
 	}
-	page.Show = "git clone https://github.com/trommel-dev/trommel && cd trommel\ngo run ./cmd/trommel bugs run " + b.Name
+	page.Show = "git clone https://github.com/trommel-dev/trommel && cd trommel\n" +
+		"go run ./cmd/trommel bugs run " + b.Name
 	for _, c := range page.Record.Meta.Controllers {
 		if b.Commit != "" {
 			page.Commits[c.Name] = b.Commit

@@ -158,7 +158,8 @@ type Missing struct {
 	Why     string `yaml:"why"`    // it is not shown, in a sentence
 }
 
-// LoadMissing reads the list of bugs that are not shown, in the directory of the table; without the file there are none.
+// LoadMissing reads the list of bugs that are not shown, in the directory of the table. Without the file there are
+// none.
 func LoadMissing(dir string) ([]Missing, error) {
 	file := filepath.Join(dir, MissingFile)
 	data, err := os.ReadFile(file)

@@ -191,7 +191,8 @@ func TestResults(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, &list)
 		}
 	}
-	if err := WritePage(&page, table, again, []Missing{{"Q", "https://example.com/browse/Q-7", "No fault does it."}}); err != nil {
+	missing := []Missing{{"Q", "https://example.com/browse/Q-7", "No fault does it."}}
+	if err := WritePage(&page, table, again, missing); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

@@ -16,6 +16,9 @@ func (r *Result) Count(b *Bug, outcomes []result.Outcome) {
 	var order []string
 	for i := range outcomes {
 		out := &outcomes[i]
+		if !ran(out) {
+			continue
+		}
 		name := result.FirstOf(out.Plan)
 		one := plans[name]
 		if one == nil {
@@ -63,7 +66,7 @@ func (r *Result) add(b *Bug, out *result.Outcome) {
 func (r *Result) CountFixed(b *Bug, outcomes []result.Outcome) {
 	for i := range outcomes {
 		out := &outcomes[i]
-		if out.Status == result.Inconclusive || out.Status == result.Failed {
+		if !ran(out) {
 			continue
 		}
 		r.OfFixed++
@@ -71,6 +74,11 @@ func (r *Result) CountFixed(b *Bug, outcomes []result.Outcome) {
 			r.ShownFixed++
 		}
 	}
+}
+
+// ran reports whether a plan was run and happened. Otherwise it shows nothing about the source.
+func ran(out *result.Outcome) bool {
+	return out.Status != result.Inconclusive && out.Status != result.Failed
 }
 
 // Expected reports whether the bug's finding is among those of a run.

@@ -48,6 +48,9 @@ func TestCount(t *testing.T) {
 			[]result.Outcome{found("a", "job", 3, 3)},
 			Result{Of: 3, Took: time.Second, Other: "job/default/a"},
 		},
+		"no result": {
+			[]result.Outcome{{Plan: "a", Status: result.Inconclusive}, {Plan: "a-run-2", Status: result.Failed}}, Result{},
+		},
 		"nothing": {nil, Result{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,15 +73,19 @@ func TestNamed(t *testing.T) {
 		lead    *lead.Lead
 		want    string // empty: nothing
 	}{
-		"no line":            {},
-		"the cause":          {finding: found("a", "pod", 1, 1, 20).Findings[0], want: "pkg/x.go:20, the cause"},
-		"the nearest caller": {finding: found("a", "pod", 1, 1, 90, 17).Findings[0], want: "pkg/x.go:17, 3 from the cause"},
+		"no line":   {},
+		"the cause": {finding: found("a", "pod", 1, 1, 20).Findings[0], want: "pkg/x.go:20, the cause"},
+		"the nearest caller": {
+			finding: found("a", "pod", 1, 1, 90, 17).Findings[0], want: "pkg/x.go:17, 3 from the cause",
+		},
 		"what the report stresses": {
 			finding: found("a", "pod", 1, 1, 90).Findings[0],
 			lead:    &lead.Lead{Steps: []lead.Step{{Place: "pkg/y.go:7 f"}, {Place: "pkg/y.go:9 f", Wrong: true}}},
 			want:    "pkg/y.go:9, 2 from the cause",
 		},
-		"another file": {lead: &lead.Lead{Steps: []lead.Step{{Place: "pkg/yy.go:7 f", Wrong: true}}}, want: "pkg/yy.go:7"},
+		"another file": {
+			lead: &lead.Lead{Steps: []lead.Step{{Place: "pkg/yy.go:7 f", Wrong: true}}}, want: "pkg/yy.go:7",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

@@ -14,8 +14,8 @@ import (
 // WithoutActionsSuffix ends the names of plans without actions, and of the records of their runs.
 const WithoutActionsSuffix = "-without-actions"
 
-// Undisturbed returns what is left of a plan without its actions, or of an ordered one if nothing is late. It has no name. If the plan upgrades a controller,
-// the result begins with the last build.
+// Undisturbed returns what is left of a plan without its actions, or of an ordered one if nothing is late. It has no
+// name. If the plan upgrades a controller, the result begins with the last build.
 func Undisturbed(p *plan.Plan) plan.Plan {
 	left := *p
 	left.Build = p.LastBuild()

@@ -140,7 +140,7 @@ func checkPoints(p *plan.Plan, suite *plan.Suite, binaries []builds.Binary) erro
 			// Validation has already refused controllers without hooks.
 			if binaries[i].Manifest == nil || !need.In(*binaries[i].Manifest) {
 				if need.Fails {
-					errs = append(errs, fmt.Errorf("%s: %s cannot make the call %s in controller %q fail: the last "+
+					errs = append(errs, fmt.Errorf("%s: %s cannot make the call %s in controller %q fail: "+
 						"the last result of the function is not an error", p.File, need.Where, need.Call, c.Name))
 					continue
 				}

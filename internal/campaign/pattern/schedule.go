@@ -8,8 +8,8 @@ import (
 	"github.com/trommel-dev/trommel/plan/build"
 )
 
-// Schedules is the name of the pattern order. Its plans have a schedule instead of actions. The first plan of a workload
-// orders it without making anything late. The others follow from its run, see Scheduled.
+// Schedules is the name of the pattern order. Its plans have a schedule instead of actions. The first plan of a
+// workload orders it without making anything late. The others follow from its run, see Scheduled.
 const Schedules = "order"
 
 var schedules = Pattern{
@@ -28,7 +28,8 @@ func Scheduled(
 	suite *plan.Suite, workload, label, signature, why string, s *plan.Schedule,
 ) (Candidate, error) {
 	c := Candidate{Pattern: Schedules, Signature: signature, Why: why}
-	p, err := build.Plan(fmt.Sprintf("%s-%s-%s", workload, Schedules, label)).Description(why).Workload(workload).Build()
+	name := fmt.Sprintf("%s-%s-%s", workload, Schedules, label)
+	p, err := build.Plan(name).Description(why).Workload(workload).Build()
 	if err != nil {
 		return c, err
 	}

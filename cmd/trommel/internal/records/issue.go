@@ -96,7 +96,8 @@ func issueOf(dir string, choose func([]result.Group) (int, error)) (*result.Issu
 		return filepath.Join(state.WorkDir, path)
 	}
 	if first.Faultless {
-		return nil, fmt.Errorf("%s: it comes without any plan; `%s` shows it", page.Group.Finding.Title, all.Show(first))
+		return nil, fmt.Errorf("%s: it comes without any plan; `%s` shows it", page.Group.Finding.Title,
+			all.Show(first))
 	}
 	if page.Record, err = record.Open(at(page.Group.Record())); err != nil {
 		return nil, err
