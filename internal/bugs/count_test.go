@@ -49,7 +49,8 @@ func TestCount(t *testing.T) {
 			Result{Of: 3, Took: time.Second, Other: "job/default/a"},
 		},
 		"no result": {
-			[]result.Outcome{{Plan: "a", Status: result.Inconclusive}, {Plan: "a-run-2", Status: result.Failed}}, Result{},
+			[]result.Outcome{{Plan: "a", Status: result.Inconclusive}, {Plan: "a-run-2", Status: result.Failed}},
+			Result{},
 		},
 		"nothing": {nil, Result{}},
 	} {
