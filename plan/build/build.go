@@ -62,6 +62,9 @@ func (b *PlanBuilder) Pace(p plan.Pace) *PlanBuilder { b.plan.Pace = p; return b
 // CheckCaches has client-go check whether a controller changes objects in its caches.
 func (b *PlanBuilder) CheckCaches() *PlanBuilder { b.plan.CheckCaches = true; return b }
 
+// Schedule sets in which order the steps of the run go on. The plan then has no actions and no pace.
+func (b *PlanBuilder) Schedule(s plan.Schedule) *PlanBuilder { b.plan.Schedule = &s; return b }
+
 // From says with which of the suite's builds the run begins; default: the suite itself.
 func (b *PlanBuilder) From(build string) *PlanBuilder { b.plan.Build = build; return b }
 

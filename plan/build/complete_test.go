@@ -84,6 +84,7 @@ func TestComplete(t *testing.T) {
 	}
 	see(*p)
 	see(*build.Plan("p").Workload("w").MustBuild())
+	see(*build.Plan("p").Workload("w").Schedule(plan.Schedule{Strategy: plan.Swarm, Seed: 1}).MustBuild())
 	var actions []plan.ActionType
 	triggers := map[plan.TriggerType]bool{}
 	for _, a := range p.Actions {

@@ -29,11 +29,10 @@ func Scheduled(
 ) (Candidate, error) {
 	c := Candidate{Pattern: Schedules, Signature: signature, Why: why}
 	name := fmt.Sprintf("%s-%s-%s", workload, Schedules, label)
-	p, err := build.Plan(name).Description(why).Workload(workload).Build()
+	p, err := build.Plan(name).Description(why).Workload(workload).Schedule(*s).Build()
 	if err != nil {
 		return c, err
 	}
-	p.Schedule = s
 	p.Complete(suite)
 	c.Plan = p
 	return c, p.Validate(suite)
