@@ -27,7 +27,7 @@ type ordering struct {
 	made     int            // choices
 	came     map[string]int // by stream: how many steps have come
 	held     map[int]step   // by Seq: what the machine holds for the schedule
-	turns    []turn         // steps that are no observations, oldest first
+	turns    []turn         // steps that are not observations, oldest first
 	sessions map[uint64]string
 	passing  *clock.Timer // while a choice lets time pass; nil: none does
 
@@ -133,7 +133,7 @@ func (c *Coordinator) Drain(ctx context.Context) error {
 	})
 }
 
-// AwaitTurn waits until a step that is no observation goes on, or ctx ends. What is the step in words. If the run is
+// AwaitTurn waits until a step that is not an observation goes on, or ctx ends. What is the step in words. If the run is
 // not ordered, it returns at once.
 func (c *Coordinator) AwaitTurn(ctx context.Context, stream, what string) {
 	goes := make(chan struct{})
