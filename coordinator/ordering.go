@@ -133,8 +133,8 @@ func (c *Coordinator) Drain(ctx context.Context) error {
 	})
 }
 
-// AwaitTurn waits until a step that is not an observation goes on, or ctx ends. What is the step in words. If the run is
-// not ordered, it returns at once.
+// AwaitTurn waits until a step that is not an observation goes on, or ctx ends. What is the step in words. If the run
+// is not ordered, it returns at once.
 func (c *Coordinator) AwaitTurn(ctx context.Context, stream, what string) {
 	goes := make(chan struct{})
 	if c.loop.do(ctx, func(context.Context) {
