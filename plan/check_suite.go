@@ -177,6 +177,12 @@ func (c *Controller) check(at *yamlfile.Place, s *Suite, before []string) {
 	if calls.Given() && !build.Given() && binary.Given() {
 		calls.Errorf("annotatedCalls are compiled in, and controller %q is given by binary:; "+
 			"give its source with build:",
+		for _, path := range slices.Sorted(maps.Keys(c.Build.Replace)) {
+			other := c.Build.Replace[path]
+			if to, version, _ := strings.Cut(other, "@"); path == "" || to == "" || version == "" {
+				build.Field("replace").Field(path).Errorf("replace %s: %q: write PATH@VERSION", path, other)
+			}
+		}
 			c.Name)
 	}
 	for i, call := range c.AnnotatedCalls {

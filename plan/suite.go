@@ -255,6 +255,9 @@ type Build struct {
 	Env     map[string]string `yaml:"env"`
 	// ControlPlane, if set, uses this component of Trommel's own control plane binary instead of building Package.
 	ControlPlane string `yaml:"controlPlane" words:"kube-controller-manager kube-scheduler"`
+	// Replace are modules, by path, that the go.mod names and that cannot be got any more, and others, PATH@VERSION, that
+	// take their place.
+	Replace map[string]string `yaml:"replace"`
 }
 
 // AnnotatedCall is a function of the user's code that gets a hook.

@@ -32,7 +32,8 @@ cluster:
   removedAPIs: false
 controllers:
   - name: db
-    build: {dir: ., package: ./cmd, tags: [x], ldflags: -s -w, env: {CGO_ENABLED: "0"}}
+    build: {dir: ., package: ./cmd, tags: [x], ldflags: -s -w, env: {CGO_ENABLED: "0"},
+      replace: {example.com/gone: example.com/kept@v1.0.0}}
     image: example.com/db:dev
     executables: {"proxy:1": valid-minimal.yaml}
     deployment: db-system/db
@@ -97,7 +98,8 @@ timeouts: {plan: 1m, hold: 5s}
 		Controllers: []Controller{
 			{
 				Name: "db", Build: &Build{Dir: ".", Package: "./cmd", Tags: []string{"x"}, LDFlags: "-s -w",
-					Env: map[string]string{"CGO_ENABLED": "0"}},
+					Env:     map[string]string{"CGO_ENABLED": "0"},
+					Replace: map[string]string{"example.com/gone": "example.com/kept@v1.0.0"}},
 				Image: "example.com/db:dev", Executables: map[string]string{"proxy:1": "valid-minimal.yaml"},
 				Deployment: ResourceKey{Type: "deployment", Group: "apps",
 					Namespace: "db-system", Name: "db"},
