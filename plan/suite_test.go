@@ -27,6 +27,7 @@ cluster:
   answers:
     - {namespace: default, pod: "db-*", container: main, command: ^ls, stdout: x, stderr: y, exitCode: 2}
     - {log: started}
+    - {pod: "db-*", service: stand-ins/db}
   jobKinds: [TaskRun]
   simulatedPods: {ready: 0s, seed: 7}
   removedAPIs: false
@@ -91,7 +92,7 @@ timeouts: {plan: 1m, hold: 5s}
 			SimulatedPods:      SimulatedPods{Ready: &zero, End: new(time.Second), Seed: 7},
 			Answers: []Answer{
 				{Namespace: "default", Pod: "db-*", Container: "main", Command: "^ls", Stdout: "x", Stderr: "y",
-					ExitCode: 2}, {Log: &started},
+					ExitCode: 2}, {Log: &started}, {Pod: "db-*", Service: "stand-ins/db"},
 			},
 			RemovedAPIs: &no,
 		},
