@@ -89,7 +89,7 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	key := buildcache.Digest(dir, b.config.Package, strings.Join(b.config.Tags, ","), b.config.LDFlags,
-		fmt.Sprint(b.command.env), points.CallsKey(b.config.AnnotatedCalls))
+		fmt.Sprint(b.command.env, b.config.Replace), points.CallsKey(b.config.AnnotatedCalls))
 	b.dir = b.cache.Path("builds/" + key)
 	// The go commands hold it too: if this process is killed and a go command outlives it, that command does not write
 	// to the files of the next build.
@@ -120,6 +120,10 @@ func (b *build) run(ctx context.Context) (*Result, error) {
 func (b *build) prepare() error {
 	b.hook = points.HookModule
 	b.overlay = map[string]string{}
+	if len(b.config.Replace) > 0 && (b.repo.vendor != "" || b.repo.work != "") {
+		return inputErrorf("modules are replaced only in a build from a go.mod: here a vendor directory or a workspace " +
+			"decides")
+	}
 	switch {
 	case b.repo.vendor != "":
 		b.command.work = b.repo.work // it does not write to it when it builds from a vendor directory
@@ -128,7 +132,16 @@ func (b *build) prepare() error {
 		b.command.work = b.work().file
 		return b.work().write(b.repo.work, "", nil, nil)
 	}
-	b.module = &generatedModule{goMod: filepath.Join(b.dir, "go.mod"), build: b.command, asIs: true}
+	if len(b.config.Replace) > 0 {
+		other := filepath.Join(b.dir, "replaced", "go.mod")
+		if err := replaceModules(b.repo.goMod, other, b.config.Replace); err != nil {
+			return err
+		}
+		b.repo.goMod = other
+	}
+	// A go.sum lacks the sums of modules that the suite adds.
+	asIs := len(b.config.Replace) == 0
+	b.module = &generatedModule{goMod: filepath.Join(b.dir, "go.mod"), build: b.command, asIs: asIs}
 	return b.module.copy(b.repo.goMod)
 }
 

@@ -341,6 +341,28 @@ func (g *generatedModule) download(ctx context.Context, m *moduleInfo) error {
 	return nil
 }
 
+// replaceModules writes a copy of a go.mod, with its go.sum, in which other modules, PATH@VERSION, take the place of
+// some.
+func replaceModules(goMod, to string, others map[string]string) error {
+	file, err := readGoMod(goMod)
+	if err != nil {
+		return err
+	}
+	for _, path := range sortedKeys(others) {
+		other, version, ok := strings.Cut(others[path], "@")
+		if !ok {
+			return inputErrorf("replace %s: %q: write PATH@VERSION", path, others[path])
+		}
+		if err := replace(file, path, "", other, version); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return (&generatedModule{goMod: to}).write(file, sumOf(goMod))
+}
+
 // replaceWith replaces modules with patched copies and adds the hook.
 func (g *generatedModule) replaceWith(root, hookDir string, copies map[string]string) error {
 	return g.replaceIn(filepath.Join(root, "go.mod"), hookDir, copies)

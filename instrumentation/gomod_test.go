@@ -92,3 +92,33 @@ func TestModuleSource(t *testing.T) {
 		}
 	}
 }
+
+func TestReplaceModules(t *testing.T) {
+	dir := t.TempDir()
+	goMod := filepath.Join(dir, "go.mod")
+	const text = "module example.com/a\n\ngo 1.25\n\nrequire example.com/gone v1.0.0\n\n" +
+		"replace example.com/gone v1.0.0 => ../gone\n"
+	for name, content := range map[string]string{goMod: text, filepath.Join(dir, "go.sum"): "a sum\n"} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := filepath.Join(dir, "other", "go.mod")
+	err := replaceModules(goMod, to, map[string]string{"example.com/gone": "example.com/kept@v1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		goMod: text,
+		to: "module example.com/a\n\ngo 1.25\n\nrequire example.com/gone v1.0.0\n\n" +
+			"replace example.com/gone => example.com/kept v1.2.3\n",
+		filepath.Join(dir, "other", "go.sum"): "a sum\n",
+	} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+		}
+	}
+	if err := replaceModules(goMod, to, map[string]string{"example.com/gone": "v1"}); err == nil {
+		t.Error("no error without a version")
+	}
+}

@@ -21,6 +21,7 @@ type BuildConfig struct {
 	Tags    []string // build tags
 	LDFlags string
 	Env     map[string]string // added to the environment of the go command
+	Replace map[string]string // modules, by path, and others, PATH@VERSION, that take their place
 	Output  string            // the binary; default: in the cache
 
 	AnnotatedCalls []points.AnnotatedCall

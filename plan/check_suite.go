@@ -106,6 +106,16 @@ func (c *ClusterSpec) check(at *yamlfile.Place) {
 		if _, err := regexp.Compile(a.Command); err != nil {
 			at.Field("command").Errorf("command is a regular expression: %v", err)
 		}
+		if a.Service != "" {
+			namespace, name, _ := strings.Cut(a.Service, "/")
+			if namespace == "" || name == "" || strings.Contains(name, "/") {
+				at.Field("service").Errorf("service %q: write namespace/name", a.Service)
+			}
+			for _, f := range at.OneOf("container", "command", "stdout", "stderr", "exitCode", "log") {
+				f.Errorf("an answer with a service is for connections to the pod: %s does not go with it", f.Step())
+			}
+			continue
+		}
 		if a.Log != nil {
 			for _, f := range at.OneOf("command", "stdout", "stderr", "exitCode") {
 				f.Errorf("an answer has either log or the fields for commands: %s does not go with log", f.Step())
@@ -167,6 +177,12 @@ func (c *Controller) check(at *yamlfile.Place, s *Suite, before []string) {
 	}
 	if c.Build != nil {
 		checkFile(build.Field("dir"), c.Build.Dir)
+		for _, path := range slices.Sorted(maps.Keys(c.Build.Replace)) {
+			other := c.Build.Replace[path]
+			if to, version, _ := strings.Cut(other, "@"); path == "" || to == "" || version == "" {
+				build.Field("replace").Field(path).Errorf("replace %s: %q: write PATH@VERSION", path, other)
+			}
+		}
 		if build.Field("controlPlane").Given() {
 			for _, f := range build.OneOf("dir", "package", "tags", "ldflags", "env") {
 				f.Errorf("build has controlPlane, which Trommel builds from its own source; it takes no %s", f.Step())

@@ -167,7 +167,8 @@ type SimulatedPods struct {
 	Seed  int            `yaml:"seed" range:"0 999999"`
 }
 
-// Answer is what containers of simulated pods answer to commands, or their log. The first one that matches is used.
+// Answer is what containers of simulated pods answer to commands, or their log, or what answers connections to the
+// pods. The first one that matches is used.
 type Answer struct {
 	Namespace string  `yaml:"namespace"` // this, pod and container: patterns as of path.Match; empty: any
 	Pod       string  `yaml:"pod"`
@@ -176,7 +177,8 @@ type Answer struct {
 	Stdout    string  `yaml:"stdout"`
 	Stderr    string  `yaml:"stderr"`
 	ExitCode  int     `yaml:"exitCode" range:"0 255"`
-	Log       *string `yaml:"log"` // nil: this is an answer to commands
+	Log       *string `yaml:"log"`     // nil: this is an answer to commands
+	Service   string  `yaml:"service"` // namespace/name: its processes answer connections to the pods
 }
 
 // Manifest is a source of objects that are applied before the controllers start. Exactly one of Path and Helm is set;
@@ -253,6 +255,9 @@ type Build struct {
 	Tags    []string          `yaml:"tags"`
 	LDFlags string            `yaml:"ldflags"`
 	Env     map[string]string `yaml:"env"`
+	// Replace are modules, by path, that the go.mod names and that cannot be got any more, and others, PATH@VERSION, that
+	// take their place.
+	Replace map[string]string `yaml:"replace"`
 	// ControlPlane, if set, uses this component of Trommel's own control plane binary instead of building Package.
 	ControlPlane string `yaml:"controlPlane" words:"kube-controller-manager kube-scheduler"`
 }

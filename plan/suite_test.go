@@ -27,12 +27,14 @@ cluster:
   answers:
     - {namespace: default, pod: "db-*", container: main, command: ^ls, stdout: x, stderr: y, exitCode: 2}
     - {log: started}
+    - {pod: "db-*", service: stand-ins/db}
   jobKinds: [TaskRun]
   simulatedPods: {ready: 0s, seed: 7}
   removedAPIs: false
 controllers:
   - name: db
-    build: {dir: ., package: ./cmd, tags: [x], ldflags: -s -w, env: {CGO_ENABLED: "0"}}
+    build: {dir: ., package: ./cmd, tags: [x], ldflags: -s -w, env: {CGO_ENABLED: "0"},
+      replace: {example.com/gone: example.com/kept@v1.0.0}}
     image: example.com/db:dev
     executables: {"proxy:1": valid-minimal.yaml}
     deployment: db-system/db
@@ -90,14 +92,15 @@ timeouts: {plan: 1m, hold: 5s}
 			SimulatedPods:      SimulatedPods{Ready: &zero, End: new(time.Second), Seed: 7},
 			Answers: []Answer{
 				{Namespace: "default", Pod: "db-*", Container: "main", Command: "^ls", Stdout: "x", Stderr: "y",
-					ExitCode: 2}, {Log: &started},
+					ExitCode: 2}, {Log: &started}, {Pod: "db-*", Service: "stand-ins/db"},
 			},
 			RemovedAPIs: &no,
 		},
 		Controllers: []Controller{
 			{
 				Name: "db", Build: &Build{Dir: ".", Package: "./cmd", Tags: []string{"x"}, LDFlags: "-s -w",
-					Env: map[string]string{"CGO_ENABLED": "0"}},
+					Env:     map[string]string{"CGO_ENABLED": "0"},
+					Replace: map[string]string{"example.com/gone": "example.com/kept@v1.0.0"}},
 				Image: "example.com/db:dev", Executables: map[string]string{"proxy:1": "valid-minimal.yaml"},
 				Deployment: ResourceKey{Type: "deployment", Group: "apps",
 					Namespace: "db-system", Name: "db"},

@@ -98,8 +98,27 @@ type SimulatedPods struct {
 	PodTimes
 	// Answers are the responses of their containers; the default is success and no output.
 	Answers []kubelet.Answer
+	// StandIns answer for simulated pods. The first one that matches is used.
+	StandIns []StandIn
 	// JobKinds are kinds of objects, beside Job, whose pods run for a while and then succeed.
 	JobKinds []string
+}
+
+// StandIn is a Service whose processes answer connections to simulated pods. Namespace and Pod are patterns of
+// path.Match; an empty one matches all.
+type StandIn struct {
+	Namespace, Pod string
+	Service        types.NamespacedName
+}
+
+// StandIn returns the Service that answers for a simulated pod; ok is false if there is none.
+func (s *SimulatedPods) StandIn(namespace, pod string) (service types.NamespacedName, ok bool) {
+	for _, in := range s.StandIns {
+		if kubelet.Matches(in.Namespace, namespace) && kubelet.Matches(in.Pod, pod) {
+			return in.Service, true
+		}
+	}
+	return types.NamespacedName{}, false
 }
 
 // PodTimes says how long simulated pods take, in the cluster's time. The zero value is as fast as the API allows.

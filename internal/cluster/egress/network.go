@@ -6,7 +6,9 @@
 package egress
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
@@ -32,6 +35,9 @@ type Config struct {
 	Client kubernetes.Interface
 	// Pods lists the pods whose containers are local processes.
 	Pods func() []processnode.PodInfo
+	// StandIn names the Service whose processes answer for a simulated pod; ok is false if nothing does. Nil: nothing
+	// answers for any pod.
+	StandIn func(namespace, pod string) (service types.NamespacedName, ok bool)
 	// Ingress returns where to connect for an address of such a pod, host:port; default: to that address.
 	Ingress func(address string) (string, error)
 	// APIServer is the ClusterIP of the Service kubernetes; connections to it use DialAPIServer.
@@ -164,8 +170,10 @@ func (n *Network) find(ctx context.Context, host string, port int32) (target, er
 		}
 		return n.toPod(pods[0], port), nil
 	}
-	if refused, err := n.refuseSimulated(ctx, host); refused || err != nil {
+	if p, err := n.knownSimulated(ctx, host); err != nil {
 		return target{}, err
+	} else if p != nil {
+		return n.toSimulated(ctx, p, port)
 	}
 	service, err := n.serviceWithIP(ctx, host)
 	if err != nil {
@@ -177,31 +185,54 @@ func (n *Network) find(ctx context.Context, host string, port int32) (target, er
 	return n.findRest(ctx, host, port)
 }
 
-// refuseSimulated refuses the address of a simulated pod that still has it. Some operators connect to their pods again
-// and again. Without this, each attempt takes lists of all Services, nodes and pods. A pod's address is neither a
-// Service's nor a node's as long as the pod has it.
-func (n *Network) refuseSimulated(ctx context.Context, ip string) (bool, error) {
+// knownSimulated returns the simulated pod that had the address the last time, if it still has it; otherwise nil. Some
+// operators connect to their pods again and again. Without this, each attempt takes lists of all Services, nodes and
+// pods. A pod's address is neither a Service's nor a node's as long as the pod has it.
+func (n *Network) knownSimulated(ctx context.Context, ip string) (*corev1.Pod, error) {
 	n.mu.Lock()
 	id, known := n.simulated[ip]
 	n.mu.Unlock()
 	if !known {
-		return false, nil
+		return nil, nil
 	}
 	p, err := n.config.Client.CoreV1().Pods(id.namespace).Get(ctx, id.name, metav1.GetOptions{})
 	if err == nil && p.Status.PodIP == ip {
-		return true, simulated(p)
+		return p, nil
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("connect to %s: get pod %s: %w", ip, id, err)
+		return nil, fmt.Errorf("connect to %s: get pod %s: %w", ip, id, err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.simulated, ip)
-	return false, nil
+	return nil, nil
 }
 
-func simulated(p *corev1.Pod) error {
-	return refusal("the pod %s/%s on %s is simulated: no process listens", p.Namespace, p.Name, p.Spec.NodeName)
+// toSimulated returns the process that stands in for a simulated pod, at the same port of its Service.
+func (n *Network) toSimulated(ctx context.Context, p *corev1.Pod, port int32) (target, error) {
+	id, ok := n.standIn(p)
+	if !ok {
+		return target{}, refusal("the pod %s/%s on %s is simulated: no process listens",
+			p.Namespace, p.Name, p.Spec.NodeName)
+	}
+	s, err := n.config.Client.CoreV1().Services(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return target{}, refusal("the Service %s, which answers for the pod %s/%s, does not exist",
+			id, p.Namespace, p.Name)
+	}
+	if err != nil {
+		return target{}, fmt.Errorf("get service %s: %w", id, err)
+	}
+	to, err := n.toProcesses(ctx, s, port)
+	to.what = fmt.Sprintf("%s for the pod %s/%s", to.what, p.Namespace, p.Name)
+	return to, err
+}
+
+func (n *Network) standIn(p *corev1.Pod) (types.NamespacedName, bool) {
+	if n.config.StandIn == nil {
+		return types.NamespacedName{}, false
+	}
+	return n.config.StandIn(p.Namespace, p.Name)
 }
 
 // findRest finds nodes; for other addresses the error says why nothing can be reached.
@@ -216,9 +247,9 @@ func (n *Network) findRest(ctx context.Context, host string, port int32) (target
 	if len(pods.Items) > 0 {
 		p := &pods.Items[0]
 		n.mu.Lock()
-		defer n.mu.Unlock()
 		n.simulated[host] = objectName{p.Namespace, p.Name}
-		return target{}, simulated(p)
+		n.mu.Unlock()
+		return n.toSimulated(ctx, p, port)
 	}
 	return target{}, refusal("no Service, node or pod of this cluster has this address, and nothing leaves the machine")
 }
@@ -337,8 +368,61 @@ func (n *Network) serviceWithIP(ctx context.Context, ip string) (*corev1.Service
 	return found, nil
 }
 
-// toService returns the Service's ready endpoints in turn.
+// toService returns the Service's ready endpoints in turn. If none of them is a process, it returns what stands in for
+// a simulated one.
 func (n *Network) toService(ctx context.Context, s *corev1.Service, port int32) (target, error) {
+	to, err := n.toProcesses(ctx, s, port)
+	if refused := (*RefusedError)(nil); !errors.As(err, &refused) || n.config.StandIn == nil ||
+		len(s.Spec.Selector) == 0 {
+		return to, err
+	}
+	pods, listErr := n.config.Client.CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(s.Spec.Selector).String(),
+	})
+	if listErr != nil {
+		return target{}, fmt.Errorf("list the pods of the Service %s/%s: %w", s.Namespace, s.Name, listErr)
+	}
+	var ready []*corev1.Pod
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if _, ok := n.standIn(p); ok && p.DeletionTimestamp == nil &&
+			(s.Spec.PublishNotReadyAddresses || isReady(p)) {
+			ready = append(ready, p)
+		}
+	}
+	if len(ready) == 0 {
+		return to, err
+	}
+	p := ready[n.turn(objectName{s.Namespace, s.Name}, len(ready))]
+	return n.toSimulated(ctx, p, targetPort(s, p, port))
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// targetPort returns the port of a pod that belongs to a port of its Service.
+func targetPort(s *corev1.Service, p *corev1.Pod, port int32) int32 {
+	for _, of := range s.Spec.Ports {
+		if of.Port != port || s.Spec.ClusterIP == corev1.ClusterIPNone {
+			continue
+		}
+		for _, c := range p.Spec.Containers {
+			for _, own := range c.Ports {
+				if own.Name == of.TargetPort.StrVal && own.Name != "" {
+					return own.ContainerPort
+				}
+			}
+		}
+		return cmp.Or(of.TargetPort.IntVal, port)
+	}
+	return port
+}
+
+// toProcesses returns the ready processes of a Service in turn.
+func (n *Network) toProcesses(ctx context.Context, s *corev1.Service, port int32) (target, error) {
 	id := objectName{s.Namespace, s.Name}
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return target{}, refusal("the Service %s refers to the external name %s, and nothing leaves the machine", id,

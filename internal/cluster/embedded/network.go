@@ -51,6 +51,7 @@ func (c *Cluster) newNetwork() (*network, error) {
 			}
 			return address, nil
 		},
+		StandIn:   c.config.Pods.StandIn,
 		APIServer: serviceIP, DialAPIServer: c.dialAnyAPIServer,
 		DialKubelet: func(ctx context.Context, _ string) (net.Conn, error) { return n.kubelet.Dial(ctx) },
 	})

@@ -118,7 +118,7 @@ func withDefaults(c cluster.Config) (cluster.Config, error) {
 	refuse(c.APIServers < 1 || c.APIServers > maxAPIServers,
 		fmt.Sprintf("has 1 to %d API servers, not %d", maxAPIServers, c.APIServers))
 	refuse(c.Nodes != 0, "has one real node and no simulated ones: leave out nodes")
-	refuse(len(c.Pods.Answers) > 0, "runs real containers: leave out answers")
+	refuse(len(c.Pods.Answers)+len(c.Pods.StandIns) > 0, "runs real containers: leave out answers")
 	refuse(len(c.Pods.JobKinds) > 0, "runs real containers: leave out job kinds")
 	refuse(c.Member.Beside != nil || c.Member.Name != "", "cannot be one of several in a run")
 	refuse(c.Equip != nil, "cannot be equipped with Trommel's controllers")

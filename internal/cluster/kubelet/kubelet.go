@@ -211,14 +211,15 @@ func tail(text []byte, lines int) []byte {
 func (k *Kubelet) answer(namespace, pod, container string, fits func(*Answer) bool) *Answer {
 	for i := range k.config.Answers {
 		a := &k.config.Answers[i]
-		if matches(a.Namespace, namespace) && matches(a.Pod, pod) && matches(a.Container, container) && fits(a) {
+		if Matches(a.Namespace, namespace) && Matches(a.Pod, pod) && Matches(a.Container, container) && fits(a) {
 			return a
 		}
 	}
 	return &Answer{}
 }
 
-func matches(pattern, name string) bool {
+// Matches reports whether a name matches a pattern of path.Match. An empty pattern matches all names.
+func Matches(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return pattern == "" || ok && err == nil
 }

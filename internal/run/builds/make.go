@@ -153,7 +153,7 @@ func Config(suite *plan.Suite, c *plan.Controller) instrumentation.BuildConfig {
 	}
 	return instrumentation.BuildConfig{
 		Dir: plan.Beside(suite.File, c.Build.Dir), Package: c.Build.Package, Tags: c.Build.Tags,
-		LDFlags: c.Build.LDFlags, Env: c.Build.Env, AnnotatedCalls: calls,
+		LDFlags: c.Build.LDFlags, Env: c.Build.Env, Replace: c.Build.Replace, AnnotatedCalls: calls,
 	}
 }
 

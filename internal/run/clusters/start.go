@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trommel-dev/trommel/internal/cluster"
 	"github.com/trommel-dev/trommel/internal/cluster/kubelet"
@@ -105,7 +107,8 @@ func (s *Settings) config(spec plan.ClusterSpec, info Info) cluster.Config {
 		RemovedAPIs:           s.RemovedAPIs,
 		Images:                spec.Images,
 		Pods: cluster.SimulatedPods{
-			PodTimes: PodTimes(spec.SimulatedPods), Answers: answers(spec.Answers), JobKinds: spec.JobKinds,
+			PodTimes: PodTimes(spec.SimulatedPods), Answers: answers(spec.Answers), StandIns: standIns(spec.Answers),
+			JobKinds: spec.JobKinds,
 		},
 		Progress: info,
 		Logger:   s.Logger,
@@ -142,6 +145,9 @@ func (s *Settings) Join(info Info) cluster.JoinConfig {
 func answers(list []plan.Answer) []kubelet.Answer {
 	var all []kubelet.Answer
 	for _, a := range list {
+		if a.Service != "" {
+			continue
+		}
 		answer := kubelet.Answer{
 			Namespace: a.Namespace, Pod: a.Pod, Container: a.Container, Stdout: a.Stdout, Stderr: a.Stderr,
 			ExitCode: a.ExitCode, Log: a.Log,
@@ -150,6 +156,17 @@ func answers(list []plan.Answer) []kubelet.Answer {
 			answer.Command = regexp.MustCompile(a.Command)
 		}
 		all = append(all, answer)
+	}
+	return all
+}
+
+func standIns(list []plan.Answer) []cluster.StandIn {
+	var all []cluster.StandIn
+	for _, a := range list {
+		if namespace, name, ok := strings.Cut(a.Service, "/"); ok {
+			service := types.NamespacedName{Namespace: namespace, Name: name}
+			all = append(all, cluster.StandIn{Namespace: a.Namespace, Pod: a.Pod, Service: service})
+		}
 	}
 	return all
 }
