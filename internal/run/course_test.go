@@ -16,11 +16,12 @@ import (
 
 // planned is a plan that a test makes go on.
 type planned struct {
-	mu      sync.Mutex
-	status  coordinator.Status // guarded by mu while time passes
-	changed chan struct{}
-	endErr  error
-	done    []string
+	postponed time.Time
+	mu        sync.Mutex
+	status    coordinator.Status // guarded by mu while time passes
+	changed   chan struct{}
+	endErr    error
+	done      []string
 }
 
 func (p *planned) Status(context.Context) (coordinator.Status, error) {
@@ -38,7 +39,7 @@ func (p *planned) End(context.Context) error {
 	return p.endErr
 }
 
-func (p *planned) Postponed() time.Time { return time.Time{} }
+func (p *planned) Postponed() time.Time { return p.postponed }
 
 func (p *planned) Undo(ctx context.Context) error {
 	if _, bounded := ctx.Deadline(); bounded {
@@ -184,11 +185,14 @@ func TestCourseEnds(t *testing.T) {
 
 func TestCourseDisturbed(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
-	for _, test := range []struct{ action, cycle, want time.Time }{
+	for _, test := range []struct{ action, cycle, postponed, want time.Time }{
 		{}, {action: early, want: early}, {action: early, cycle: late, want: late},
-		{action: late, cycle: early, want: late},
+		{action: late, cycle: early, want: late}, {action: early, postponed: late, want: late},
 	} {
-		c := &course{addons: rolling{at: test.cycle}, lastAction: func() time.Time { return test.action }}
+		c := &course{
+			plan: &planned{postponed: test.postponed}, addons: rolling{at: test.cycle},
+			lastAction: func() time.Time { return test.action },
+		}
 		if got := c.disturbed(); !got.Equal(test.want) {
 			t.Errorf("%s, want %s", got, test.want)
 		}
