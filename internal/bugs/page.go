@@ -48,7 +48,7 @@ writes this page.
 %d name a line that is at most %d lines away from it.
 `, "```", "```", "`go generate ./internal/bugs`", shown, len(all), named, near, Near)
 	fmt.Fprint(&b, "\n<!-- begin table -->\n\n"+
-		"| bug | what goes wrong | source | kind | reports | cause | last result |\n"+
+		"| bug | what goes wrong | source | kind | reports | cause | line that is named | last result |\n"+
 		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, bug := range slices.SortedStableFunc(slices.Values(all), func(x, y *Bug) int {
 		return cmp.Compare(strings.ToLower(x.Project), strings.ToLower(y.Project))
