@@ -224,7 +224,7 @@ func count(r *bugs.Result, b *bugs.Bug, found *result.Result) {
 		if r.Of == 0 {
 			r.Of, r.Took = runs, out.Took/time.Duration(runs)
 		}
-		if expected(b, out.Findings) && out.Came > r.Shown {
+		if shows(b, out) && out.Came > r.Shown {
 			r.Shown, r.Of, r.Took = out.Came, runs, out.Took/time.Duration(runs)
 		} else if r.Other == "" && len(out.Findings) > 0 {
 			r.Other = report.Title(out.Findings[0])
@@ -247,6 +247,14 @@ func countFixed(r *bugs.Result, b *bugs.Bug, found *result.Result) {
 			r.ShownFixed++
 		}
 	}
+}
+
+// shows reports whether a plan's runs show the bug. If the finding comes without the plan's actions, too, a difference
+// from the runs without faults is not the plan's: those runs differ among themselves.
+func shows(b *bugs.Bug, out *result.Outcome) bool {
+	return slices.ContainsFunc(out.Findings, func(f record.Finding) bool {
+		return b.Finding.Matches(f) && (out.Status != result.OfWorkload || !f.Of(record.JudgeBaseline))
+	})
 }
 
 func expected(b *bugs.Bug, found []record.Finding) bool {
