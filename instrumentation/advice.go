@@ -20,7 +20,8 @@ var advices = []struct {
 	{
 		regexp.MustCompile(`reading https?://\S+: (403|404|410)|unrecognized import path|unknown revision`),
 		"go cannot get this module, so `go build` without a cache does not either: " +
-			"a private one needs GOPRIVATE; one that is gone needs `build.replace` in the suite, or a `replace` in go.mod",
+			"a private one needs GOPRIVATE; one that is gone needs `build.replace` in the suite, or a `replace` in " +
+			"go.mod",
 	},
 	{
 		regexp.MustCompile(`no such host|connection refused|i/o timeout|network is unreachable`),

@@ -121,8 +121,8 @@ func (b *build) prepare() error {
 	b.hook = points.HookModule
 	b.overlay = map[string]string{}
 	if len(b.config.Replace) > 0 && (b.repo.vendor != "" || b.repo.work != "") {
-		return inputErrorf("modules are replaced only in a build from a go.mod: here a vendor directory or a workspace " +
-			"decides")
+		return inputErrorf("modules are replaced only in a build from a go.mod: here a vendor directory or a " +
+			"workspace decides")
 	}
 	switch {
 	case b.repo.vendor != "":

@@ -255,8 +255,8 @@ type Build struct {
 	Tags    []string          `yaml:"tags"`
 	LDFlags string            `yaml:"ldflags"`
 	Env     map[string]string `yaml:"env"`
-	// Replace are modules, by path, that the go.mod names and that cannot be got any more, and others, PATH@VERSION, that
-	// take their place.
+	// Replace are modules, by path, that the go.mod names and that cannot be got any more, and others, PATH@VERSION,
+	// that take their place.
 	Replace map[string]string `yaml:"replace"`
 	// ControlPlane, if set, uses this component of Trommel's own control plane binary instead of building Package.
 	ControlPlane string `yaml:"controlPlane" words:"kube-controller-manager kube-scheduler"`
