@@ -49,7 +49,11 @@ func (r *Result) add(b *Bug, out *result.Outcome) {
 	runs := max(out.Of, 1)
 	r.Of += runs
 	r.Took += out.Took
-	at := slices.IndexFunc(out.Findings, b.Finding.Matches)
+	// If the finding comes without the plan's actions, too, a difference from the runs without faults is not the plan's:
+	// those runs differ among themselves.
+	at := slices.IndexFunc(out.Findings, func(f record.Finding) bool {
+		return b.Finding.Matches(f) && (out.Status != result.OfWorkload || !f.Of(record.JudgeBaseline))
+	})
 	if at < 0 {
 		if r.Other == "" && len(out.Findings) > 0 {
 			r.Other = report.Title(out.Findings[0])

@@ -99,3 +99,25 @@ func TestNamed(t *testing.T) {
 		})
 	}
 }
+
+// A difference that the workload has without the plan's actions, too, does not show a bug. A broken invariant does.
+func TestBugIsNotShownByRunsThatDiffer(t *testing.T) {
+	b := &Bug{Finding: Finding{Type: "pod"}}
+	for _, tt := range []struct {
+		judge  string
+		status result.Status
+		shown  int
+	}{
+		{record.JudgeBaseline, result.Bug, 3},
+		{record.JudgeBaseline, result.OfWorkload, 0},
+		{record.JudgeInvariant, result.OfWorkload, 3},
+	} {
+		out := found("a", "pod", 3, 3)
+		out.Status, out.Findings[0].Judge = tt.status, tt.judge
+		r := &Result{}
+		r.Count(b, []result.Outcome{out})
+		if r.Shown != tt.shown || r.Of != 3 {
+			t.Errorf("%s, %s: shown %d of %d, want %d of 3", tt.judge, tt.status, r.Shown, r.Of, tt.shown)
+		}
+	}
+}
