@@ -49,8 +49,8 @@ func (r *Result) add(b *Bug, out *result.Outcome) {
 	runs := max(out.Of, 1)
 	r.Of += runs
 	r.Took += out.Took
-	// If the finding comes without the plan's actions, too, a difference from the runs without faults is not the plan's:
-	// those runs differ among themselves.
+	// If the finding comes without the plan's actions, too, a difference from the runs without faults is not the
+	// plan's: those runs differ among themselves.
 	at := slices.IndexFunc(out.Findings, func(f record.Finding) bool {
 		return b.Finding.Matches(f) && (out.Status != result.OfWorkload || !f.Of(record.JudgeBaseline))
 	})

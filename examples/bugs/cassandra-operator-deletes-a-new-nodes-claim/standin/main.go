@@ -1,5 +1,5 @@
 // Command standin answers for the sidecars of Cassandra pods, at port 4567. A node is normal until it is asked to
-// leave; then it has left. Nodes are told apart by the address to which the operator connects.
+// leave; then it has left. Nodes are distinguished by the address to which the operator connects.
 package main
 
 import (

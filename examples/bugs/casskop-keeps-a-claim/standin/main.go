@@ -1,5 +1,5 @@
 // Command standin answers for Jolokia in Cassandra pods, at port 8778. There is no keyspace. A node is normal until it
-// is asked to leave; then it has left. Nodes are told apart by the name to which the operator connects.
+// is asked to leave; then it has left. Nodes are distinguished by the name to which the operator connects.
 package main
 
 import (
