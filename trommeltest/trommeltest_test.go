@@ -267,7 +267,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// The plan of a seed is complete and valid, also for a workload whose name is no plan's name.
+// The plan of a seed is complete and valid, also if the workload's name is invalid for plans.
 func TestOrderOfASeed(t *testing.T) {
 	h := harness(t)
 	h.Workload("mine, in Go", func(context.Context, Client) error { return nil })

@@ -92,7 +92,7 @@ func TestCrashAfterStatefulSet(t *testing.T) {
 	}
 }
 
-// The operator without its known bugs withstands two orders of events that nobody has thought of.
+// The operator without its known bugs withstands two orders of events that no plan describes.
 func TestOrders(t *testing.T) {
 	suite := trommeltest.Suite(t, "../database-operator", trommeltest.Variant("fixed"))
 	suite.Orders(t, "scale-down-up", 2)
