@@ -70,7 +70,10 @@ func Of(r *record.Run, f record.Finding) *Lead {
 	case len(stale) > 0:
 		lead.Why = stale
 	default:
-		lead.Why = []string{"Nothing that it read is known to have been out of date: the record does not show why."}
+		lead.Why = t.undelivered(c, at)
+		if len(lead.Why) == 0 {
+			lead.Why = []string{"Nothing that it read is known to have been out of date: the record does not show why."}
+		}
 	}
 	return lead
 }

@@ -125,6 +125,30 @@ func TestLead(t *testing.T) {
 ! it reads thing/ns/a (version 5), which is not the newest main.go:10 f
 ! it deletes thing/ns/b main.go:20 f
 = It should have seen thing/ns/a (version 7), written by other 1.0 s before: 2 versions behind.`},
+		{"an event that is held", "", func(s *scene) int {
+			p := process{s, 1, "r1"}
+			delivery := record.Observation{
+				Session: 1, Call: 100, Point: wire.ControllerRecv, Phase: wire.Before, Op: wire.Update, Kind: "thing",
+				Namespace: "ns", Name: "c", Object: body(8),
+			}
+			s.add(delivery)
+			for _, ignored := range []record.Observation{
+				{Session: 2, Kind: "thing", Name: "of another process"}, {Session: 1, Kind: "other", Name: "unreported"},
+			} {
+				ignored.Point, ignored.Phase, ignored.Op = wire.ControllerRecv, wire.Before, wire.Update
+				s.add(ignored)
+			}
+			s.received(1, wire.Create, "a", 5)
+			p.reconcile(wire.Before, "")
+			p.read("a", 5, 10)
+			seq := p.write(wire.Delete, "b", 0, 20, "")
+			delivery.Phase = wire.After
+			s.add(delivery)
+			return seq
+		}, `op receives the creation of thing/ns/a (version 5)
+it reads thing/ns/a (version 5) main.go:10 f
+! it deletes thing/ns/b main.go:20 f
+= op had not received the update of thing/ns/c (version 8): that event was held, for 6.0 s by then.`},
 		{"a read that is held", "", func(s *scene) int {
 			p := process{s, 1, "r1"}
 			s.stored("a", record.Existing, "user", 5)

@@ -28,7 +28,7 @@ func (t *tracks) received(c *reconcile) []Step {
 	var all []Step
 	for i := since; i < c.from; i++ {
 		o := t.events[i].Observation
-		if o == nil || o.Point != wire.ControllerRecv || o.Phase != wire.After || o.Session != c.session || o.Election {
+		if !isDelivery(o, wire.After, c.session) || o.Election {
 			continue
 		}
 		all = append(all, Step{At: t.events[i].Time, Text: fmt.Sprintf("%s receives the %s of %s%s", c.by,
@@ -49,6 +49,36 @@ func (t *tracks) received(c *reconcile) []Step {
 		all[0].At = t.events[c.from].Time
 	}
 	return all
+}
+
+// undelivered says which events were held on their way to the process of a reconcile when it made a call, the oldest
+// first. In an ordered run each event that comes later was held; otherwise those for longer than a cache is behind at
+// any time. An event that never came counts if the record shows what the process received of that type.
+func (t *tracks) undelivered(c *reconcile, at int) (all []string) {
+	for i := range at {
+		o := t.events[i].Observation
+		if !isDelivery(o, wire.Before, c.session) || o.Election || len(all) == maxObjects {
+			continue
+		}
+		since := t.events[at].Time.Sub(t.events[i].Time)
+		came, ok := t.answers[[2]uint64{o.Session, o.Call}]
+		if ok && came < at || !t.ordered && since < late || !ok && !slices.ContainsFunc(t.events, func(e record.Event) bool {
+			return isDelivery(e.Observation, wire.After, c.session) && e.Observation.Kind == o.Kind
+		}) {
+			continue
+		}
+		text := fmt.Sprintf("%s had not received the %s of %s%s: that event was held", c.by, record.Noun(o.Op),
+			object(o, o.Namespace, o.Name), version(t.versions[i]))
+		if since >= late {
+			text += ", for " + roughly(since) + " by then"
+		}
+		all = append(all, text+".")
+	}
+	return all
+}
+
+func isDelivery(o *record.Observation, phase wire.Phase, session uint64) bool {
+	return o != nil && o.Point == wire.ControllerRecv && o.Phase == phase && o.Session == session
 }
 
 // steps lists what a reconcile did until an event, which it includes, or -1: until its end. Stale says, for what it
