@@ -93,7 +93,11 @@ func (i *Issue) comesAbout(all bool) string {
 	if l == nil {
 		return p.String()
 	}
-	p.line("\nThen %s:\n", report.EscapeMarkdown(l.Reconcile))
+	begin := "Then"
+	if l.Began.IsZero() {
+		begin = "This is"
+	}
+	p.line("\n%s %s:\n", begin, report.EscapeMarkdown(l.Reconcile))
 	for _, s := range l.Steps {
 		text := fmt.Sprintf("%s %s", report.Since(i.Record, s.At), report.EscapeMarkdown(s.Text))
 		if s.Place != "" {
