@@ -133,7 +133,8 @@ func TestLead(t *testing.T) {
 			}
 			s.add(delivery)
 			for _, ignored := range []record.Observation{
-				{Session: 2, Kind: "thing", Name: "of another process"}, {Session: 1, Kind: "other", Name: "unreported"},
+				{Session: 2, Kind: "thing", Name: "of another process"},
+				{Session: 1, Kind: "other", Name: "unreported"},
 			} {
 				ignored.Point, ignored.Phase, ignored.Op = wire.ControllerRecv, wire.Before, wire.Update
 				s.add(ignored)

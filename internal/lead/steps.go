@@ -85,8 +85,7 @@ func (t *tracks) unseen(by string, session uint64, at int) []string {
 }
 
 // undelivered says which events were held on their way to a process when it made a call, the oldest first. In an
-// ordered run each event that comes later was held; otherwise those for longer than a cache is behind at any time. An
-// event that never came counts if the record shows what the process received of that type.
+// ordered run each event that comes later was held; otherwise those for longer than a cache is behind at any time.
 func (t *tracks) undelivered(by string, session uint64, at int) (all []string) {
 	for i := range at {
 		o := t.events[i].Observation
@@ -94,10 +93,7 @@ func (t *tracks) undelivered(by string, session uint64, at int) (all []string) {
 			continue
 		}
 		since := t.events[at].Time.Sub(t.events[i].Time)
-		came, ok := t.answers[[2]uint64{o.Session, o.Call}]
-		if ok && came < at || !t.ordered && since < late || !ok && !slices.ContainsFunc(t.events, func(e record.Event) bool {
-			return isDelivery(e.Observation, wire.After, session) && e.Observation.Kind == o.Kind
-		}) {
+		if !t.ordered && since < late || !t.comesAfter(o, at) {
 			continue
 		}
 		text := fmt.Sprintf("%s had not received the %s of %s%s: that event was held", by, record.Noun(o.Op),
@@ -108,6 +104,17 @@ func (t *tracks) undelivered(by string, session uint64, at int) (all []string) {
 		all = append(all, text+".")
 	}
 	return all
+}
+
+// comesAfter reports whether a delivery ends after an event. If it never ends, it does if the record shows what the
+// process received of that type.
+func (t *tracks) comesAfter(o *record.Observation, at int) bool {
+	if came, ok := t.answers[[2]uint64{o.Session, o.Call}]; ok {
+		return came > at
+	}
+	return slices.ContainsFunc(t.events, func(e record.Event) bool {
+		return isDelivery(e.Observation, wire.After, o.Session) && e.Observation.Kind == o.Kind
+	})
 }
 
 func isDelivery(o *record.Observation, phase wire.Phase, session uint64) bool {

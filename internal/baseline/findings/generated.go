@@ -196,8 +196,8 @@ func users(of facts.Key, objects map[facts.Key]*facts.Object) map[place]map[stri
 	return all
 }
 
-// texts yields the texts in a state, each with its field, such as ".status.podName". Lists, owner references and managed
-// fields are left out.
+// texts yields the texts in a state, each with its field, such as ".status.podName". Lists, owner references and
+// managed fields are left out.
 func texts(state any, field string, yield func(field, text string)) {
 	switch state := state.(type) {
 	case map[string]any:
