@@ -44,10 +44,11 @@ const (
 	late = 100 * time.Millisecond // a cache is behind by less at any time, for one object or another
 )
 
-// Of returns what led to a finding. Nil: the finding names no call, or the run was not traced.
+// Of returns what led to a finding. Nil: the finding names no call that made something wrong, or the run was not
+// traced.
 func Of(r *record.Run, f record.Finding) *Lead {
 	at := slices.IndexFunc(r.Events, func(e record.Event) bool { return f.Event != 0 && e.Seq == f.Event })
-	if at < 0 || r.Events[at].Observation == nil {
+	if at < 0 || r.Events[at].Observation == nil || f.Call == record.WroteIt {
 		return nil
 	}
 	t := newTracks(r)

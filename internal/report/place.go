@@ -34,6 +34,8 @@ func Places(f record.Finding) (what string, places []string) {
 		what = "in "
 	case record.KilledAfter:
 		what = "the last write before the kill: "
+	case record.WroteIt:
+		what = "its last write of that object: "
 	}
 	return what, places
 }
