@@ -14,14 +14,16 @@ import (
 // mostHeld is how many steps HeldSteps names that the schedule does not make late.
 const mostHeld = 3
 
-// HeldSteps says, a line each, what became of the steps that the plan's schedule makes late. If there are none, the
-// lines are about the steps that waited while the most others went on, at most three.
+// HeldSteps says, a line each, what became of the steps that the plan's schedule makes late. If there are none, or the
+// plan is nil, the lines are about the steps that waited while the most others went on, at most three. A run that was
+// not ordered has none.
 func HeldSteps(r *record.Run, p *plan.Plan) (lines []string) {
-	if p == nil || p.Schedule == nil {
-		return nil
+	var late []plan.LateStep
+	if p != nil && p.Schedule != nil {
+		late = p.Schedule.Late
 	}
 	all := OrderedSteps(r)
-	if len(p.Schedule.Late) == 0 {
+	if len(late) == 0 {
 		all = slices.DeleteFunc(all, func(s OrderedStep) bool { return s.Others == 0 })
 		slices.SortStableFunc(all, func(a, b OrderedStep) int { return b.Others - a.Others })
 		for _, s := range all[:min(len(all), mostHeld)] {
@@ -29,7 +31,7 @@ func HeldSteps(r *record.Run, p *plan.Plan) (lines []string) {
 		}
 		return lines
 	}
-	for _, l := range p.Schedule.Late {
+	for _, l := range late {
 		i := slices.IndexFunc(all, func(s OrderedStep) bool {
 			return s.Choice.Stream == l.Stream && s.Choice.Step == cmp.Or(l.Step, 1)
 		})

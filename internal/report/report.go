@@ -115,6 +115,9 @@ func Text(w io.Writer, r *record.Run) error {
 		}
 		b.WriteByte('\n')
 	}
+	if held := HeldSteps(r, nil); len(held) > 0 && Verdict(r) == record.Bug {
+		fmt.Fprintf(&b, "  held the longest by the schedule:\n    %s\n", strings.Join(held, "\n    "))
+	}
 	var phases []string
 	for _, ph := range r.Meta.Phases {
 		phases = append(phases, fmt.Sprintf("%s %s", ph.Name, Round(ph.Duration)))
