@@ -13,7 +13,7 @@ CONCURRENT := ^[[:space:]]*go (func|[A-Za-z_.]+)\(|\.Go\(|errgroup\.|httptest\.|
 # CI leaves two kinds of packages to `make race`. Tests of BUILDERS build or run programs, without -race, and watch them: -race
 # doubles the time of their own work, such as parsing, which is not concurrent. A test that links LINKED needs a thousand
 # packages a second time, compiled with -race, and most of them run a whole control plane.
-BUILDERS ?= $(if $(CI),/(cmd/trommel|instrumentation/points|install/images|examples)$$)
+BUILDERS ?= $(if $(CI),/(cmd/trommel|instrumentation/points|install/images|examples(/bugs/.*)?)$$)
 LINKED ?= $(if $(CI),k8s.io/client-go/kubernetes)
 # Packages that keep the machine busy by themselves, with several control planes.
 ALONE := /cmd/trommel$$
