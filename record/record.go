@@ -451,6 +451,14 @@ type Action struct {
 	Note    string    `json:"note,omitempty"`    // a remark that is not an error, such as that it changed nothing
 }
 
+// At is when the action began. If it did not, it is when its trigger was satisfied.
+func (a Action) At() time.Time {
+	if a.Began.IsZero() {
+		return a.Fired
+	}
+	return a.Began
+}
+
 // String names the action for messages.
 func (a Action) String() string { return ActionName(a.Index, strings.TrimSpace(a.Type+" "+a.Target)) }
 

@@ -43,7 +43,7 @@ func (e Evidence) struck() (from record.Origin, call record.CallKind) {
 		switch {
 		case made[id].Callers.Known() && (o.Failed != "" || failedBy(disrupted, o, e.Events[i].Time)):
 			return made[id], record.FailedCall
-		case o.Point == wire.ControllerWrite && killed != nil && !e.Events[i].Time.After(killed.Fired):
+		case o.Point == wire.ControllerWrite && killed != nil && !e.Events[i].Time.After(killed.At()):
 			last[o.By], last[""] = made[id], made[id]
 		}
 	}

@@ -255,9 +255,9 @@ func actionsDiffer(a, b *record.Run, inA, inB names) []string {
 		switch {
 		case x == nil && y == nil:
 		case y == nil:
-			lines = append(lines, fmt.Sprintf("%s: only in A, at %s", x, Since(a, x.Fired)))
+			lines = append(lines, fmt.Sprintf("%s: only in A, at %s", x, Since(a, x.At())))
 		case x == nil:
-			lines = append(lines, fmt.Sprintf("%s: only in B, at %s", y, Since(b, y.Fired)))
+			lines = append(lines, fmt.Sprintf("%s: only in B, at %s", y, Since(b, y.At())))
 		case x.String() != y.String():
 			lines = append(lines, fmt.Sprintf("A: %s, B: %s", x, y))
 		default:
@@ -266,7 +266,7 @@ func actionsDiffer(a, b *record.Run, inA, inB names) []string {
 			} {
 				if inA.text(f.x) != inB.text(f.y) {
 					lines = append(lines, fmt.Sprintf("%s: %s:\n  A, at %s: %s\n  B, at %s: %s", x, f.what,
-						Since(a, x.Fired), cmp.Or(f.x, "none"), Since(b, y.Fired), cmp.Or(f.y, "none")))
+						Since(a, x.At()), cmp.Or(f.x, "none"), Since(b, y.At()), cmp.Or(f.y, "none")))
 				}
 			}
 		}

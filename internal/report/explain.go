@@ -126,7 +126,7 @@ func explainPlan(b *strings.Builder, r *record.Run, p *plan.Plan) {
 			continue
 		}
 		a := r.Actions[at]
-		fmt.Fprintf(b, "   -> It was carried out at %s%s.\n", Since(r, a.Fired), WithCause(", after ", a))
+		fmt.Fprintf(b, "   -> It was carried out at %s%s.\n", Since(r, a.At()), WithCause(", after ", a))
 		if a.Error != "" {
 			fmt.Fprintf(b, "      It failed: %s\n", indent(a.Error, "      "))
 		}
@@ -166,7 +166,7 @@ func Story(r *record.Run, found []GroupedFinding) ([]Moment, error) {
 		if a.Error != "" {
 			text = strings.TrimSuffix(text, " is carried out.") + " fails."
 		}
-		add(a.Fired, "%s", text)
+		add(a.At(), "%s", text)
 	}
 	for _, p := range r.Processes {
 		if p.Started.After(Zero(r)) {

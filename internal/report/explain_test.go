@@ -141,6 +141,7 @@ func TestCompare(t *testing.T) {
 		r.Events[3], r.Events[4] = r.Events[4], r.Events[3]
 		for i := range r.Actions {
 			r.Actions[i].Fired = r.Actions[i].Fired.Add(shift + time.Millisecond)
+			r.Actions[i].Began = r.Actions[i].Began.Add(shift + time.Millisecond)
 			r.Actions[i].FiredBy += 2
 		}
 		for i := range r.History {

@@ -105,12 +105,12 @@ func actionOf(r *record.Run) int {
 			break
 		}
 	}
-	before := slices.DeleteFunc(slices.Clone(r.Actions), func(a record.Action) bool { return a.Fired.After(found) })
+	before := slices.DeleteFunc(slices.Clone(r.Actions), func(a record.Action) bool { return a.At().After(found) })
 	if len(before) == 0 {
 		return 0
 	}
 	return slices.MaxFunc(before, func(a, b record.Action) int {
-		return cmp.Or(a.Fired.Compare(b.Fired), cmp.Compare(a.Index, b.Index))
+		return cmp.Or(a.At().Compare(b.At()), cmp.Compare(a.Index, b.Index))
 	}).Index
 }
 

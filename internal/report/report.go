@@ -105,7 +105,7 @@ func Text(w io.Writer, r *record.Run) error {
 		fmt.Fprintf(&b, "  actions carried out:\n")
 	}
 	for _, a := range r.Actions {
-		fmt.Fprintf(&b, "    %s at %s, took %s%s", a, Since(r, a.Fired), Round(a.Done.Sub(a.Began)),
+		fmt.Fprintf(&b, "    %s at %s, took %s%s", a, Since(r, a.At()), Round(a.Done.Sub(a.Began)),
 			WithCause(", fired by ", a))
 		if a.Note != "" {
 			fmt.Fprintf(&b, "\n      %s %s", p.Yellow("note:"), indent(a.Note, "      "))

@@ -308,7 +308,7 @@ func (b *pageBuilder) tellActions() []pageAction {
 
 // carriedOut says how an action was carried out.
 func (b *pageBuilder) carriedOut(one *pageAction, a record.Action) {
-	one.State, one.At, one.MS = "done", report.Since(b.run, a.Fired), b.ms(a.Fired)
+	one.State, one.At, one.MS = "done", report.Since(b.run, a.At()), b.ms(a.At())
 	one.Outcome = fmt.Sprintf("It was carried out at %s%s.", one.At, report.WithCause(", after ", a))
 	if a.Error != "" {
 		one.State = "failed"

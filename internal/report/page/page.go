@@ -796,7 +796,7 @@ func (b *pageBuilder) actions() {
 		if a.FiredBy > 0 && a.Cause != "" {
 			item.Detail = append(item.Detail, fmt.Sprintf("fired by %s (event %d)", a.Cause, a.FiredBy))
 		}
-		item.Detail = append(item.Detail, "took "+report.Round(a.Done.Sub(a.Fired)).String())
+		item.Detail = append(item.Detail, "took "+report.Round(a.Done.Sub(a.At())).String())
 		if a.Error != "" {
 			item.Kind = "actionfailed"
 			item.Detail = append(item.Detail, "failed: "+a.Error)
@@ -805,7 +805,7 @@ func (b *pageBuilder) actions() {
 			item.Detail = append(item.Detail, "note: "+a.Note)
 		}
 		item.End = b.ms(a.Done)
-		b.add(item, a.Fired)
+		b.add(item, a.At())
 	}
 }
 
