@@ -132,8 +132,8 @@ func TestLastWriteOfWhatIsChangedInACache(t *testing.T) {
 	}
 	write := func(second float64, by, resource, namespace, name string) record.Event {
 		return record.Event{Seq: int(second), Time: at(second), Observation: &record.Observation{
-			By: by, Point: wire.ControllerWrite, Phase: wire.Before, Resource: resource, Namespace: namespace, Name: name,
-			Callers: record.Callers{{Function: "f", File: "main.go", Line: int(second)}},
+			By: by, Point: wire.ControllerWrite, Phase: wire.Before, Resource: resource, Namespace: namespace,
+			Name: name, Callers: record.Callers{{Function: "f", File: "main.go", Line: int(second)}},
 		}}
 	}
 	for _, tt := range []struct {
