@@ -99,7 +99,7 @@ type Coordinator struct {
 	holds     holds
 	lookups   lookups
 	timeouts  timeouts
-	ordering  ordering
+	ordering  Ordering
 	sessions  sessions
 	elections elections
 	freezer   freezer
@@ -137,7 +137,7 @@ func New(config Config) (*Coordinator, error) {
 		settling:  settling{controllers: config.Controllers, active: map[string]time.Time{}},
 		work:      newWork(),
 	}
-	if err := c.ordering.use(config.Plan.Schedule); err != nil {
+	if err := c.ordering.use(c, config.Plan.Schedule); err != nil {
 		return nil, err
 	}
 	for i := range config.Plan.Actions {
@@ -184,10 +184,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		case f := <-c.loop.commands:
 			f(ctx)
 		case <-c.ordering.rests:
-			c.choose(ctx)
+			c.ordering.choose(ctx)
 		case <-c.ordering.passed():
-			c.ordering.stop(c.clock.Now())
-			c.order()
+			c.ordering.stopTime()
 		}
 	}
 }
@@ -318,7 +317,7 @@ func (c *Coordinator) step(ctx context.Context, e record.Event) {
 		c.progress.last = e.Time
 	}
 	c.carryOut(ctx, c.machine.Step(e), cause(e))
-	c.order()
+	c.ordering.look()
 }
 
 // carryOut carries effects out; cause describes for the user what led to them.

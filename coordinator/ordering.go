@@ -17,9 +17,12 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// ordering is what an ordered run knows of its steps. The goroutine of Run owns it; the clock's keeper only uses rests
-// and offers.
-type ordering struct {
+// Ordering orders the steps of a run whose plan has a schedule. Without a schedule its methods do nothing. They may be
+// called concurrently.
+type Ordering struct {
+	run *Coordinator
+
+	// Owned by the goroutine of Run; the clock's keeper only uses rests and offers.
 	chooser  *order.Chooser // nil: the plan has no schedule
 	on       bool
 	draining bool
@@ -43,14 +46,18 @@ type step struct {
 	since time.Time
 }
 
-// turn is a step that waits for [Coordinator.AwaitTurn] to return.
+// turn is a step that waits for [Ordering.AwaitTurn] to return.
 type turn struct {
 	step
 	goes chan struct{}
 }
 
+// Ordering returns what orders the run.
+func (c *Coordinator) Ordering() *Ordering { return &c.ordering }
+
 // use takes the schedule of the plan; nil: it has none.
-func (o *ordering) use(s *plan.Schedule) (err error) {
+func (o *Ordering) use(c *Coordinator, s *plan.Schedule) (err error) {
+	o.run = c
 	if s == nil {
 		return nil
 	}
@@ -61,15 +68,21 @@ func (o *ordering) use(s *plan.Schedule) (err error) {
 }
 
 // passed returns a channel that receives when time has passed for long enough; nil: no choice lets it pass.
-func (o *ordering) passed() <-chan time.Time {
+func (o *Ordering) passed() <-chan time.Time {
 	if o.passing == nil {
 		return nil
 	}
 	return o.passing.C
 }
 
+// stopTime ends that time passes, and notes what waits.
+func (o *Ordering) stopTime() {
+	o.stop(o.run.clock.Now())
+	o.look()
+}
+
 // stop ends that time passes.
-func (o *ordering) stop(now time.Time) {
+func (o *Ordering) stop(now time.Time) {
 	if o.passing != nil {
 		o.passing.Stop()
 		o.passing = nil
@@ -79,15 +92,15 @@ func (o *ordering) stop(now time.Time) {
 
 // Postponed is until when the schedule last let time pass while something was held; zero: it never did. What waits for
 // a controller cannot count the time before.
-func (c *Coordinator) Postponed() time.Time {
-	if p := c.ordering.postponed; p != nil && p.Load() != 0 {
+func (o *Ordering) Postponed() time.Time {
+	if p := o.postponed; p != nil && p.Load() != 0 {
 		return time.Unix(0, p.Load())
 	}
 	return time.Time{}
 }
 
 // atRest is called by the clock's keeper. It reports whether a step goes on.
-func (o *ordering) atRest() bool {
+func (o *Ordering) atRest() bool {
 	if !o.offers.Load() {
 		return false
 	}
@@ -99,53 +112,50 @@ func (o *ordering) atRest() bool {
 }
 
 // new returns a step that has come just now. It is the next one of its stream.
-func (o *ordering) new(stream, what string, now time.Time) step {
+func (o *Ordering) new(stream, what string, now time.Time) step {
 	o.came[stream]++
 	return step{order.Step{Stream: stream, Number: o.came[stream], Since: o.made + 1, What: what}, now}
 }
 
-// BeginOrder begins to order the run, if its plan has a schedule. It returns when the controllers report what they are
-// about to do.
-func (c *Coordinator) BeginOrder(ctx context.Context) error {
-	if c.ordering.chooser == nil {
+// Begin begins to order the run. It returns when the controllers report what they are about to do.
+func (o *Ordering) Begin(ctx context.Context) error {
+	if o.chooser == nil {
 		return nil
 	}
+	c := o.run
 	return c.loop.do(ctx, func(ctx context.Context) {
 		if c.machine.Ended() {
 			return
 		}
-		c.ordering.on = true
+		o.on = true
 		c.step(ctx, record.Event{Ordered: true})
 		c.push(ctx)
-		c.clock.Order(c.ordering.atRest)
+		c.clock.Order(o.atRest)
 	})
 }
 
 // Drain lets no time pass any more while something waits for a choice: what waits for rest then waits for all steps.
-func (c *Coordinator) Drain(ctx context.Context) error {
-	if c.ordering.chooser == nil {
+func (o *Ordering) Drain(ctx context.Context) error {
+	if o.chooser == nil {
 		return nil
 	}
-	return c.loop.do(ctx, func(context.Context) {
-		c.ordering.draining = true
-		c.ordering.stop(c.clock.Now())
-		c.order()
+	return o.run.loop.do(ctx, func(context.Context) {
+		o.draining = true
+		o.stopTime()
 	})
 }
 
 // AwaitTurn waits until a step that is not an observation goes on, or ctx ends. What is the step in words. If the run
 // is not ordered, it returns at once.
-func (c *Coordinator) AwaitTurn(ctx context.Context, stream, what string) {
+func (o *Ordering) AwaitTurn(ctx context.Context, stream, what string) {
 	goes := make(chan struct{})
-	if c.loop.do(ctx, func(context.Context) {
-		o := &c.ordering
+	if o.run.loop.do(ctx, func(context.Context) {
 		if !o.on {
 			close(goes)
 			return
 		}
-		o.turns = append(o.turns, turn{o.new(stream, what, c.clock.Now()), goes})
-		o.stop(c.clock.Now())
-		c.order()
+		o.turns = append(o.turns, turn{o.new(stream, what, o.run.clock.Now()), goes})
+		o.stopTime()
 	}) != nil {
 		return
 	}
@@ -155,14 +165,13 @@ func (c *Coordinator) AwaitTurn(ctx context.Context, stream, what string) {
 	}
 }
 
-// order notes what waits for a choice now. It is called after each event.
-func (c *Coordinator) order() {
-	o := &c.ordering
+// look notes what waits for a choice now. It is called after each event.
+func (o *Ordering) look() {
 	if !o.on {
 		return
 	}
 	held := map[int]step{}
-	for _, e := range c.machine.WaitingForOrder() {
+	for _, e := range o.run.machine.Held().Ordered() {
 		s, known := o.held[e.Seq]
 		if !known {
 			s = o.new(o.streamOf(e.Observation), machine.DescribeHeld(e.Observation), e.Time)
@@ -175,8 +184,8 @@ func (c *Coordinator) order() {
 }
 
 // choose lets a step go on, or time pass.
-func (c *Coordinator) choose(ctx context.Context) {
-	o := &c.ordering
+func (o *Ordering) choose(ctx context.Context) {
+	c := o.run
 	if !o.on || !o.offers.Load() {
 		return
 	}
@@ -228,9 +237,9 @@ func (c *Coordinator) choose(ctx context.Context) {
 	c.step(ctx, record.Event{Choice: &choice})
 }
 
-// endOrder ends that the run is ordered; the machine then lets everything go on.
-func (c *Coordinator) endOrder() {
-	o := &c.ordering
+// end ends that the run is ordered; the machine then lets everything go on.
+func (o *Ordering) end() {
+	c := o.run
 	if !o.on {
 		return
 	}
@@ -253,7 +262,7 @@ func (c *Coordinator) endOrder() {
 // streamOf names the stream of an observation: the deliveries of one type to one controller, the calls of one reconcile
 // worker for one request, or calls outside of reconciles about one object. A second process of a controller has streams
 // of its own.
-func (o *ordering) streamOf(r *record.Observation) string {
+func (o *Ordering) streamOf(r *record.Observation) string {
 	by := o.process(r)
 	if r.Point == wire.ControllerRecv {
 		return fmt.Sprintf("%s receives %s", by, withGroup(r.Kind, r.Group))
@@ -266,7 +275,7 @@ func (o *ordering) streamOf(r *record.Observation) string {
 }
 
 // process names the process of an observation: its controller, and a number from its second process on.
-func (o *ordering) process(r *record.Observation) string {
+func (o *Ordering) process(r *record.Observation) string {
 	name, known := o.sessions[r.Session]
 	if !known {
 		n := 1

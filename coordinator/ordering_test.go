@@ -54,14 +54,14 @@ func TestOneStepGoesOnAtEachRest(t *testing.T) {
 	inBubble(t, scheduled(&plan.Schedule{}), time.Minute, func(t *testing.T, r *bubble) {
 		db := r.connect("db")
 		begin(t, r)
-		if err := r.BeginOrder(t.Context()); err != nil {
+		if err := r.Ordering().Begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		lease := r.observe(db, renewal(9))
 		pods, secrets := r.observe(db, delivery("pod", "a")), r.observe(db, delivery("secret", "a"))
 		turn := make(chan struct{})
 		go func() {
-			r.AwaitTurn(context.Background(), "workload", "the next step")
+			r.Ordering().AwaitTurn(context.Background(), "workload", "the next step")
 			close(turn)
 		}()
 		synctest.Wait()
@@ -112,7 +112,7 @@ func TestLateStepLetsTimePass(t *testing.T) {
 	inBubble(t, scheduled(late), time.Minute, func(t *testing.T, r *bubble) {
 		db := r.connect("db")
 		began := begin(t, r)
-		if err := r.BeginOrder(t.Context()); err != nil {
+		if err := r.Ordering().Begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		pods := r.observe(db, delivery("pod", "a"))
@@ -120,15 +120,15 @@ func TestLateStepLetsTimePass(t *testing.T) {
 		secrets := r.observe(db, delivery("secret", "a"))
 		rests(r, 1)
 		<-secrets
-		if since := time.Since(began); r.Postponed().IsZero() || since < time.Second || since > 3*time.Second {
-			t.Errorf("the secret went on after %s, time was let pass until %s", since, r.Postponed())
+		if since := time.Since(began); r.Ordering().Postponed().IsZero() || since < time.Second || since > 3*time.Second {
+			t.Errorf("the secret went on after %s, time was let pass until %s", since, r.Ordering().Postponed())
 		}
 		select {
 		case <-pods:
 			t.Fatal("the late step was not late")
 		default:
 		}
-		if err := r.Drain(t.Context()); err != nil {
+		if err := r.Ordering().Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		before := time.Now()
@@ -146,7 +146,7 @@ func TestDivergedRun(t *testing.T) {
 	inBubble(t, scheduled(given), time.Minute, func(t *testing.T, r *bubble) {
 		db := r.connect("db")
 		begin(t, r)
-		if err := r.BeginOrder(t.Context()); err != nil {
+		if err := r.Ordering().Begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		pods := r.observe(db, delivery("pod", "a"))
@@ -169,7 +169,7 @@ func TestNothingStaysHeld(t *testing.T) {
 	inBubble(t, scheduled(&plan.Schedule{}), time.Minute, func(t *testing.T, r *bubble) {
 		db := r.connect("db")
 		begin(t, r)
-		if err := r.BeginOrder(t.Context()); err != nil {
+		if err := r.Ordering().Begin(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		r.observe(db, delivery("pod", "a"))

@@ -226,7 +226,7 @@ func (c *Coordinator) End(ctx context.Context) error {
 			c.settling.stir(c.clock.Now()) // checked before the end, which releases everything
 		}
 		if c.began && !c.machine.Ended() {
-			c.endOrder()
+			c.ordering.end()
 			c.step(ctx, record.Event{End: true})
 		}
 		c.work.cancelWaits()

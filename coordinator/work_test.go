@@ -307,7 +307,7 @@ func TestWhatArrivesAfterItsSessionIsNotHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		if there {
-			if holds > 0 || before > 0 || r.machine.Held() > 0 {
+			if holds > 0 || before > 0 || len(r.machine.Held()) > 0 {
 				t.Errorf("%d are held, %d kept for the time after", holds, before)
 			}
 			return

@@ -134,13 +134,13 @@ func (w *witness) held(seq int, e record.Event) {
 		if h.seq != seq {
 			continue
 		}
+		if h.onlyOrdered() {
+			continue // the choices say for how long
+		}
 		at, known := w.open[seq]
 		if !known {
 			at = len(w.account.Holds)
 			w.open[seq] = at
-			if h.action < 0 && h.pause < 0 {
-				continue // held by the schedule: the choices say for how long
-			}
 			by := h.action
 			if by < 0 {
 				by = h.pause

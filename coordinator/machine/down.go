@@ -9,8 +9,8 @@ import (
 // Holding reports whether anything is held or paused.
 func (m *Machine) Holding() bool { return len(m.held)+len(m.pauses) > 0 }
 
-// Held is how many observations are held.
-func (m *Machine) Held() int { return len(m.held) }
+// Held returns what is held. The caller must not change it.
+func (m *Machine) Held() Holds { return m.held }
 
 // AllDown lists the controllers and API servers that the plan has killed and not started again.
 func (m *Machine) AllDown() []string {

@@ -24,7 +24,7 @@ type Machine struct {
 	next     int       // the action whose trigger is awaited; len(plan.Actions) when all have fired
 	blocked  int       // the synchronous action that must complete first; -1: none
 	trigger  *awaited
-	held     holds
+	held     Holds
 	pauses   pauses
 	failures failures
 	reading  reads
@@ -45,8 +45,8 @@ type Machine struct {
 // call identifies one call of a process.
 type call struct{ session, id uint64 }
 
-// holds are what is held, in order.
-type holds []heldObservation
+// Holds are the observations that are held, in order.
+type Holds []heldObservation
 
 type heldObservation struct {
 	seq     int
@@ -228,7 +228,9 @@ func (m *Machine) judge(e record.Event) []Effect {
 	case e.Ordered:
 		m.ordered = true
 	case e.Choice != nil:
-		return m.chosen(e.Choice.Event)
+		if m.held.chosen(e.Choice.Event) {
+			return m.repause()
+		}
 	case e.End:
 		return m.end()
 	}
@@ -318,8 +320,8 @@ func (m *Machine) observe(e record.Event) []Effect {
 			heldBy = m.blocking()
 		}
 	}
-	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pauses.by(o), order: m.orders(o),
-		origin: o, since: e.Time}
+	h := heldObservation{seq: seq, session: o.Session, action: heldBy, pause: m.pauses.by(o),
+		order: m.ordered && orders(m.controllers, o), origin: o, since: e.Time}
 	if m.ended || h.free() {
 		effects = append(effects, m.release(h))
 	} else {
@@ -509,7 +511,7 @@ func (m *Machine) Resuming(i int) bool {
 // repause releases held observations that no remaining pause or action holds.
 func (m *Machine) repause() []Effect {
 	var effects []Effect
-	var kept holds
+	var kept Holds
 	for _, h := range m.held {
 		if h.pause >= 0 {
 			h.pause = m.pauses.by(h.origin)

@@ -17,34 +17,31 @@ var OrderRules = []wire.Rule{
 
 // orders reports whether the plan's schedule decides when an observation goes on. Leader election and events stay
 // free: a controller that could not renew its lease would exit.
-func (m *Machine) orders(o *record.Observation) bool {
-	if !m.ordered || m.ended || isElection(o) || o.Kind == "lease" || o.Resource == "leases" ||
-		o.Kind == "event" || o.Resource == "events" {
+func orders(controllers []record.Controller, o *record.Observation) bool {
+	if isElection(o) || o.Kind == "lease" || o.Resource == "leases" || o.Kind == "event" || o.Resource == "events" {
 		return false
 	}
-	return slices.ContainsFunc(m.controllers, func(c record.Controller) bool { return c.Name == o.By }) &&
+	return slices.ContainsFunc(controllers, func(c record.Controller) bool { return c.Name == o.By }) &&
 		slices.ContainsFunc(OrderRules, func(r wire.Rule) bool { return r.Point == o.Point && r.Phase == o.Phase })
 }
 
-// chosen lets an observation go on, as far as the schedule is concerned.
-func (m *Machine) chosen(seq int) []Effect {
-	for i := range m.held {
-		if h := &m.held[i]; h.seq == seq && h.order {
-			h.order = false
-			return m.repause()
-		}
+// chosen notes that the schedule lets an observation go on. It reports whether there is one.
+func (all Holds) chosen(seq int) bool {
+	i := slices.IndexFunc(all, func(h heldObservation) bool { return h.seq == seq && h.order })
+	if i >= 0 {
+		all[i].order = false
 	}
-	return nil
+	return i >= 0
 }
 
-// WaitingForOrder is what waits for the schedule alone, oldest first.
-func (m *Machine) WaitingForOrder() (all []record.Event) {
-	for _, h := range m.held {
+// Ordered returns what the schedule alone holds, oldest first.
+func (all Holds) Ordered() (ordered []record.Event) {
+	for _, h := range all {
 		if h.onlyOrdered() {
-			all = append(all, record.Event{Seq: h.seq, Time: h.since, Observation: h.origin})
+			ordered = append(ordered, record.Event{Seq: h.seq, Time: h.since, Observation: h.origin})
 		}
 	}
-	return all
+	return ordered
 }
 
 // free reports whether nothing holds an observation.

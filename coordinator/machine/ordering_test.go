@@ -8,7 +8,7 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// What the schedule orders is held until it is chosen; everything else goes on at once.
+// A step is held until the schedule chooses it. An observation that is not ordered is released at once.
 func TestScheduleHolds(t *testing.T) {
 	write := func(resource string) *record.Observation {
 		return &record.Observation{By: "op", Point: wire.ControllerWrite, Phase: wire.Before, Resource: resource,
@@ -47,7 +47,7 @@ func TestScheduleHolds(t *testing.T) {
 			if !tt.held {
 				return
 			}
-			if all := m.WaitingForOrder(); len(all) != 1 || all[0].Seq != 3 {
+			if all := m.Held().Ordered(); len(all) != 1 || all[0].Seq != 3 {
 				t.Errorf("waits: %v", all)
 			}
 			if effects := m.Step(record.Event{Seq: 4, Choice: &record.Choice{Event: 1}}); len(effects) > 0 {

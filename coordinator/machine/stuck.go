@@ -238,15 +238,15 @@ func (all reconciles) of(by string) []call {
 }
 
 // reconcile reports whether a call of the reconcile is held.
-func (all holds) reconcile(session uint64, reconcile string) bool {
+func (all Holds) reconcile(session uint64, reconcile string) bool {
 	return slices.ContainsFunc(all, func(h heldObservation) bool {
 		return h.session == session && h.origin.ReconcileID == reconcile && reconcile != ""
 	})
 }
 
 // calls lists the held calls of a controller. Deliveries are left out: they hold only an informer.
-func (all holds) calls(by string) holds {
-	var list holds
+func (all Holds) calls(by string) Holds {
+	var list Holds
 	for _, h := range all {
 		if h.origin.By == by && h.action < 0 && h.origin.Point != wire.ControllerRecv {
 			list = append(list, h)

@@ -178,7 +178,7 @@ func TestNothingWaitsForEver(t *testing.T) {
 	}
 }
 
-// What waited for most comes first, and steps of the workload are left out.
+// The step that was held through the most choices comes first. Steps of the workload are left out.
 func TestSlowest(t *testing.T) {
 	choices := []record.Choice{
 		{Stream: "b", Step: 1, Enabled: []string{"a", "b", "c"}},

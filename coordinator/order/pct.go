@@ -1,5 +1,7 @@
 package order
 
+import "github.com/trommel-dev/trommel/record"
+
 // pct gives each stream, and time, a priority. At a few choices the stream that would go on gets the lowest one
 // (Burckhardt et al., ASPLOS 2010).
 type pct struct {
@@ -24,7 +26,7 @@ func (p *pct) choose(number int, steps []Step, time bool) int {
 	if !p.changes[number] {
 		return best
 	}
-	stream := timeStream
+	stream := record.TimeStream
 	if best != Time {
 		stream = steps[best].Stream
 	}
@@ -35,7 +37,7 @@ func (p *pct) choose(number int, steps []Step, time bool) int {
 func (p *pct) highest(steps []Step, time bool) int {
 	best, most := Time, -1e9
 	if time {
-		most = p.priority(timeStream)
+		most = p.priority(record.TimeStream)
 	}
 	for i, s := range steps {
 		if priority := p.priority(s.Stream); priority > most {

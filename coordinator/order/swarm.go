@@ -1,19 +1,20 @@
 package order
 
-import "math"
+import (
+	"math"
+
+	"github.com/trommel-dev/trommel/record"
+)
 
 // swarm gives each stream, and time, a weight for the whole run. A choice is likely in proportion to its weight. So in
 // one run the deliveries of one type are slow, and in another the answers to writes. The idea is from swarm testing
 // (Groce et al., ISSTA 2012).
 type swarm struct{ dice }
 
-// timeStream stands for time among the streams.
-const timeStream = "time"
-
 func (s swarm) choose(number int, steps []Step, time bool) int {
 	best, most := Time, math.Inf(-1)
 	if time {
-		most = s.key(timeStream, number)
+		most = s.key(record.TimeStream, number)
 	}
 	for i, step := range steps {
 		if key := s.key(step.Stream, step.Number); key > most {

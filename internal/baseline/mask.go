@@ -57,6 +57,7 @@ var standard = []Mask{
 	{Type: "*", Path: "metadata.generation", Reason: "counts changes"},
 	{Type: "*", Path: "metadata.creationTimestamp", Reason: "time"},
 	{Type: "*", Path: "metadata.deletionTimestamp", Reason: "time"},
+	{Type: "*", Path: "metadata.deletionGracePeriodSeconds", Reason: "comes with the mark for deletion, which counts"},
 	{Type: "*", Path: "metadata.managedFields", Reason: "who wrote what"},
 	{Type: "*", Path: "metadata.generateName", Reason: "part of a generated name"},
 	{Type: "*", Path: "**." + ConflictAnnotation, Reason: "what a plan writes to cause a conflict"},

@@ -25,6 +25,9 @@ const File = "bug.yaml"
 // ReportFile is the name of the page for the project's bug tracker, in the same folder. A run writes it.
 const ReportFile = "report.md"
 
+// sharedDir is the folder of the table with files that several bugs of one project share.
+const sharedDir = "shared"
+
 // Bug is one known bug.
 type Bug struct {
 	Name string `yaml:"-"` // of its folder
@@ -48,6 +51,9 @@ type Bug struct {
 	// Suite and Plans are files in the bug's folder, or in the source. Default: trommel.yaml and plans/*.yaml.
 	Suite string   `yaml:"suite"`
 	Plans []string `yaml:"plans"`
+	// Shared names folders of the table's folder "shared". Their files are laid into the source, too. Files of the bug's
+	// own folder take precedence.
+	Shared []string `yaml:"shared"`
 }
 
 // Finding is what the plans must find. Empty fields match anything.
@@ -130,7 +136,8 @@ func (b *Bug) check() (wrong []error) {
 	must(b.Summary != "", "summary is missing: say in one sentence what goes wrong")
 	must(b.Finding != Finding{}, "finding is missing: its judge, type, field or title")
 	if b.Repository == "" {
-		must(b.Commit == "" && b.Fixed == "" && b.Fix == "", "commit, fixed and fix need a repository")
+		must(b.Commit == "" && b.Fixed == "" && b.Fix == "" && b.Shared == nil,
+			"commit, fixed, fix and shared need a repository")
 	} else {
 		must(commit.MatchString(b.Commit), "commit %q: want 40 hexadecimal digits", b.Commit)
 		must(b.Fixed == "" || commit.MatchString(b.Fixed), "fixed %q: want 40 hexadecimal digits", b.Fixed)
@@ -141,6 +148,9 @@ func (b *Bug) check() (wrong []error) {
 	}
 	for _, file := range append([]string{b.Suite}, b.Plans...) {
 		must(filepath.IsLocal(file) || b.Repository == "", "%q is outside of the source", file)
+	}
+	for _, name := range b.Shared {
+		must(filepath.IsLocal(name), "shared %q: want a folder in %s", name, sharedDir)
 	}
 	return wrong
 }

@@ -35,14 +35,14 @@ func TestLoadReportsAllMistakes(t *testing.T) {
 		"README.md": "no bug",
 		"good/bug.yaml": "project: P\nrepository: https://example.com/p\n" +
 			"commit: 0123456789012345678901234567890123456789\nsummary: It fails.\nfinding: {judge: baseline}\n",
-		"no-source/bug.yaml": "project: P\nfixed: abc\nsummary: It fails.\nfinding: {type: pod}\n",
+		"no-source/bug.yaml": "project: P\nfixed: abc\nshared: [s]\nsummary: It fails.\nfinding: {type: pod}\n",
 		"short/bug.yaml": "project: P\nrepository: https://example.com/p\ncommit: v1\nfixed: v2\nfix: a\n" +
-			"cause: [x.go]\nsuite: ../trommel.yaml\n",
+			"cause: [x.go]\nsuite: ../trommel.yaml\nshared: [../x]\n",
 		"typo/bug.yaml": "project: P\nsumary: It fails.\n",
 	})
 	_, err := Load(dir)
 	want := []string{
-		"no-source/bug.yaml: commit, fixed and fix need a repository",
+		"no-source/bug.yaml: commit, fixed, fix and shared need a repository",
 		"short/bug.yaml: summary is missing: say in one sentence what goes wrong",
 		"short/bug.yaml: finding is missing: its judge, type, field or title",
 		`short/bug.yaml: commit "v1": want 40 hexadecimal digits`,
@@ -50,6 +50,7 @@ func TestLoadReportsAllMistakes(t *testing.T) {
 		"short/bug.yaml: both fixed and fix are set: choose one",
 		`short/bug.yaml: cause "x.go": want a file and a line, such as pkg/x.go:12`,
 		`short/bug.yaml: "../trommel.yaml" is outside of the source`,
+		`short/bug.yaml: shared "../x": want a folder in shared`,
 		"typo/bug.yaml: yaml: unmarshal errors:\n  line 2: field sumary not found in type bugs.Bug",
 	}
 	if diff := cmp.Diff(strings.Join(want, "\n"), strings.ReplaceAll(err.Error(), dir+"/", "")); diff != "" {
@@ -103,9 +104,9 @@ func TestSources(t *testing.T) {
 	table := t.TempDir()
 	lay(t, table, map[string]string{
 		"b/bug.yaml": "project: P\nrepository: https://example.com/p\ncommit: " + broken + "\nfix: fix.patch\n" +
-			"summary: It fails.\nfinding: {type: pod}\n",
+			"summary: It fails.\nfinding: {type: pod}\nshared: [s]\n",
 		"b/fix.patch":    "--- a/main.go\n+++ b/main.go\n@@ -1,0 +2 @@\n+mended\n",
-		"b/trommel.yaml": "suite", "b/plans/1.yaml": "one", "b/plans/2.yaml": "two", "b/data/x": "x",
+		"b/trommel.yaml": "suite", "b/plans/1.yaml": "one", "b/plans/2.yaml": "two", "shared/s/plans/1.yaml": "another one", "shared/s/data/x": "x",
 	})
 	all, err := Load(table)
 	if err != nil {
@@ -126,8 +127,10 @@ func TestSources(t *testing.T) {
 		if len(tree.Plans) != 2 || filepath.Base(tree.Suite) != "trommel.yaml" {
 			t.Errorf("plans %q, suite %s", tree.Plans, tree.Suite)
 		}
-		if _, err := os.Stat(filepath.Join(tree.Dir, "data", "x")); err != nil {
-			t.Error(err)
+		for name, want := range map[string]string{"data/x": "x", "plans/1.yaml": "one"} {
+			if got, err := os.ReadFile(filepath.Join(tree.Dir, name)); err != nil || string(got) != want {
+				t.Errorf("%s: %q, want %q (%v)", name, got, want, err)
+			}
 		}
 		for _, left := range []string{"bug.yaml", "fix.patch"} {
 			if _, err := os.Stat(filepath.Join(tree.Dir, left)); err == nil {

@@ -118,21 +118,33 @@ func (s Sources) fetch(ctx context.Context, dir, repository, commit string) erro
 	return nil
 }
 
-// files are those of the bug's folder that belong to its source, by path.
+// files returns what is laid into the bug's source, by path: the shared files, and those of the bug's folder.
 func (b *Bug) files() (map[string][]byte, error) {
 	all := map[string][]byte{}
-	err := filepath.WalkDir(b.Dir, func(path string, e fs.DirEntry, err error) error {
+	for _, name := range b.Shared {
+		if err := readInto(all, filepath.Join(filepath.Dir(b.Dir), sharedDir, name)); err != nil {
+			return nil, fmt.Errorf("files that %s shares: %w", b.Name, err)
+		}
+	}
+	if err := readInto(all, b.Dir, File, ReportFile, b.Fix); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// readInto reads the files of a directory, by their path in it, without those to leave out.
+func readInto(all map[string][]byte, dir string, leaveOut ...string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		rel, err := filepath.Rel(b.Dir, path)
-		if err != nil || rel == File || rel == ReportFile || rel == b.Fix {
+		rel, err := filepath.Rel(dir, path)
+		if err != nil || slices.Contains(leaveOut, rel) {
 			return err
 		}
 		all[rel], err = os.ReadFile(path)
 		return err
 	})
-	return all, err
 }
 
 // write writes files into a directory.

@@ -20,7 +20,6 @@ type course struct {
 		Changed(ctx context.Context) (<-chan struct{}, error)
 		End(ctx context.Context) error
 		Undo(ctx context.Context) error
-		Postponed() time.Time
 	}
 	addons interface { // see addons.Set
 		Conclude(ctx context.Context) []record.Finding
@@ -29,6 +28,7 @@ type course struct {
 	}
 	actions    []plan.Action    // of the plan
 	lastAction func() time.Time // when the plan's last action completed; zero: none has
+	postponed  func() time.Time // see coordinator.Ordering.Postponed
 	stuckAfter time.Duration
 	add        func(findings ...record.Finding)
 
@@ -144,7 +144,7 @@ func (c *course) disturbed() time.Time {
 	if at := c.addons.Disturbed(); at.After(last) {
 		last = at
 	}
-	if at := c.plan.Postponed(); at.After(last) {
+	if at := c.postponed(); at.After(last) {
 		last = at
 	}
 	return last

@@ -16,12 +16,11 @@ import (
 
 // planned is a plan that a test makes go on.
 type planned struct {
-	postponed time.Time
-	mu        sync.Mutex
-	status    coordinator.Status // guarded by mu while time passes
-	changed   chan struct{}
-	endErr    error
-	done      []string
+	mu      sync.Mutex
+	status  coordinator.Status // guarded by mu while time passes
+	changed chan struct{}
+	endErr  error
+	done    []string
 }
 
 func (p *planned) Status(context.Context) (coordinator.Status, error) {
@@ -38,8 +37,6 @@ func (p *planned) End(context.Context) error {
 	p.done = append(p.done, "end")
 	return p.endErr
 }
-
-func (p *planned) Postponed() time.Time { return p.postponed }
 
 func (p *planned) Undo(ctx context.Context) error {
 	if _, bounded := ctx.Deadline(); bounded {
@@ -190,8 +187,9 @@ func TestCourseDisturbed(t *testing.T) {
 		{action: late, cycle: early, want: late}, {action: early, postponed: late, want: late},
 	} {
 		c := &course{
-			plan: &planned{postponed: test.postponed}, addons: rolling{at: test.cycle},
+			addons:     rolling{at: test.cycle},
 			lastAction: func() time.Time { return test.action },
+			postponed:  func() time.Time { return test.postponed },
 		}
 		if got := c.disturbed(); !got.Equal(test.want) {
 			t.Errorf("%s, want %s", got, test.want)

@@ -63,7 +63,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	if err := begins(planCtx); err != nil {
 		return err
 	}
-	if err := p.coordinator.BeginOrder(planCtx); err != nil {
+	if err := p.coordinator.Ordering().Begin(planCtx); err != nil {
 		return err
 	}
 	config, err := r.workloadConfig(p)
@@ -72,7 +72,7 @@ func (r *runner) exercise(ctx context.Context, p *parts) error {
 	}
 	failed, err := workload.Run(planCtx, config)
 	meta.WorkloadEnd = clock.Now(ctx)
-	if err := p.coordinator.Drain(ctx); err != nil {
+	if err := p.coordinator.Ordering().Drain(ctx); err != nil {
 		return err
 	}
 	if err == nil && failed == nil && invariants.Awaited() {
@@ -247,7 +247,7 @@ func (r *runner) workloadConfig(p *parts) (workload.Config, error) {
 	}
 	if r.plan.Schedule != nil {
 		c.Rest = func(ctx context.Context) {
-			p.coordinator.AwaitTurn(ctx, order.Workload, "what follows in the workload")
+			p.coordinator.Ordering().AwaitTurn(ctx, order.Workload, "what follows in the workload")
 		}
 	} else if cmp.Or(r.plan.Pace, r.suite.Pace) == plan.PaceRest {
 		c.Rest = p.settling.Pause

@@ -177,7 +177,7 @@ func (r *runner) newParts(
 	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
 		plan: p.coordinator, addons: set.addons, actions: r.plan.Actions,
-		lastAction: r.events.LastAction, stuckAfter: timeouts.Stuck,
+		lastAction: r.events.LastAction, postponed: p.coordinator.Ordering().Postponed, stuckAfter: timeouts.Stuck,
 		add: r.journal.Add,
 	}
 	p.settling = &settle.Controllers{

@@ -452,29 +452,17 @@ func (k *Keeper) late(now int64) time.Duration {
 	return late
 }
 
-// step looks twice, and moves the clock if nothing happens.
+// step moves the clock if nothing happens.
 func (k *Keeper) step(own *self) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.monotonic()
-	k.tell(now)
-	if k.busy(own, now, true) != "" {
-		return false
-	}
-	// What is on its way from one process to another has arrived by then, also what the kernel has put off.
-	sleep(shortPause)
-	if k.clock.Held() || k.busy(own, now, false) != "" {
-		return false
-	}
-	// The look at the kernel takes the longest, so it comes last. A thread that leaves the kernel before its turn has
-	// changed something by then, which the second look at the processes finds.
-	if own.inKernel() || k.busy(own, now, false) != "" {
+	if !k.atRest(own) || k.clock.Held() {
 		return false
 	}
 	if k.clock.GoesOn() {
 		return true
 	}
-	now = k.monotonic()
+	now := k.monotonic()
 	next, cause := k.next(now)
 	if next == math.MaxInt64 || next <= now {
 		return false
@@ -485,17 +473,28 @@ func (k *Keeper) step(own *self) bool {
 	return true
 }
 
-// idle looks twice, as step does, and reports whether nothing happens, although something may hold the clock.
+// idle reports whether nothing happens, although something may hold the clock.
 func (k *Keeper) idle(own *self) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.atRest(own)
+}
+
+// atRest looks twice, and reports whether nothing happens. It is called with the lock.
+func (k *Keeper) atRest(own *self) bool {
 	now := k.monotonic()
 	k.tell(now)
 	if k.busy(own, now, true) != "" {
 		return false
 	}
+	// What is on its way from one process to another has arrived by then, unless the kernel has put it off.
 	sleep(shortPause)
-	return k.busy(own, now, false) == "" && !own.inKernel() && k.busy(own, now, false) == ""
+	if k.busy(own, now, false) != "" {
+		return false
+	}
+	// The looks at the kernel take the longest, so they come last. A thread that leaves the kernel before its turn has
+	// changed something by then, which the second look at the processes finds.
+	return !own.network.delayed() && !own.inKernel() && k.busy(own, now, false) == ""
 }
 
 // next is when the first timer of any process is due, and whose that is; 0 is this process. It is called with the lock.
@@ -643,6 +642,7 @@ type self struct {
 	polls   []unix.PollFd // own, and then one for each of polled
 	polled  []*process
 	own     []unix.PollFd
+	network softnet
 }
 
 func newSelf() *self {
@@ -652,6 +652,7 @@ func newSelf() *self {
 		{Name: "/sched/goroutines-created:goroutines"},
 		{Name: "/sched/threads/total:threads"},
 	}}
+	s.network.open()
 	if fd := ownEpoll(); fd >= 0 {
 		s.own = []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	}
@@ -724,8 +725,8 @@ func (s *self) arrived(processes map[int]*process) string {
 // runtime cannot tell that from a system call that waits for others.
 func (s *self) inKernel() bool {
 	if n := s.samples[3].Value.Uint64(); n != s.threads || s.stats == nil {
-		s.close()
-		if err := s.open(); err != nil {
+		s.closeStats()
+		if err := s.openStats(); err != nil {
 			return true
 		}
 		s.threads = n
@@ -745,8 +746,8 @@ func (s *self) inKernel() bool {
 	return false
 }
 
-// open opens the files with the states of this process's threads but the calling one.
-func (s *self) open() error {
+// openStats opens the files with the states of this process's threads but the calling one.
+func (s *self) openStats() error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return err
@@ -771,6 +772,11 @@ func (s *self) open() error {
 }
 
 func (s *self) close() {
+	s.closeStats()
+	s.network.close()
+}
+
+func (s *self) closeStats() {
 	for _, fd := range s.stats {
 		_ = unix.Close(fd)
 	}

@@ -1,5 +1,6 @@
-// Command standin answers for the sidecars of Cassandra pods, at port 4567. A node is normal until it is asked to
-// leave; then it has left. Nodes are distinguished by the address to which the operator connects.
+// Command standin answers the operator's requests to the sidecars of Cassandra pods, at port 4567. The mode of a node is
+// NORMAL until the operator decommissions the node, and then DECOMMISSIONED. The address to which the operator connects
+// identifies the node.
 package main
 
 import (

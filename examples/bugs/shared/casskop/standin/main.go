@@ -1,5 +1,6 @@
-// Command standin answers for Jolokia in Cassandra pods, at port 8778. There is no keyspace. A node is normal until it
-// is asked to leave; then it has left. Nodes are distinguished by the name to which the operator connects.
+// Command standin answers the operator's Jolokia requests to Cassandra pods, at port 8778. It lists no keyspaces. The
+// mode of a node is NORMAL until the operator decommissions the node, and then DECOMMISSIONED. The host name to which
+// the operator connects identifies the node.
 package main
 
 import (
