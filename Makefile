@@ -10,9 +10,11 @@ TESTFLAGS ?= $(if $(CI),-race)
 # for the packages whose sources, with their tests, start goroutines, or whose tests serve HTTP or run side by side.
 # In cmd/trommel that is the whole program, as its scripts run it.
 CONCURRENT := ^[[:space:]]*go (func|[A-Za-z_.]+)\(|\.Go\(|errgroup\.|httptest\.|t\.Parallel\(
-# Tests of these packages mostly build or run programs, without -race, and watch them. CI leaves them to `make race`, because -race
-# doubles the time of their own work, such as parsing, which is not concurrent.
-BUILDERS ?= $(if $(CI),/(cmd/trommel|instrumentation(/points)?|install/images|examples|internal/cluster/embedded|nodes/controller/manager)$$)
+# CI leaves two kinds of packages to `make race`. Tests of BUILDERS build or run programs, without -race, and watch them: -race
+# doubles the time of their own work, such as parsing, which is not concurrent. A test that links LINKED needs a thousand
+# packages a second time, compiled with -race, and most of them run a whole control plane.
+BUILDERS ?= $(if $(CI),/(cmd/trommel|instrumentation/points|install/images|examples)$$)
+LINKED ?= $(if $(CI),k8s.io/client-go/kubernetes)
 # Packages that keep the machine busy by themselves, with several control planes.
 ALONE := /cmd/trommel$$
 FUZZTIME ?= 30s
@@ -76,10 +78,13 @@ test: ## run all tests of all modules; TESTFLAGS=-short leaves out the long ones
 		}; \
 	}; \
 	for m in $(CHECKED); do \
-		plain=; race=; alone=; \
+		plain=; race=; alone=; linked=; \
+		[ -z "$(LINKED)" ] || linked=$$(cd $$m && go list -test -f '{{.Dir}} {{join .Deps " "}} ' ./... | \
+			grep -F ' $(LINKED) ' | cut -d' ' -f1 | sort -u); \
 		for dir in $$(cd $$m && go list -f '{{.Dir}}' ./...); do \
 			if echo "$$dir" | grep -qE '$(ALONE)'; then alone="$$alone $$dir"; \
 			elif [ -z "$(filter -race,$(TESTFLAGS))" ] || echo "$$dir" | grep -qE '$(or $(BUILDERS),^$$)' || \
+				echo "$$linked" | grep -qxF "$$dir" || \
 				! grep -qE '$(CONCURRENT)' "$$dir"/*.go; then plain="$$plain $$dir"; \
 			else race="$$race $$dir"; fi; \
 		done; \

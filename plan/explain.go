@@ -36,7 +36,7 @@ func Explain(p *Plan) string {
 			"cache, and ends it then.\n")
 	}
 	if p.Schedule != nil {
-		b.WriteString("\n" + p.Schedule.explain() + "\n")
+		b.WriteString("\n" + p.Schedule.Explain() + "\n")
 	} else if len(p.Actions) == 0 {
 		b.WriteString("\nThe plan does nothing; the workload alone should show the bug.\n")
 	}

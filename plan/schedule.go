@@ -43,8 +43,8 @@ func (p *Plan) Disturbs() bool {
 	return len(p.Actions) > 0 || s != nil && (s.Strategy != FIFO && s.Strategy != "" || len(s.Late)+len(s.Choices) > 0)
 }
 
-// explain says in sentences what the schedule does.
-func (s *Schedule) explain() string {
+// Explain says in sentences what the schedule does.
+func (s *Schedule) Explain() string {
 	text := "What reaches the controllers and what leaves them goes on one step at a time, when the run is at rest"
 	switch s.Strategy {
 	case FIFO:

@@ -26,6 +26,7 @@ const (
 	FailedCall  CallKind = "failed" // the first call that the plan made to fail
 	KilledAfter CallKind = "killed" // the last write before the plan killed the controller
 	Panicked    CallKind = "panic"  // no call: where the controller panicked
+	WroteIt     CallKind = "wrote"  // the controller's last write of the object, before the finding was noticed
 )
 
 // Frame is a place in the source of a controller.

@@ -31,6 +31,11 @@ func ExampleSuite() {
 	suite.Run(t, build.RestartAfterWrite("crash-after-secret", "my-operator", build.Created("secret/default/*")))
 }
 
+func ExampleHarness_Orders() {
+	suite := trommeltest.Suite(t, "trommel.yaml")
+	suite.Orders(t, "create", 20)
+}
+
 func ExampleNew() {
 	suite := trommeltest.New(t, &plan.Suite{
 		Controllers: []plan.Controller{trommeltest.Controller("my-operator", "example.com/my-operator/cmd")},

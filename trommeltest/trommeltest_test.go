@@ -267,6 +267,21 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// The plan of a seed is complete and valid, also if the workload's name is invalid for plans.
+func TestOrderOfASeed(t *testing.T) {
+	h := harness(t)
+	h.Workload("mine, in Go", func(context.Context, Client) error { return nil })
+	for workload, want := range map[string]string{"steps": "steps-order-7", "mine, in Go": "mine,_in_Go-order-7"} {
+		j, err := h.prepare(orderOf(workload, 7), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := j.plan.Schedule; j.name() != want || s.Strategy != plan.Swarm || s.Seed != 7 {
+			t.Errorf("%s: plan %s, schedule %+v", workload, j.name(), s)
+		}
+	}
+}
+
 // Mistakes in a suite that was built in Go have no lines.
 func TestMistakesInSuite(t *testing.T) {
 	_, err := completed(&plan.Suite{Controllers: []plan.Controller{{}}})

@@ -237,7 +237,10 @@ func (o *bugsOptions) show(
 	}
 	r.Total = time.Since(began)
 	if o.update && r.Good() {
-		if err := writeReport(ctx, b, r, recorded); err != nil {
+		err := writeReport(ctx, b, r, recorded)
+		if errors.Is(err, records.ErrNoBug) {
+			console.Info("there is no report: the finding comes without the plan's actions, too")
+		} else if err != nil {
 			return nil, err
 		}
 	}

@@ -92,6 +92,12 @@ func TestCrashAfterStatefulSet(t *testing.T) {
 	}
 }
 
+// The operator without its known bugs withstands two orders of events that no plan describes.
+func TestOrders(t *testing.T) {
+	suite := trommeltest.Suite(t, "../database-operator", trommeltest.Variant("fixed"))
+	suite.Orders(t, "scale-down-up", 2)
+}
+
 // onePassword checks that a Secret was created once, and never changed.
 func onePassword(states []record.HistoryEntry) error {
 	if len(states) != 1 || states[0].Event != record.Created {

@@ -51,8 +51,8 @@ type Bug struct {
 	// Suite and Plans are files in the bug's folder, or in the source. Default: trommel.yaml and plans/*.yaml.
 	Suite string   `yaml:"suite"`
 	Plans []string `yaml:"plans"`
-	// Shared names folders of the table's folder "shared". Their files are laid into the source, too. Files of the bug's
-	// own folder take precedence.
+	// Shared names folders of the table's folder "shared". Their files are laid into the source, too. Files of the
+	// bug's own folder take precedence.
 	Shared []string `yaml:"shared"`
 }
 

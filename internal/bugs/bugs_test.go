@@ -106,7 +106,8 @@ func TestSources(t *testing.T) {
 		"b/bug.yaml": "project: P\nrepository: https://example.com/p\ncommit: " + broken + "\nfix: fix.patch\n" +
 			"summary: It fails.\nfinding: {type: pod}\nshared: [s]\n",
 		"b/fix.patch":    "--- a/main.go\n+++ b/main.go\n@@ -1,0 +2 @@\n+mended\n",
-		"b/trommel.yaml": "suite", "b/plans/1.yaml": "one", "b/plans/2.yaml": "two", "shared/s/plans/1.yaml": "another one", "shared/s/data/x": "x",
+		"b/trommel.yaml": "suite", "b/plans/1.yaml": "one", "b/plans/2.yaml": "two",
+		"shared/s/plans/1.yaml": "another one", "shared/s/data/x": "x",
 	})
 	all, err := Load(table)
 	if err != nil {

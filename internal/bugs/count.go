@@ -74,7 +74,7 @@ func (r *Result) CountFixed(b *Bug, outcomes []result.Outcome) {
 			continue
 		}
 		r.OfFixed++
-		if Expected(b, out.Findings) {
+		if slices.ContainsFunc(out.Findings, b.Finding.Matches) {
 			r.ShownFixed++
 		}
 	}
@@ -83,9 +83,4 @@ func (r *Result) CountFixed(b *Bug, outcomes []result.Outcome) {
 // ran reports whether a plan was run and happened. Otherwise it shows nothing about the source.
 func ran(out *result.Outcome) bool {
 	return out.Status != result.Inconclusive && out.Status != result.Failed
-}
-
-// Expected reports whether the bug's finding is among those of a run.
-func Expected(b *Bug, found []record.Finding) bool {
-	return slices.ContainsFunc(found, b.Finding.Matches)
 }

@@ -17,18 +17,18 @@ import (
 // WritePage writes docs/bugs.md: what goes wrong, the command that shows it, and what the last run has shown.
 func WritePage(w io.Writer, all []*Bug, results Results, missing []Missing) error {
 	var b strings.Builder
-	shown := 0
+	shown, known, near := 0, 0, 0
 	for _, bug := range all {
-		if r := results[bug.Name]; r != nil && r.Shown > 0 {
-			shown++
+		r := results[bug.Name]
+		if r == nil || r.Shown == 0 {
+			continue
 		}
-	}
-	named, near := 0, 0
-	for _, bug := range all {
-		if r := results[bug.Name]; r != nil && r.Shown > 0 && len(bug.Cause) > 0 {
-			if named++; r.Named != nil && r.Named.Off >= 0 && r.Named.Off <= Near {
-				near++
-			}
+		shown++
+		if len(bug.Cause) > 0 {
+			known++
+		}
+		if r.Named != nil && r.Named.Off >= 0 && r.Named.Off <= Near {
+			near++
 		}
 	}
 	fmt.Fprintf(&b, `# Known bugs, one command each
@@ -46,7 +46,7 @@ writes this page.
 
 %d of %d are shown. For %d of them the line of source that causes the bug is known. The reports of
 %d name a line that is at most %d lines away from it.
-`, "```", "```", "`go generate ./internal/bugs`", shown, len(all), named, near, Near)
+`, "```", "```", "`go generate ./internal/bugs`", shown, len(all), known, near, Near)
 	fmt.Fprint(&b, "\n<!-- begin table -->\n\n"+
 		"| bug | what goes wrong | source | kind | reports | cause | line that is named | last result |\n"+
 		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")

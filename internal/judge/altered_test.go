@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/judge/processlog"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -122,3 +123,37 @@ type says []record.Finding
 func (says) Is() Traits { return is("says", allClusters, whatHappened) }
 
 func (s says) Judge(context.Context, Evidence) ([]record.Finding, error) { return s, nil }
+
+// Such a finding names the last write of one of the objects, if there was one before it.
+func TestLastWriteOfWhatIsChangedInACache(t *testing.T) {
+	f := record.Finding{
+		Time:   at(5),
+		Detail: "*v1.Service default/active\n  now: Selector: \"hash\": \"1b2\"\n*v1.Node node-1\nand 2 objects more",
+	}
+	write := func(second float64, by, resource, namespace, name string) record.Event {
+		return record.Event{Seq: int(second), Time: at(second), Observation: &record.Observation{
+			By: by, Point: wire.ControllerWrite, Phase: wire.Before, Resource: resource, Namespace: namespace, Name: name,
+			Callers: record.Callers{{Function: "f", File: "main.go", Line: int(second)}},
+		}}
+	}
+	for _, tt := range []struct {
+		name   string
+		events []record.Event
+		want   int
+	}{
+		{"none", nil, 0},
+		{"the last one before", []record.Event{
+			write(1, "op", "services", "default", "active"), write(3, "op", "nodes", "", "node-1"),
+			write(6, "op", "nodes", "", "node-1"),
+		}, 3},
+		{"others", []record.Event{
+			write(1, "other", "nodes", "", "node-1"), write(2, "op", "pods", "default", "active"),
+			write(3, "op", "services", "default", "b"),
+		}, 0},
+	} {
+		e := Evidence{Events: tt.events}
+		if got := e.lastWrite("op", f); got.Event != tt.want || got.Callers[0].Line != tt.want {
+			t.Errorf("%s: %+v, want the event %d", tt.name, got, tt.want)
+		}
+	}
+}

@@ -39,12 +39,19 @@ func (faultFree) Judge(_ context.Context, e Evidence) ([]record.Finding, error) 
 		var causes []*facts.Change
 		finding.Time = e.Meta.WorkloadEnd
 		for _, line := range part.Lines {
-			details = append(details, line.String())
+			texts := strings.Split(line.String(), "\n")
 			for _, c := range line.Causes {
 				finding.Time = c.Time
 				causes = append(causes, c)
-				details = append(details, "  "+nameOf(c)+": "+e.happened(c))
+				texts = append(texts, "  "+nameOf(c)+": "+e.happened(c))
 			}
+			if strings.HasSuffix(finding.Title, texts[0]) { // the headline says it
+				texts = texts[1:]
+				for i := range texts {
+					texts[i] = strings.TrimPrefix(texts[i], "  ")
+				}
+			}
+			details = append(details, texts...)
 		}
 		finding.Cause, finding.Origin = earliest(causes...), origin(causes...)
 		for _, a := range e.Actions {

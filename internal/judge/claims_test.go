@@ -54,6 +54,7 @@ func TestHeadlinesAgreeWithTheHistory(t *testing.T) {
 		without, run []string
 		want         string
 		harm         record.Harm
+		cause        float64 // when the write was made that it names, in seconds; 0: it does not matter
 	}{
 		{
 			name: "created for an owner that was being deleted", harm: record.HarmReplaced,
@@ -66,6 +67,7 @@ func TestHeadlinesAgreeWithTheHistory(t *testing.T) {
 		},
 		{
 			name: "two claims share a pod, and another pod is left over", harm: record.HarmMissing,
+			cause: 3, // the second claim gets the pod of the first one
 			without: []string{
 				"1 created " + pool, "1.1 op: created " + pooled("b"), "1.2 op: created " + pooled("c"),
 				"2 created " + claims("a", "b"), "2.1 op: created " + pooled("d"),
@@ -124,7 +126,8 @@ func TestHeadlinesAgreeWithTheHistory(t *testing.T) {
 			}
 			e.bear(found)
 			for _, f := range found {
-				if f.IsBug() && f.Title == tt.want && f.Harm == tt.harm {
+				if f.IsBug() && f.Title == tt.want && f.Harm == tt.harm &&
+					(tt.cause == 0 || f.Cause.Equal(at(tt.cause))) {
 					return
 				}
 			}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
+	"github.com/trommel-dev/trommel/instrumentation/wire"
+	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/judge/processlog"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -49,8 +52,34 @@ func (exits) Judge(_ context.Context, e Evidence) ([]record.Finding, error) {
 				f.Severity = record.SeverityNote
 				f.Title += ", when the plan had disturbed its connection to the cluster " + cut
 			}
+			if processlog.ChangesCache(f) && !f.Callers.Known() {
+				if wrote := e.lastWrite(c.Name, f); wrote.Callers.Known() {
+					f.Origin, f.Call = wrote, record.WroteIt
+				}
+			}
 			findings = append(findings, f)
 		}
 	}
 	return findings, nil
+}
+
+// lastWrite is where the last write of a controller comes from, before a finding, of an object that the controller has
+// changed in its cache: such a change is often made to write it.
+func (e Evidence) lastWrite(controller string, f record.Finding) (last record.Origin) {
+	types, names := processlog.Altered(f)
+	for i := range e.Events {
+		o := e.Events[i].Observation
+		if o == nil || o.By != controller || o.Point != wire.ControllerWrite || !o.Callers.Known() ||
+			e.Events[i].Time.After(f.Time) {
+			continue
+		}
+		for n, name := range names {
+			typ := strings.ToLower(types[n])
+			if name == strings.TrimPrefix(o.Namespace+"/"+o.Name, "/") &&
+				(typ == o.Kind || typ == "unstructured" || facts.IsResource(o.Resource, typ)) {
+				last = record.Origin{Callers: o.Callers, Event: e.Events[i].Seq}
+			}
+		}
+	}
+	return last
 }

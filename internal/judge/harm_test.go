@@ -291,14 +291,12 @@ func TestOneLineACause(t *testing.T) {
 	const key = "cluster.db.example/default/db"
 	expect(t, got,
 		key+" differs from the runs without faults: spec.size is 2; without faults: 1", "wrong content",
-		"spec.size spec.zone", `spec.size is 2; without faults: 1
-  with it: spec.zone is "a"; without faults: absent
-  with it: metadata.annotations.restarted is "2026-01-01T00:00:00Z"; without faults: absent
-  `+key+`: updated by op at +4s before the plan's first action (resource version 2)`,
+		"spec.size spec.zone", `with it: spec.zone is "a"; without faults: absent
+with it: metadata.annotations.restarted is "2026-01-01T00:00:00Z"; without faults: absent
+`+key+`: updated by op at +4s before the plan's first action (resource version 2)`,
 		key+" differs from the runs without faults: status.ready is 2; without faults: 1", "wrong status",
-		"status.ready", `status.ready is 2; without faults: 1
-  with it: status.message is "n"; without faults: "m"
-  `+key+`: updated by op at +5s before the plan's first action (resource version 3)`)
+		"status.ready", `with it: status.message is "n"; without faults: "m"
+`+key+`: updated by op at +5s before the plan's first action (resource version 3)`)
 }
 
 // A violated invariant says what was done, by whom, and whose the object is.

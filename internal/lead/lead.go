@@ -13,7 +13,9 @@ import (
 
 // Lead is what led to a finding.
 type Lead struct {
-	Reconcile string    `json:"reconcile"` // which one it was: "the reconcile of default/db by db-operator"
+	// Reconcile says which one it was: "the reconcile of default/db by db-operator". Began is zero if the call was made
+	// outside of controller-runtime's reconciles; then it says: "what op received before that call".
+	Reconcile string    `json:"reconcile"`
 	Began     time.Time `json:"began"`
 	Steps     []Step    `json:"steps"` // what was received before it, and what it did, in order
 	Why       []string  `json:"why"`   // what follows from that, in sentences; at least one
@@ -42,17 +44,17 @@ const (
 	late = 100 * time.Millisecond // a cache is behind by less at any time, for one object or another
 )
 
-// Of returns what led to a finding. Nil: the finding names no call, the run was not traced, or the call was not made in
-// a reconcile of controller-runtime.
+// Of returns what led to a finding. Nil: the finding names no call that made something wrong, or the run was not
+// traced.
 func Of(r *record.Run, f record.Finding) *Lead {
 	at := slices.IndexFunc(r.Events, func(e record.Event) bool { return f.Event != 0 && e.Seq == f.Event })
-	if at < 0 || r.Events[at].Observation == nil {
+	if at < 0 || r.Events[at].Observation == nil || f.Call == record.WroteIt {
 		return nil
 	}
 	t := newTracks(r)
 	c := t.reconcileOf(r.Events[at].Observation)
 	if c == nil {
-		return nil
+		return t.outside(at, f.Call)
 	}
 	lead := &Lead{
 		Reconcile: fmt.Sprintf("the reconcile of %s by %s", c.request, c.by), Began: r.Events[c.from].Time,
@@ -70,30 +72,79 @@ func Of(r *record.Run, f record.Finding) *Lead {
 	case len(stale) > 0:
 		lead.Why = stale
 	default:
-		lead.Why = []string{"Nothing that it read is known to have been out of date: the record does not show why."}
+		if lead.Why = t.unseen(c.by, c.session, at); len(lead.Why) == 0 {
+			lead.Why = []string{"Nothing that it read is known to have been out of date: the record does not show why."}
+		}
 	}
 	return lead
 }
 
-// again says whether a call that failed was made again.
+// outside is the lead of a call that no reconcile of controller-runtime made: which of the process's reads belong to it
+// is unknown, but not what the process had received. Nil: what it received was not recorded.
+func (t *tracks) outside(at int, how record.CallKind) *Lead {
+	o := t.events[at].Observation
+	if o.Point != wire.ControllerWrite || o.Phase != wire.Before {
+		return nil
+	}
+	lead := &Lead{Reconcile: fmt.Sprintf("what %s received before that call", o.By)}
+	for i := at - 1; i >= 0 && len(lead.Steps) < maxReceived; i-- {
+		if e := t.events[i].Observation; isDelivery(e, wire.After, o.Session) && !e.Election {
+			lead.Steps = append(lead.Steps, t.receipt(i))
+		}
+	}
+	if len(lead.Steps) == 0 {
+		return nil
+	}
+	slices.Reverse(lead.Steps)
+	lead.Steps = append(lead.Steps, t.wrote(at, true))
+	switch how {
+	case record.FailedCall:
+		lead.Why = t.again(nil, at)
+	case record.KilledAfter:
+		lead.Why = []string{t.afterwards(o, at)}
+	default:
+		lead.Why = t.unseen(o.By, o.Session, at)
+	}
+	if len(lead.Why) == 0 {
+		lead.Why = []string{"It is not known to have been behind: the record does not show why."}
+	}
+	return lead
+}
+
+// afterwards says whether another process of the controller wrote anything after the last call of one.
+func (t *tracks) afterwards(last *record.Observation, at int) string {
+	for _, e := range t.events[at:] {
+		o := e.Observation
+		if o != nil && o.Point == wire.ControllerWrite && !o.Election && o.By == last.By && o.Session != last.Session {
+			return "The next process writes: the record does not show why the end is wrong."
+		}
+	}
+	return fmt.Sprintf("No other process of %s writes anything after that call.", last.By)
+}
+
+// again says whether a call that failed was made again. The reconcile that made it is nil if it is unknown.
 func (t *tracks) again(c *reconcile, at int) []string {
 	failed := t.events[at].Observation
-	end := "goes on"
-	if c.to < len(t.events) {
-		end = "ends without an error"
-		if t.events[c.to].Observation.Error != "" {
-			end = "ends with an error"
+	begin := ""
+	if c != nil {
+		end := "goes on"
+		if c.to < len(t.events) {
+			end = "ends without an error"
+			if t.events[c.to].Observation.Error != "" {
+				end = "ends with an error"
+			}
 		}
+		begin = fmt.Sprintf("The reconcile %s. ", end)
 	}
 	for i := at + 1; i < len(t.events); i++ {
 		o := t.events[i].Observation
 		if o != nil && o.Point == wire.ControllerWrite && o.Phase == wire.Before && !o.Election && o.By == failed.By &&
 			o.Op == failed.Op && o.Subresource == failed.Subresource && o.Subject() == failed.Subject() {
-			return []string{fmt.Sprintf("The reconcile %s. %s makes the same call again %s later.", end, o.By,
+			return []string{fmt.Sprintf("%s%s makes the same call again %s later.", begin, o.By,
 				roughly(t.events[i].Time.Sub(t.events[at].Time)))}
 		}
 	}
-	return []string{fmt.Sprintf("The reconcile %s. %s does not make the same call again.", end, failed.By)}
+	return []string{fmt.Sprintf("%s%s does not make the same call again.", begin, failed.By)}
 }
 
 // then shows the next reconcile of the same request, which had to take up the work after a write that was disturbed.

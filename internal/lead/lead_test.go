@@ -125,6 +125,59 @@ func TestLead(t *testing.T) {
 ! it reads thing/ns/a (version 5), which is not the newest main.go:10 f
 ! it deletes thing/ns/b main.go:20 f
 = It should have seen thing/ns/a (version 7), written by other 1.0 s before: 2 versions behind.`},
+		{"an event that is held", "", func(s *scene) int {
+			p := process{s, 1, "r1"}
+			delivery := record.Observation{
+				Session: 1, Call: 100, Point: wire.ControllerRecv, Phase: wire.Before, Op: wire.Update, Kind: "thing",
+				Namespace: "ns", Name: "c", Object: body(8),
+			}
+			s.add(delivery)
+			for _, ignored := range []record.Observation{
+				{Session: 2, Kind: "thing", Name: "of another process"},
+				{Session: 1, Kind: "other", Name: "unreported"},
+			} {
+				ignored.Point, ignored.Phase, ignored.Op = wire.ControllerRecv, wire.Before, wire.Update
+				s.add(ignored)
+			}
+			s.received(1, wire.Create, "a", 5)
+			p.reconcile(wire.Before, "")
+			p.read("a", 5, 10)
+			seq := p.write(wire.Delete, "b", 0, 20, "")
+			delivery.Phase = wire.After
+			s.add(delivery)
+			return seq
+		}, `op receives the creation of thing/ns/a (version 5)
+it reads thing/ns/a (version 5) main.go:10 f
+! it deletes thing/ns/b main.go:20 f
+= op had not received the update of thing/ns/c (version 8): that event was held, for 6.0 s by then.`},
+		{"a call outside of reconciles, with a cache that is behind", "", func(s *scene) int {
+			p := process{s, 1, ""}
+			s.stored("a", record.Existing, "user", 5)
+			for version := range 4 {
+				s.received(1, wire.Update, "a", version+2)
+			}
+			s.stored("a", record.Updated, "user", 6)
+			s.received(2, wire.Update, "a", 6)
+			return p.write(wire.Delete, "b", 0, 20, "")
+		}, `op receives the update of thing/ns/a (version 3)
+op receives the update of thing/ns/a (version 4)
+op receives the update of thing/ns/a (version 5)
+! it deletes thing/ns/b main.go:20 f
+= Its cache should have had thing/ns/a (version 6), written by user 1.0 s before: 1 version behind.`},
+		{"a call outside of reconciles that fails", record.FailedCall, func(s *scene) int {
+			p := process{s, 1, ""}
+			s.received(1, wire.Create, "a", 5)
+			return p.write(wire.Create, "b", 0, 20, "refused")
+		}, `op receives the creation of thing/ns/a (version 5)
+! it creates thing/ns/b: done, but the plan makes the answer get lost main.go:20 f
+= op does not make the same call again.`},
+		{"a call outside of reconciles, and then a kill", record.KilledAfter, func(s *scene) int {
+			p := process{s, 1, ""}
+			s.received(1, wire.Create, "a", 5)
+			return p.write(wire.Create, "b", 6, 20, "")
+		}, `op receives the creation of thing/ns/a (version 5)
+! it creates thing/ns/b (version 6) main.go:20 f
+= No other process of op writes anything after that call.`},
 		{"a read that is held", "", func(s *scene) int {
 			p := process{s, 1, "r1"}
 			s.stored("a", record.Existing, "user", 5)
@@ -271,7 +324,11 @@ it updates thing/ns/a (version 6) main.go:20 f
 			s := &scene{}
 			event := tt.act(s)
 			lead := Of(&s.Run, record.Finding{Call: tt.call, Origin: record.Origin{Event: event}})
-			if lead == nil || lead.Reconcile != "the reconcile of ns/a by op" {
+			which := "the reconcile of ns/a by op"
+			if strings.HasPrefix(tt.name, "a call outside of reconciles") {
+				which = "what op received before that call"
+			}
+			if lead == nil || lead.Reconcile != which || lead.Began.IsZero() != (which[0] == 'w') {
 				t.Fatalf("%+v", lead)
 			}
 			if diff := cmp.Diff(tt.want, text(lead)); diff != "" {

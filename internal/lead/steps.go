@@ -28,11 +28,10 @@ func (t *tracks) received(c *reconcile) []Step {
 	var all []Step
 	for i := since; i < c.from; i++ {
 		o := t.events[i].Observation
-		if o == nil || o.Point != wire.ControllerRecv || o.Phase != wire.After || o.Session != c.session || o.Election {
+		if !isDelivery(o, wire.After, c.session) || o.Election {
 			continue
 		}
-		all = append(all, Step{At: t.events[i].Time, Text: fmt.Sprintf("%s receives the %s of %s%s", c.by,
-			record.Noun(o.Op), object(o, o.Namespace, o.Name), version(t.versions[i]))})
+		all = append(all, t.receipt(i))
 	}
 	if left := len(all) - maxReceived; left > 0 {
 		all = all[left:]
@@ -49,6 +48,77 @@ func (t *tracks) received(c *reconcile) []Step {
 		all[0].At = t.events[c.from].Time
 	}
 	return all
+}
+
+// receipt is the step in which a process receives an event.
+func (t *tracks) receipt(at int) Step {
+	o := t.events[at].Observation
+	return Step{At: t.events[at].Time, Text: fmt.Sprintf("%s receives the %s of %s%s", o.By, record.Noun(o.Op),
+		object(o, o.Namespace, o.Name), version(t.versions[at]))}
+}
+
+// unseen says what a process had not seen when it made a call: events that were held, or else newer states of what it
+// has in its caches.
+func (t *tracks) unseen(by string, session uint64, at int) []string {
+	if held := t.undelivered(by, session, at); len(held) > 0 {
+		return held
+	}
+	type known struct{ cluster, group, kind, namespace, name string }
+	looked := map[known]bool{}
+	var all []string
+	for i := range t.history {
+		h := &t.history[i]
+		is := known{h.Cluster, h.Group, h.Type, h.Namespace, h.Name}
+		if looked[is] || len(all) == maxObjects {
+			continue
+		}
+		looked[is] = true
+		o := &record.Observation{
+			By: by, Session: session, Cluster: h.Cluster, Kind: h.Type, Group: h.Group, GroupKnown: true,
+		}
+		name := objectName{h.Namespace, h.Name}
+		if text := t.behind(at, o, name, t.cached(at, o, name), true); text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// undelivered says which events were held on their way to a process when it made a call, the oldest first. In an
+// ordered run each event that comes later was held; otherwise those for longer than a cache is behind at any time.
+func (t *tracks) undelivered(by string, session uint64, at int) (all []string) {
+	for i := range at {
+		o := t.events[i].Observation
+		if !isDelivery(o, wire.Before, session) || o.Election || len(all) == maxObjects {
+			continue
+		}
+		since := t.events[at].Time.Sub(t.events[i].Time)
+		if !t.ordered && since < late || !t.comesAfter(o, at) {
+			continue
+		}
+		text := fmt.Sprintf("%s had not received the %s of %s%s: that event was held", by, record.Noun(o.Op),
+			object(o, o.Namespace, o.Name), version(t.versions[i]))
+		if since >= late {
+			text += ", for " + roughly(since) + " by then"
+		}
+		all = append(all, text+".")
+	}
+	return all
+}
+
+// comesAfter reports whether a delivery ends after an event. If it never ends, it does if the record shows what the
+// process received of that type.
+func (t *tracks) comesAfter(o *record.Observation, at int) bool {
+	if came, ok := t.answers[[2]uint64{o.Session, o.Call}]; ok {
+		return came > at
+	}
+	return slices.ContainsFunc(t.events, func(e record.Event) bool {
+		return isDelivery(e.Observation, wire.After, o.Session) && e.Observation.Kind == o.Kind
+	})
+}
+
+func isDelivery(o *record.Observation, phase wire.Phase, session uint64) bool {
+	return o != nil && o.Point == wire.ControllerRecv && o.Phase == phase && o.Session == session
 }
 
 // steps lists what a reconcile did until an event, which it includes, or -1: until its end. Stale says, for what it

@@ -17,6 +17,7 @@ type tracks struct {
 	begun    map[[2]uint64]int // events before calls, by session and call
 	answers  map[[2]uint64]int // events after calls
 	writers  map[uint64]string // by resource version
+	ordered  bool              // the plan has a schedule
 }
 
 func newTracks(r *record.Run) *tracks {
@@ -25,6 +26,7 @@ func newTracks(r *record.Run) *tracks {
 		begun: map[[2]uint64]int{}, writers: map[uint64]string{},
 	}
 	for i := range r.Events {
+		t.ordered = t.ordered || r.Events[i].Ordered
 		o := r.Events[i].Observation
 		if o == nil {
 			continue

@@ -103,6 +103,13 @@ func Headline(r *record.Run, found []GroupedFinding) string {
 
 // explainPlan says of each action what it was to do, and what became of it.
 func explainPlan(b *strings.Builder, r *record.Run, p *plan.Plan) {
+	if p.Schedule != nil {
+		fmt.Fprintf(b, "\nWhat the schedule was to do, and what came of it:\n\n%s\n", p.Schedule.Explain())
+		for _, line := range HeldSteps(r, p) {
+			fmt.Fprintf(b, "   -> %s.\n", line)
+		}
+		return
+	}
 	if len(p.Actions) == 0 {
 		b.WriteString("\nThe plan has no actions: only the workload ran.\n")
 		return

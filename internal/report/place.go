@@ -34,6 +34,8 @@ func Places(f record.Finding) (what string, places []string) {
 		what = "in "
 	case record.KilledAfter:
 		what = "the last write before the kill: "
+	case record.WroteIt:
+		what = "its last write of that object: "
 	}
 	return what, places
 }
@@ -95,7 +97,11 @@ func SourceAround(r *record.Run, f record.Finding) (file, text string) {
 // LeadText shows what led to a finding of a run, a line for each step, indented by three spaces.
 func LeadText(r *record.Run, l *lead.Lead) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "   %s, which begins at %s:\n", strings.ToUpper(l.Reconcile[:1])+l.Reconcile[1:], Since(r, l.Began))
+	fmt.Fprintf(&b, "   %s", strings.ToUpper(l.Reconcile[:1])+l.Reconcile[1:])
+	if !l.Began.IsZero() {
+		fmt.Fprintf(&b, ", which begins at %s", Since(r, l.Began))
+	}
+	b.WriteString(":\n")
 	width := 0
 	for _, s := range l.Steps {
 		width = max(width, len(Since(r, s.At)))

@@ -177,8 +177,8 @@ func (r *runner) newParts(
 	p.tools = r.newTools(p, set, kept)
 	p.course = &course{
 		plan: p.coordinator, addons: set.addons, actions: r.plan.Actions,
-		lastAction: r.events.LastAction, postponed: p.coordinator.Ordering().Postponed, stuckAfter: timeouts.Stuck,
-		add: r.journal.Add,
+		lastAction: r.events.LastAction, stuckAfter: timeouts.Stuck, add: r.journal.Add,
+		postponed: func() time.Time { return p.coordinator.Ordering().Postponed() }, // the coordinator comes later
 	}
 	p.settling = &settle.Controllers{
 		Plan: p.coordinator, Node: at.Node, Names: r.controllers(), Timeouts: timeouts,

@@ -146,6 +146,11 @@ func (r *Run) lines(differ []baseline.Difference) []Line {
 		l := Line{Differ: []baseline.Difference{d}, Causes: causes, whole: d.Field == "" || d.Field == beingDeleted}
 		if l.whole {
 			l.Harm = r.ofWhole(d)
+			if r.neverThere(d) {
+				if _, by := r.shared(d); by != nil {
+					l.Causes = []*facts.Change{by}
+				}
+			}
 			all = append(all, l)
 			continue
 		}
@@ -210,6 +215,9 @@ func (r *Run) owner(d baseline.Difference) facts.Key {
 	}
 	return r.usual.Of(d.Key)
 }
+
+// neverThere reports whether the run never had the object.
+func (r *Run) neverThere(d baseline.Difference) bool { return r.Objects[d.Own] == nil && !d.Count }
 
 // state is what became of the object in the run and, at most, in a run without faults.
 func (r *Run) state(d baseline.Difference) (got, want facts.Object) {
@@ -366,8 +374,8 @@ func (r *Run) whole(d baseline.Difference, l Line, owner facts.Key) (title strin
 		of += " of " + Name(string(owner))
 	}
 	says := func(what record.Statement) { claims.Say(string(d.Own), what) }
-	if r.Objects[d.Own] == nil && !d.Count {
-		if text := r.shared(d); text != "" {
+	if r.neverThere(d) {
+		if text, _ := r.shared(d); text != "" {
 			return text, claims
 		}
 	}

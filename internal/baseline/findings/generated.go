@@ -115,10 +115,10 @@ func ending(key facts.Key, changes []facts.Change) *facts.Change {
 }
 
 // shared says which objects have the same object with a generated name, of which each has one of its own without
-// faults; empty: none.
-func (r *Run) shared(d baseline.Difference) string {
+// faults; empty: none. By is the change by which the last one got it; nil: unknown.
+func (r *Run) shared(d baseline.Difference) (text string, by *facts.Change) {
 	if _, generated := beginning(d.Key); !generated {
-		return ""
+		return "", nil
 	}
 	usual := users(d.Key, r.Baseline.Objects)
 	now := users(d.Key, r.Objects)
@@ -143,11 +143,26 @@ func (r *Run) shared(d baseline.Difference) string {
 				begins, _ := beginning(d.Key)
 				noun, _, _ := strings.Cut(Name(begins), " ")
 				return fmt.Sprintf("%s have the same %s %s; without faults each has its own",
-					strings.Join(names, " and "), noun, name)
+					strings.Join(names, " and "), noun, name), r.lastGiven(all, where.field, name)
 			}
 		}
 	}
-	return ""
+	return "", nil
+}
+
+// lastGiven is the last change by which one of some objects got a text in a field; nil: unknown.
+func (r *Run) lastGiven(of []facts.Key, field, text string) (last *facts.Change) {
+	has := func(state map[string]any) bool {
+		found := false
+		texts(state, "", func(at, is string) { found = found || at == field && is == text })
+		return found
+	}
+	for i := range r.Changes {
+		if c := &r.Changes[i]; slices.Contains(of, c.Key) && has(c.Cur) && !has(c.Prev) {
+			last = c
+		}
+	}
+	return last
 }
 
 // place is a field of objects of a type.
@@ -164,29 +179,34 @@ func users(of facts.Key, objects map[facts.Key]*facts.Object) map[place]map[stri
 	}
 	all := map[place]map[string][]facts.Key{}
 	for key, o := range objects {
-		var visit func(v any, field string)
-		visit = func(v any, field string) {
-			switch v := v.(type) {
-			case map[string]any:
-				for name, value := range v {
-					if name != "ownerReferences" && name != "managedFields" {
-						visit(value, field+"."+name)
-					}
-				}
-			case string:
-				at := place{key.Type(), field}
-				if !names[v] || field == ".metadata.name" || slices.Contains(all[at][v], key) {
-					return
-				}
-				if all[at] == nil {
-					all[at] = map[string][]facts.Key{}
-				}
-				all[at][v] = append(all[at][v], key)
+		if o.End == nil || strings.Contains(string(key), "#") {
+			continue
+		}
+		texts(o.End, "", func(field, text string) {
+			at := place{key.Type(), field}
+			if !names[text] || field == ".metadata.name" || slices.Contains(all[at][text], key) {
+				return
 			}
-		}
-		if o.End != nil && !strings.Contains(string(key), "#") {
-			visit(o.End, "")
-		}
+			if all[at] == nil {
+				all[at] = map[string][]facts.Key{}
+			}
+			all[at][text] = append(all[at][text], key)
+		})
 	}
 	return all
+}
+
+// texts yields the texts in a state, each with its field, such as ".status.podName". Lists, owner references and
+// managed fields are left out.
+func texts(state any, field string, yield func(field, text string)) {
+	switch state := state.(type) {
+	case map[string]any:
+		for name, value := range state {
+			if name != "ownerReferences" && name != "managedFields" {
+				texts(value, field+"."+name, yield)
+			}
+		}
+	case string:
+		yield(field, state)
+	}
 }

@@ -68,7 +68,7 @@ func (i *Issue) happens() string {
 	p.line("# %s\n", report.EscapeMarkdown(f.Title))
 	i.versions(&p)
 	p.line("\n## What happens\n")
-	p.line("```\n%s\n```", report.Shorten(strings.TrimSpace(f.Title+"\n"+moreThan(f.Title, f.Detail)), issueDetail))
+	p.line("```\n%s\n```", report.Shorten(strings.TrimSpace(f.Title+"\n"+f.Detail), issueDetail))
 	if what, places := report.Places(f); len(places) > 0 {
 		for n := range places {
 			places[n] = code(places[n])
@@ -76,15 +76,6 @@ func (i *Issue) happens() string {
 		p.line("\nIn the source: %s%s.", what, strings.Join(places, ", called by "))
 	}
 	return p.String()
-}
-
-// moreThan is a detail without its first line if the title ends with that.
-func moreThan(title, detail string) string {
-	first, rest, _ := strings.Cut(detail, "\n")
-	if strings.HasSuffix(title, first) {
-		return rest
-	}
-	return detail
 }
 
 // comesAbout is what the plan does and what led to the finding: all steps, or only those to look at.
@@ -102,7 +93,11 @@ func (i *Issue) comesAbout(all bool) string {
 	if l == nil {
 		return p.String()
 	}
-	p.line("\nThen %s:\n", report.EscapeMarkdown(l.Reconcile))
+	begin := "Then"
+	if l.Began.IsZero() {
+		begin = "This is"
+	}
+	p.line("\n%s %s:\n", begin, report.EscapeMarkdown(l.Reconcile))
 	for _, s := range l.Steps {
 		text := fmt.Sprintf("%s %s", report.Since(i.Record, s.At), report.EscapeMarkdown(s.Text))
 		if s.Place != "" {

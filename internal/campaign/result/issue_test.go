@@ -27,7 +27,7 @@ func issue(t *testing.T, source string) *Issue {
 		Confirmation: Confirmation{Came: 3, Of: 3}, Traced: "runs/killed/5",
 		Gone: []string{"without the plan's actions", "with the kill a second later"},
 		Lead: &lead.Lead{
-			Reconcile: "the reconcile of default/db by op",
+			Reconcile: "the reconcile of default/db by op", Began: begin.Add(time.Second),
 			Steps: []lead.Step{
 				{At: begin.Add(time.Second), Text: "it creates secret/default/db_1 (version 7)",
 					Place: "main.go:7 (*R).create", Wrong: true},

@@ -142,6 +142,19 @@ func ofCache(controller string, all []alteration) (title, detail string) {
 		strings.Join(lines, "\n")
 }
 
+// Altered lists the objects of a finding about a controller that changes objects in its cache: each with its Go type,
+// such as Node, and as namespace/name or name.
+func Altered(f record.Finding) (types, names []string) {
+	for line := range strings.Lines(f.Detail) {
+		typ, name, both := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if !both || typ == "" || !strings.Contains(typ, ".") || strings.Contains(name, " ") {
+			continue // not the first line of an object
+		}
+		types, names = append(types, typ[strings.LastIndexByte(typ, '.')+1:]), append(names, name)
+	}
+	return types, names
+}
+
 // ChangesCache reports whether a finding says that a controller changes objects in its cache.
 func ChangesCache(f record.Finding) bool {
 	return f.Judge == record.JudgePanic && strings.Contains(f.Title, changesCache)

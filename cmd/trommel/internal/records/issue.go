@@ -24,6 +24,9 @@ import (
 // issueForm is the format of a page for a bug tracker, which is not made of records alone.
 const issueForm = "issue"
 
+// ErrNoBug is wrapped if a campaign has no confirmed bug that a page could be about.
+var ErrNoBug = errors.New("the campaign has no such confirmed bug")
+
 // writeIssue writes the page for a bug of a campaign, or of one run.
 func writeIssue(ctx context.Context, s output.Streams, dirs []string, number int) error {
 	if len(dirs) > 1 {
@@ -46,7 +49,8 @@ func writeIssue(ctx context.Context, s output.Streams, dirs []string, number int
 	return nil
 }
 
-// IssueAbout is the page for the first confirmed bug of a campaign with a finding that matches.
+// IssueAbout is the page for the first confirmed bug of a campaign with a finding that matches. If there is none, the
+// error is ErrNoBug.
 func IssueAbout(ctx context.Context, dir string, matches func(record.Finding) bool) (*result.Issue, error) {
 	page, err := issueOf(dir, func(groups []result.Group) (int, error) {
 		at := slices.IndexFunc(groups, func(g result.Group) bool {
@@ -55,7 +59,7 @@ func IssueAbout(ctx context.Context, dir string, matches func(record.Finding) bo
 			})
 		})
 		if at < 0 {
-			return 0, errors.New("no confirmed bug of the campaign is the expected one")
+			return 0, ErrNoBug
 		}
 		return at, nil
 	})
@@ -81,7 +85,7 @@ func issueOf(dir string, choose func([]result.Group) (int, error)) (*result.Issu
 	}
 	groups := result.Groups(all.With(result.Bug))
 	if len(groups) == 0 {
-		return nil, fmt.Errorf("%s: the campaign has no confirmed bug", dir)
+		return nil, fmt.Errorf("%s: %w", dir, ErrNoBug)
 	}
 	chosen, err := choose(groups)
 	if err != nil {
