@@ -18,6 +18,26 @@ type Choice struct {
 	Diverged string `json:"diverged,omitempty"`
 }
 
+// Waited returns, for each choice, the index of the first one at which the step that went on there already waited.
+// Those of TimeStream wait for nothing: it is their own index.
+func Waited(choices []Choice) []int {
+	first := make([]int, len(choices))
+	since := map[string]int{} // by stream: since when its next step waits
+	for i, c := range choices {
+		for _, stream := range c.Enabled {
+			if _, known := since[stream]; !known {
+				since[stream] = i
+			}
+		}
+		first[i] = i
+		if c.Stream != TimeStream {
+			first[i] = since[c.Stream]
+			delete(since, c.Stream)
+		}
+	}
+	return first
+}
+
 // TimeStream is the stream of choices that let the clock move.
 const TimeStream = "time"
 

@@ -42,19 +42,8 @@ func Slowest(choices []record.Choice) []Point {
 		Point
 		length int
 	}
-	since := map[string]int{} // by stream: index of the choice at which its next step was first there
 	var all []waited
-	for i, c := range choices {
-		for _, stream := range c.Enabled {
-			if _, known := since[stream]; !known {
-				since[stream] = i
-			}
-		}
-		if c.Stream == record.TimeStream {
-			continue
-		}
-		first := since[c.Stream]
-		delete(since, c.Stream)
+	for i, first := range record.Waited(choices) {
 		cost := 0
 		for _, other := range choices[first:i] {
 			cost++

@@ -65,18 +65,8 @@ func OrderedSteps(r *record.Run) (all []OrderedStep) {
 		}
 	}
 	choices, at := r.Choices()
-	first := map[string]int{} // by stream: index of the first choice at which its next step waited
-	for i, c := range choices {
-		for _, stream := range c.Enabled {
-			if _, known := first[stream]; !known {
-				first[stream] = i
-			}
-		}
-		if c.Stream == record.TimeStream {
-			continue
-		}
-		began := first[c.Stream]
-		delete(first, c.Stream)
+	for i, began := range record.Waited(choices) {
+		c := choices[i]
 		if c.Event == 0 {
 			continue
 		}

@@ -32,6 +32,7 @@ type Line struct {
 	Differ  []baseline.Difference // what matters most first
 	Causes  []*facts.Change
 	whole   bool
+	shared  string // what [Run.shared] says of it
 	version uint64 // of the write; 0: what should have come did not
 	part    string // of the object, if no write is known
 }
@@ -146,8 +147,9 @@ func (r *Run) lines(differ []baseline.Difference) []Line {
 		l := Line{Differ: []baseline.Difference{d}, Causes: causes, whole: d.Field == "" || d.Field == beingDeleted}
 		if l.whole {
 			l.Harm = r.ofWhole(d)
-			if r.neverThere(d) {
-				if _, by := r.shared(d); by != nil {
+			if r.Objects[d.Own] == nil && !d.Count {
+				by := (*facts.Change)(nil)
+				if l.shared, by = r.shared(d); by != nil {
 					l.Causes = []*facts.Change{by}
 				}
 			}
@@ -215,9 +217,6 @@ func (r *Run) owner(d baseline.Difference) facts.Key {
 	}
 	return r.usual.Of(d.Key)
 }
-
-// neverThere reports whether the run never had the object.
-func (r *Run) neverThere(d baseline.Difference) bool { return r.Objects[d.Own] == nil && !d.Count }
 
 // state is what became of the object in the run and, at most, in a run without faults.
 func (r *Run) state(d baseline.Difference) (got, want facts.Object) {
@@ -374,10 +373,8 @@ func (r *Run) whole(d baseline.Difference, l Line, owner facts.Key) (title strin
 		of += " of " + Name(string(owner))
 	}
 	says := func(what record.Statement) { claims.Say(string(d.Own), what) }
-	if r.neverThere(d) {
-		if text, _ := r.shared(d); text != "" {
-			return text, claims
-		}
+	if l.shared != "" {
+		return l.shared, claims
 	}
 	taken := r.taken(d)
 	deleted := taken != nil && got.Deleted > want.Deleted && !r.usuallyDeleted(d, taken)

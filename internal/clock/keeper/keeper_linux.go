@@ -487,7 +487,7 @@ func (k *Keeper) atRest(own *self) bool {
 	if k.busy(own, now, true) != "" {
 		return false
 	}
-	// What is on its way from one process to another has arrived by then, unless the kernel has put it off.
+	// After this pause, each packet between two processes has arrived, unless the kernel has put it off.
 	sleep(shortPause)
 	if k.busy(own, now, false) != "" {
 		return false

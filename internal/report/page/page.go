@@ -12,7 +12,6 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/metadata"
 	"github.com/trommel-dev/trommel/internal/report"
-	"github.com/trommel-dev/trommel/internal/wording"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
@@ -135,7 +134,7 @@ func newPage(r *record.Run, p *plan.Plan, a *record.Account) *pageBuilder {
 	b.events()
 	b.reconciles()
 	b.holds()
-	b.schedule()
+	drawSchedule(b)
 	b.disruptions()
 	b.cycles()
 	b.actions()
@@ -635,26 +634,6 @@ func (b *pageBuilder) actionName(i int) string {
 		return record.ActionName(i, b.plan.Actions[i].String())
 	}
 	return fmt.Sprintf("action %d", i+1)
-}
-
-// schedule draws the steps that the plan's schedule has held while others went on.
-func (b *pageBuilder) schedule() {
-	for _, s := range report.OrderedSteps(b.run) {
-		at, ok := b.bySeq[s.Choice.Event]
-		if !ok || s.Others == 0 {
-			continue
-		}
-		held := b.data.Items[at]
-		item := moments(b.lane(groupPlan, "order"), "hold", "held by the schedule: "+s.Choice.What)
-		item.Object, item.State, item.Run, item.End = held.Object, held.State, held.Run, b.ms(s.Went)
-		item.Detail = []string{
-			fmt.Sprintf("held for %s, while %s went on", report.Round(s.Went.Sub(s.Came)),
-				wording.Count(s.Others, "other step")),
-			fmt.Sprintf("choice %d lets it go on: step %d of the stream %q", s.Choice.Number, s.Choice.Step,
-				s.Choice.Stream),
-		}
-		b.add(item, s.Came)
-	}
 }
 
 // holds draws what was held, and the pauses, failures and freezes that lasted.
