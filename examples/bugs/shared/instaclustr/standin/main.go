@@ -1,6 +1,6 @@
-// Command standin answers the operator's requests to the sidecars of Cassandra pods, at port 4567. The mode of a node is
-// NORMAL until the operator decommissions the node, and then DECOMMISSIONED. The address to which the operator connects
-// identifies the node.
+// Command standin answers the operator's requests to the sidecars of Cassandra pods, at port 4567. The mode of a node
+// is NORMAL until the operator decommissions the node, and then DECOMMISSIONED. The address to which the operator
+// connects identifies the node.
 package main
 
 import (
