@@ -45,7 +45,8 @@ func (i image) build(ctx context.Context, root string, p *v1.Platform) (v1.Image
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, i.name)
 	// Without symbols the program is a third smaller; panics have their lines all the same.
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-o", binary, i.program)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false",
+		"-ldflags=-s -w", "-o", binary, i.program)
 	cmd.Dir = filepath.Join(root, i.module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=")
 	cmd.Stderr = os.Stderr
