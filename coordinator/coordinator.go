@@ -62,6 +62,8 @@ type Config struct {
 	Tools   actions.Tools
 	// Controllers are the controllers under test.
 	Controllers []record.Controller
+	// APIServers are the names of those that the run uses. An ordered run orders the events that reach them.
+	APIServers []string
 	// Trace is what processes report in addition to what the plan needs, by identity, while the plan runs. These
 	// observations are recorded and marked as aside; they satisfy no trigger and are not held. Nil: nothing.
 	Trace map[string][]wire.Rule
@@ -294,6 +296,9 @@ func (c *Coordinator) push(ctx context.Context) {
 			if controller.Hooks {
 				rules[controller.Name] = append(rules[controller.Name], machine.OrderRules...)
 			}
+		}
+		for _, name := range c.config.APIServers {
+			rules[name] = append(rules[name], machine.ServerOrderRules...)
 		}
 	}
 	if !c.machine.Ended() {

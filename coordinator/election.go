@@ -59,15 +59,19 @@ func newElections() elections {
 	}
 }
 
-// note records a successful write of a lock.
+// note records a write of a lock. One without an answer may have made the lock of a process that is not there any more,
+// but only who gets an answer leads.
 func (e *elections) note(s *monitor.Session, o *wire.Observation) {
-	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Error != "" {
+	if o.Point != wire.ControllerWrite || o.Phase != wire.After || o.Error != "" && o.Code != 0 {
 		return
 	}
 	if e.locks[s.Identity] == nil {
 		e.locks[s.Identity] = map[plan.ResourceKey]bool{}
 	}
 	e.locks[s.Identity][lockKey(o)] = true
+	if o.Error != "" {
+		return
+	}
 	e.leads[s.ID] = true
 	e.newest[s.ID] = recordObservation(s, o)
 	var lock struct {
@@ -183,6 +187,11 @@ func (c *Coordinator) electing(name string) string {
 		names = append(names, l.String())
 	}
 	return fmt.Sprintf("%s waits for leader election: it has not acquired %s again", name, strings.Join(names, ", "))
+}
+
+// AwaitLeaders waits until no controller waits to be elected again. One that has never been leader is not waited for.
+func (c *Coordinator) AwaitLeaders(ctx context.Context) error {
+	return c.loop.until(ctx, func() bool { return len(c.allElecting()) == 0 })
 }
 
 // allElecting is [Coordinator.electing] for all controllers.

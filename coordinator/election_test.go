@@ -23,7 +23,7 @@ func TestLocksOfAControllerAreKnown(t *testing.T) {
 	}
 	leads := `{"metadata":{"annotations":{"control-plane.alpha.kubernetes.io/leader":"{}"}}}`
 	failed := write("", "configmaps", "configmap", "failed", leads)
-	failed.Error = "conflict"
+	failed.Error, failed.Code = "conflict", 409
 	reconciled := write(leaseGroup, "leases", "lease", "reconciled", "{}")
 	reconciled.ReconcileID = "1"
 	r := newRig(t, &plan.Plan{}, time.Minute)
@@ -55,6 +55,32 @@ func TestLocksOfAControllerAreKnown(t *testing.T) {
 		if got, err := r.LeaseLasts(context.Background(), controller); err != nil || got != want {
 			t.Errorf("the lease of %s lasts for %s, want %s (%v)", controller, got, want, err)
 		}
+	}
+}
+
+// A process that is replaced while it makes its lease leaves a lease that must end before the next one leads.
+func TestLeadersAreAwaited(t *testing.T) {
+	r := newRig(t, &plan.Plan{}, time.Minute)
+	if err := r.AwaitLeaders(t.Context()); err != nil {
+		t.Fatalf("nobody has ever been leader: %v", err)
+	}
+	lease := wire.Observation{
+		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Create, Kind: "lease", Resource: "leases",
+		Group: leaseGroup, GroupKnown: true, Namespace: "kube-system", Name: "db", Error: "context canceled",
+	}
+	r.process = r.connect(t, "db")
+	r.observe(t, lease)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := r.AwaitLeaders(short); err == nil {
+		t.Error("the lease of a process without an answer counts as a leader")
+	}
+	awaited := make(chan error, 1)
+	go func() { awaited <- r.AwaitLeaders(t.Context()) }()
+	lease.Call, lease.Error, lease.Operation = 2, "", wire.Update
+	r.observe(t, lease)
+	if err := <-awaited; err != nil {
+		t.Error(err)
 	}
 }
 

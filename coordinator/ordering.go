@@ -264,7 +264,7 @@ func (o *Ordering) end() {
 // of its own.
 func (o *Ordering) streamOf(r *record.Observation) string {
 	by := o.process(r)
-	if r.Point == wire.ControllerRecv {
+	if r.Point == wire.ControllerRecv || r.Point == wire.APIServerRecv {
 		return fmt.Sprintf("%s receives %s", by, withGroup(r.Kind, r.Group))
 	}
 	if r.ReconcileID != "" {

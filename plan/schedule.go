@@ -64,9 +64,6 @@ func (s *Schedule) Explain() string {
 
 // check reports the mistakes in a schedule.
 func (s *Schedule) check(p *Plan, at *yamlfile.Place) {
-	if len(p.Actions) > 0 {
-		at.Errorf("the plan has both actions and a schedule; it takes one of them")
-	}
 	if p.Pace != "" {
 		at.Errorf("the plan has both a pace and a schedule: the schedule says when a step of the workload begins")
 	}

@@ -15,11 +15,17 @@ var OrderRules = []wire.Rule{
 	{Point: wire.ControllerWrite, Phase: wire.After, AnyGroup: true},
 }
 
+// ServerOrderRules are what every API server reports while a run is ordered.
+var ServerOrderRules = []wire.Rule{{Point: wire.APIServerRecv, Phase: wire.Before, AnyGroup: true}}
+
 // orders reports whether the plan's schedule decides when an observation goes on. Leader election and events stay
 // free: a controller that could not renew its lease would exit.
 func orders(controllers []record.Controller, o *record.Observation) bool {
 	if isElection(o) || o.Kind == "lease" || o.Resource == "leases" || o.Kind == "event" || o.Resource == "events" {
 		return false
+	}
+	if o.Point == wire.APIServerRecv {
+		return o.Phase == wire.Before
 	}
 	return slices.ContainsFunc(controllers, func(c record.Controller) bool { return c.Name == o.By }) &&
 		slices.ContainsFunc(OrderRules, func(r wire.Rule) bool { return r.Point == o.Point && r.Phase == o.Phase })

@@ -2,6 +2,7 @@ package order
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -12,6 +13,12 @@ type Point struct {
 	Number int           // of the choice
 	Late   plan.LateStep // makes the step late that has gone on there
 	What   string        // the step in words
+}
+
+// OfAPIServer reports whether the point's step is an event at an API server, which is late for all who watch there.
+func (p Point) OfAPIServer() bool {
+	by, _, _ := strings.Cut(p.Late.Stream, " ")
+	return plan.IsAPIServer(by)
 }
 
 // Points are the choices at which a step went on that can be late, from one on, in order. Steps of the workload are

@@ -3,6 +3,7 @@ package campaign
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/trommel-dev/trommel/coordinator/order"
 	"github.com/trommel-dev/trommel/internal/campaign/learn"
@@ -13,14 +14,15 @@ import (
 )
 
 // orderBatch is how many plans of the pattern order a workload gets at a time, when its plans before are nearly run.
-// Without a budget, seedsUnbudgeted is how many plans with a seed there are, and there are none with two late steps.
+// Without a budget, seedsUnbudgeted is how many plans with a seed there are, and there are none with two late steps or
+// with faults.
 const (
 	orderBatch      = 20
 	seedsUnbudgeted = 40
 )
 
-// orders are a workload's plans of the pattern order: first those with one late step, then seeds and two late steps in
-// turn.
+// orders are a workload's plans of the pattern order: first those with one late step, then seeds, seeds with faults, and
+// two late steps in turn.
 type orders struct {
 	covered result.Orders
 	traces  map[string]bool      // the different orders that were run
@@ -29,15 +31,18 @@ type orders struct {
 	pairs   []orderPlan          // with two
 	known   map[string]bool      // all with two, made or not, by their late steps
 	made    map[string]orderPlan // by name of the plan
-	seed    int                  // the last one
-	seeded  bool                 // the last batch had seeds
+	faults  []*plan.Plan         // of other patterns, the most promising first; one begins again after the last
+	seed    int                  // the last one without faults
+	faulty  int                  // the last one with
+	turn    int                  // batches since the plans with one late step
 }
 
 // orderPlan is a plan that may still have to be made.
 type orderPlan struct {
 	label, why string
 	schedule   *plan.Schedule
-	from       int // the choice at which its last late step would have gone on
+	from       int           // the choice at which its last late step would have gone on
+	actions    []plan.Action // the faults
 }
 
 // ordered takes in that a plan of the pattern order has ended, and makes further ones.
@@ -62,7 +67,7 @@ func (c *campaign) ordered(t *task, o *result.Outcome) error {
 	if w == nil {
 		w = &orders{
 			covered: result.Orders{Workload: l.Workload}, traces: map[string]bool{}, known: map[string]bool{},
-			made: map[string]orderPlan{}, pending: 1,
+			made: map[string]orderPlan{}, pending: 1, faults: c.faultsOf(l),
 		}
 		c.orders[l.ID()] = w
 	}
@@ -77,6 +82,15 @@ func (c *campaign) ordered(t *task, o *result.Outcome) error {
 	}
 	c.queue.take(c.inOrder(c.queue.begun()), c.SetNumber, "")
 	return nil
+}
+
+// faultsOf returns the plans of a workload that are run in other orders, too.
+func (c *campaign) faultsOf(l *learn.Learned) (all []*plan.Plan) {
+	candidates := pattern.GenerateFor(c.Suite, l.Steps, l.Moments(), pattern.Faults()...)
+	for _, at := range pattern.Order(candidates) {
+		all = append(all, candidates[at.Index].Plan)
+	}
+	return all
 }
 
 // orderedBefore is ordered for all plans that an earlier campaign has run, which this one goes on with.
@@ -100,8 +114,8 @@ func (c *campaign) orderedBefore() error {
 
 // addOrder makes a task of a plan. The caller holds the lock.
 func (c *campaign) addOrder(l *learn.Learned, w *orders, p orderPlan) error {
-	signature := fmt.Sprint(*p.schedule)
-	candidate, err := pattern.Scheduled(c.Suite, l.Workload, p.label, signature, p.why, p.schedule)
+	signature := fmt.Sprint(*p.schedule, p.label)
+	candidate, err := pattern.Scheduled(c.Suite, l.Workload, p.label, signature, p.why, p.schedule, p.actions...)
 	if err != nil {
 		return fmt.Errorf("plan %s: %w", p.label, err)
 	}
@@ -127,9 +141,22 @@ func (w *orders) take(p *plan.Plan, o *result.Outcome, choices []record.Choice) 
 	}
 	of := &w.covered.Seeds
 	switch late := len(p.Schedule.Late); {
+	case len(p.Actions) > 0:
+		of = &w.covered.Faults
 	case p.Schedule.Strategy != plan.FIFO:
 	case late == 0:
-		for _, at := range order.Points(choices, 0) {
+		points := order.Points(choices, 0)
+		// What only one controller sees late finds more than what all see late, the control plane too.
+		slices.SortStableFunc(points, func(a, b order.Point) int {
+			switch {
+			case a.OfAPIServer() == b.OfAPIServer():
+				return 0
+			case a.OfAPIServer():
+				return 1
+			}
+			return -1
+		})
+		for _, at := range points {
 			w.singles = append(w.singles, orderPlan{
 				label: fmt.Sprintf("late-%d", at.Number), why: at.What + " comes late", from: at.Number,
 				schedule: &plan.Schedule{Late: []plan.LateStep{at.Late}},
@@ -176,15 +203,29 @@ func (w *orders) next(budget bool) (all []orderPlan) {
 		all, w.singles = w.singles[:n], w.singles[n:]
 		return all
 	}
-	w.seeded = !w.seeded
-	if !w.seeded && budget && len(w.pairs) > 0 {
-		n := min(len(w.pairs), orderBatch)
-		all, w.pairs = w.pairs[:n], w.pairs[n:]
-		return all
+	if !budget {
+		if w.seed >= seedsUnbudgeted {
+			return nil
+		}
+		return w.seeds()
 	}
-	if !budget && w.seed >= seedsUnbudgeted {
-		return nil
+	for {
+		w.turn++
+		switch {
+		case w.turn%3 == 1:
+			return w.seeds()
+		case w.turn%3 == 2 && len(w.faults) > 0:
+			return w.withFaults()
+		case w.turn%3 == 0 && len(w.pairs) > 0:
+			n := min(len(w.pairs), orderBatch)
+			all, w.pairs = w.pairs[:n], w.pairs[n:]
+			return all
+		}
 	}
+}
+
+// seeds returns plans in which a seed chooses the order.
+func (w *orders) seeds() (all []orderPlan) {
 	for range orderBatch {
 		w.seed++
 		all = append(all, orderPlan{
@@ -193,5 +234,20 @@ func (w *orders) next(budget bool) (all []orderPlan) {
 		})
 	}
 	w.covered.Seeds.Of = w.seed
+	return all
+}
+
+// withFaults returns plans in which something fails while a seed chooses the order, each with a seed of its own.
+func (w *orders) withFaults() (all []orderPlan) {
+	for range orderBatch {
+		p := w.faults[w.faulty%len(w.faults)]
+		w.faulty++
+		all = append(all, orderPlan{
+			label:    fmt.Sprintf("swarm-%d-%s", w.faulty, strings.TrimPrefix(p.TestName, p.Workload+"-")),
+			why:      fmt.Sprintf("%s, while steps go on as the seed %d chooses", p.Description, w.faulty),
+			schedule: &plan.Schedule{Strategy: plan.Swarm, Seed: w.faulty}, actions: p.Actions,
+		})
+	}
+	w.covered.Faults.Of = w.faulty
 	return all
 }

@@ -69,6 +69,43 @@ func TestOrdersAreCounted(t *testing.T) {
 	}
 }
 
+// With a budget, seeds, seeds with faults and two late steps take turns, as long as there are any. A fault gets a seed
+// of its own.
+func TestSeedsAndFaultsTakeTurns(t *testing.T) {
+	kill := []plan.Action{{Type: plan.RestartController, Target: "op"}}
+	w := &orders{
+		pairs:  []orderPlan{{label: "late-1-2"}},
+		faults: []*plan.Plan{{TestName: "w-kill-1", Workload: "w", Actions: kill}, {TestName: "w-kill-2", Workload: "w"}},
+	}
+	var labels []string
+	for range 5 {
+		all := w.next(true)
+		labels = append(labels, all[0].label, all[len(all)-1].label)
+		if want := strings.Contains(all[0].label, "kill"); want != (len(all[0].actions) == 1) {
+			t.Errorf("%s has %d actions", all[0].label, len(all[0].actions))
+		}
+	}
+	got, want := strings.Join(labels, " "), "swarm-1 swarm-20 swarm-1-kill-1 swarm-20-kill-2 late-1-2 late-1-2 "+
+		"swarm-21 swarm-40 swarm-21-kill-1 swarm-40-kill-2"
+	if got != want {
+		t.Errorf("plans %s,\nwant %s", got, want)
+	}
+}
+
+// What is late for one controller comes before what is late for all.
+func TestLateControllersComeFirst(t *testing.T) {
+	w := &orders{traces: map[string]bool{}, known: map[string]bool{}, made: map[string]orderPlan{}}
+	fifo := &plan.Plan{Schedule: &plan.Schedule{Strategy: plan.FIFO}}
+	w.take(fifo, &result.Outcome{Status: result.Passed}, steps("apiserver-1 a apiserver-1 west/apiserver-1 b"))
+	var labels []string
+	for _, p := range w.next(true) {
+		labels = append(labels, p.label)
+	}
+	if got, want := strings.Join(labels, " "), "late-2 late-5 late-1 late-3 late-4"; got != want {
+		t.Errorf("plans %s, want %s", got, want)
+	}
+}
+
 // Without a budget, there is an end.
 func TestOrdersWithoutABudgetEnd(t *testing.T) {
 	w := &orders{traces: map[string]bool{}, known: map[string]bool{}, made: map[string]orderPlan{}}

@@ -3,15 +3,15 @@ package clock
 import "time"
 
 // Line says by how much a run's clock is ahead of the machine's monotonic clock (CLOCK_MONOTONIC on Linux), in
-// nanoseconds: at the machine's time Base by Ahead. Each nanosecond after that it is ahead by Slow 1024ths less, and
-// each nanosecond before by Before 1024ths more; both are fewer than all. The processes of a run compute the same
+// nanoseconds: at the machine's time Base by Ahead. Each nanosecond after that it is ahead by Slow 65536ths less, and
+// each nanosecond before by Before 65536ths more; both are fewer than all. The processes of a run compute the same
 // (instrumentation/points/standard_clock.go.tmpl).
 type Line struct{ Base, Ahead, Before, Slow int64 }
 
 // Whole is what Slow is a part of.
 const Whole = 1 << wholeBits
 
-const wholeBits = 10
+const wholeBits = 16
 
 // At is by how much the clock is ahead at a moment of the machine's monotonic clock.
 func (l Line) At(mono int64) int64 {

@@ -22,7 +22,9 @@ type scene struct {
 func (s *scene) now() time.Time { return time.Unix(int64(len(s.Events)), 0) }
 
 func (s *scene) add(o record.Observation) int {
-	o.By = "op"
+	if o.By == "" {
+		o.By = "op"
+	}
 	if o.Call == 0 {
 		s.calls++
 		o.Call = s.calls
@@ -150,6 +152,27 @@ func TestLead(t *testing.T) {
 it reads thing/ns/a (version 5) main.go:10 f
 ! it deletes thing/ns/b main.go:20 f
 = op had not received the update of thing/ns/c (version 8): that event was held, for 6.0 s by then.`},
+		{"an event that is held before an API server", "", func(s *scene) int {
+			p := process{s, 1, "r1"}
+			late := func(kind, name string, call uint64, phase wire.Phase) {
+				s.add(record.Observation{
+					By: "apiserver-1", Session: 9, Call: call, Point: wire.APIServerRecv, Phase: phase, Op: wire.Update,
+					Kind: kind, Namespace: "ns", Name: name, Object: body(8),
+				})
+			}
+			late("thing", "early", 1, wire.Before)
+			late("thing", "early", 1, wire.After)
+			late("thing", "c", 2, wire.Before)
+			late("other", "never-received", 3, wire.Before)
+			s.received(1, wire.Create, "a", 5)
+			p.reconcile(wire.Before, "")
+			seq := p.write(wire.Delete, "b", 0, 20, "")
+			late("thing", "c", 2, wire.After)
+			late("other", "never-received", 3, wire.After)
+			return seq
+		}, `op receives the creation of thing/ns/a (version 5)
+! it deletes thing/ns/b main.go:20 f
+= apiserver-1 had not received the update of thing/ns/c (version 8): that event was held, for 4.0 s by then.`},
 		{"a call outside of reconciles, with a cache that is behind", "", func(s *scene) int {
 			p := process{s, 1, ""}
 			s.stored("a", record.Existing, "user", 5)

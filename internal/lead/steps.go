@@ -60,7 +60,7 @@ func (t *tracks) receipt(at int) Step {
 // unseen says what a process had not seen when it made a call: events that were held, or else newer states of what it
 // has in its caches.
 func (t *tracks) unseen(by string, session uint64, at int) []string {
-	if held := t.undelivered(by, session, at); len(held) > 0 {
+	if held := t.undelivered(session, at); len(held) > 0 {
 		return held
 	}
 	type known struct{ cluster, group, kind, namespace, name string }
@@ -84,19 +84,20 @@ func (t *tracks) unseen(by string, session uint64, at int) []string {
 	return all
 }
 
-// undelivered says which events were held on their way to a process when it made a call, the oldest first. In an
-// ordered run each event that comes later was held; otherwise those for longer than a cache is behind at any time.
-func (t *tracks) undelivered(by string, session uint64, at int) (all []string) {
+// undelivered says which events were held on their way to a process, or to an API server that would have sent it their
+// like, when it made a call, the oldest first. In an ordered run each event that comes later was held; otherwise those
+// for longer than a cache is behind at any time.
+func (t *tracks) undelivered(session uint64, at int) (all []string) {
 	for i := range at {
 		o := t.events[i].Observation
-		if !isDelivery(o, wire.Before, session) || o.Election || len(all) == maxObjects {
+		if !isDelivery(o, wire.Before, session) && !t.isForServerOf(o, session) || o.Election || len(all) == maxObjects {
 			continue
 		}
 		since := t.events[at].Time.Sub(t.events[i].Time)
 		if !t.ordered && since < late || !t.comesAfter(o, at) {
 			continue
 		}
-		text := fmt.Sprintf("%s had not received the %s of %s%s: that event was held", by, record.Noun(o.Op),
+		text := fmt.Sprintf("%s had not received the %s of %s%s: that event was held", o.By, record.Noun(o.Op),
 			object(o, o.Namespace, o.Name), version(t.versions[i]))
 		if since >= late {
 			text += ", for " + roughly(since) + " by then"
@@ -112,9 +113,19 @@ func (t *tracks) comesAfter(o *record.Observation, at int) bool {
 	if came, ok := t.answers[[2]uint64{o.Session, o.Call}]; ok {
 		return came > at
 	}
+	return t.receives(o.Session, o.Kind)
+}
+
+// receives reports whether a process ever receives an event of a type.
+func (t *tracks) receives(session uint64, kind string) bool {
 	return slices.ContainsFunc(t.events, func(e record.Event) bool {
-		return isDelivery(e.Observation, wire.After, o.Session) && e.Observation.Kind == o.Kind
+		return isDelivery(e.Observation, wire.After, session) && e.Observation.Kind == kind
 	})
+}
+
+// isForServerOf reports whether an API server is about to receive an event of a type that a process receives.
+func (t *tracks) isForServerOf(o *record.Observation, session uint64) bool {
+	return o != nil && o.Point == wire.APIServerRecv && o.Phase == wire.Before && t.receives(session, o.Kind)
 }
 
 func isDelivery(o *record.Observation, phase wire.Phase, session uint64) bool {

@@ -108,13 +108,13 @@ func explainPlan(b *strings.Builder, r *record.Run, p *plan.Plan) {
 		for _, line := range HeldSteps(r, p) {
 			fmt.Fprintf(b, "   -> %s.\n", line)
 		}
-		return
 	}
-	if len(p.Actions) == 0 {
+	switch {
+	case len(p.Actions) > 0:
+		b.WriteString("\nWhat the plan was to do, and what came of it:\n")
+	case p.Schedule == nil:
 		b.WriteString("\nThe plan has no actions: only the workload ran.\n")
-		return
 	}
-	b.WriteString("\nWhat the plan was to do, and what came of it:\n")
 	for i := range p.Actions {
 		fmt.Fprintf(b, "\n%d. %s\n", i+1, plan.ExplainAction(p, i))
 		at := slices.IndexFunc(r.Actions, func(a record.Action) bool { return a.Index == i })

@@ -123,7 +123,7 @@ func (r *runner) startCoordinator(
 	}
 	c, err := coordinator.New(coordinator.Config{
 		ClusterOf: origins.Of,
-		Plan:      r.plan, Monitor: p.Monitor, Controllers: under, Tools: p.tools,
+		Plan:      r.plan, Monitor: p.Monitor, Controllers: under, Tools: p.tools, APIServers: p.Servers,
 		Trace:   traceRules(r.options.Trace, p.Servers, under),
 		Resolve: resolve, Lookup: p.Lookup(origins), Hold: r.suite.Timeouts.Hold,
 		Busy:     func(ctx context.Context) bool { return p.work.Look(ctx).Busy },

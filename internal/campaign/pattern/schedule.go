@@ -22,10 +22,14 @@ var schedules = Pattern{
 	},
 }
 
+// Faults are the patterns whose plans are run in other orders, too: a controller is killed, gets no answer, or is shown
+// the past by another API server.
+func Faults() []string { return []string{intermediate.Name, lostAnswer.Name, stale.Name} }
+
 // Scheduled returns a plan of the pattern order. Label ends its name; the signature distinguishes it from the others of
-// all workloads.
+// all workloads. The actions are those of a plan of another pattern, or none.
 func Scheduled(
-	suite *plan.Suite, workload, label, signature, why string, s *plan.Schedule,
+	suite *plan.Suite, workload, label, signature, why string, s *plan.Schedule, actions ...plan.Action,
 ) (Candidate, error) {
 	c := Candidate{Pattern: Schedules, Signature: signature, Why: why}
 	name := fmt.Sprintf("%s-%s-%s", workload, Schedules, label)
@@ -33,6 +37,7 @@ func Scheduled(
 	if err != nil {
 		return c, err
 	}
+	p.Actions = actions
 	p.Complete(suite)
 	c.Plan = p
 	return c, p.Validate(suite)

@@ -15,9 +15,17 @@ const (
 	pairedTried  = 6
 )
 
-// makeLate replaces a schedule that a seed or a list of choices makes by one in which a step, or two, are late, if that
+// makeLate takes the schedule away if the actions alone show the finding. Otherwise it replaces a schedule that a seed or a list of choices makes by one in which a step, or two, are late, if that
 // shows the finding too. The record is that of a run of the plan. The error is that of shows.
 func (s *search) makeLate(ctx context.Context, r *record.Run) error {
+	if len(s.best.Actions) > 0 && s.best.Schedule != nil {
+		if ok, err := s.try(ctx, edit{"without the schedule", func(p *plan.Plan) bool {
+			p.Schedule = nil
+			return true
+		}}); err != nil || ok {
+			return err
+		}
+	}
 	if now := s.best.Schedule; now == nil || now.Strategy == plan.FIFO && len(now.Choices) == 0 {
 		return nil
 	}

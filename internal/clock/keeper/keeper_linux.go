@@ -73,8 +73,9 @@ type keeper struct {
 	stepped   time.Time   // when it was moved last, by the machine's clock
 	calm      int64       // since when nothing was done but a little after each step, in the run's monotonic time
 
-	pace      *pace // of the loop alone, as heldSince
-	heldSince int64 // since when the clock is held, see clock.Monotonic; 0: it is not
+	pace      *pace     // of the loop alone, as heldSince and rested
+	heldSince int64     // since when the clock is held, see clock.Monotonic; 0: it is not
+	rested    time.Time // when a step of an ordered run went on last, by the machine's clock
 
 	running atomic.Bool
 	start   chan struct{} // capacity 1: running has become true

@@ -34,6 +34,10 @@ const (
 	// orderedHold is after what time the clock of an ordered run goes as the machine's while something holds it, which
 	// may wait for time to pass.
 	orderedHold = time.Second
+	// orderedBusy is for how long an ordered run may be busy until its clock goes by an orderedPart-th of the machine's:
+	// a process may work until some time has passed.
+	orderedBusy = 5 * time.Second
+	orderedPart = 1024
 	// othersEvery is how often it is measured what others have computed, at most: the kernel counts that in ticks.
 	othersEvery = 200 * time.Millisecond
 	tick        = 10 * time.Millisecond // USER_HZ is 100 on all processors that there is a keeper for
@@ -96,11 +100,18 @@ func (k *Keeper) keepPace(moved bool) {
 		k.clock.Slow(0)
 		return
 	}
-	if k.clock.Ordered() {
+	if !k.clock.Ordered() {
+		k.rested = time.Time{}
+	} else {
 		p.forget()
 		slow := int64(clock.Whole - 1)
-		if k.heldFor() > orderedHold {
+		switch {
+		case k.heldFor() > orderedHold:
 			slow = 0
+		case moved || k.rested.IsZero():
+			k.rested = time.Now()
+		case time.Since(k.rested) > orderedBusy:
+			slow = clock.Whole - clock.Whole/orderedPart
 		}
 		k.clock.Slow(slow)
 		return
