@@ -65,8 +65,9 @@ func TestLeadersAreAwaited(t *testing.T) {
 		t.Fatalf("nobody has ever been leader: %v", err)
 	}
 	lease := wire.Observation{
-		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Create, Kind: "lease", Resource: "leases",
-		Group: leaseGroup, GroupKnown: true, Namespace: "kube-system", Name: "db", Error: "context canceled",
+		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Create, Kind: "lease",
+		Resource: "leases", Group: leaseGroup, GroupKnown: true, Namespace: "kube-system", Name: "db",
+		Error: "context canceled",
 	}
 	r.process = r.connect(t, "db")
 	r.observe(t, lease)

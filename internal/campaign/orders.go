@@ -21,8 +21,8 @@ const (
 	seedsUnbudgeted = 40
 )
 
-// orders are a workload's plans of the pattern order: first those with one late step, then seeds, seeds with faults, and
-// two late steps in turn.
+// orders are a workload's plans of the pattern order: first those with one late step, then seeds, seeds with faults,
+// and two late steps in turn.
 type orders struct {
 	covered result.Orders
 	traces  map[string]bool      // the different orders that were run

@@ -74,8 +74,11 @@ func TestOrdersAreCounted(t *testing.T) {
 func TestSeedsAndFaultsTakeTurns(t *testing.T) {
 	kill := []plan.Action{{Type: plan.RestartController, Target: "op"}}
 	w := &orders{
-		pairs:  []orderPlan{{label: "late-1-2"}},
-		faults: []*plan.Plan{{TestName: "w-kill-1", Workload: "w", Actions: kill}, {TestName: "w-kill-2", Workload: "w"}},
+		pairs: []orderPlan{{label: "late-1-2"}},
+		faults: []*plan.Plan{
+			{TestName: "w-kill-1", Workload: "w", Actions: kill},
+			{TestName: "w-kill-2", Workload: "w", Actions: kill},
+		},
 	}
 	var labels []string
 	for range 5 {

@@ -90,7 +90,8 @@ func (t *tracks) unseen(by string, session uint64, at int) []string {
 func (t *tracks) undelivered(session uint64, at int) (all []string) {
 	for i := range at {
 		o := t.events[i].Observation
-		if !isDelivery(o, wire.Before, session) && !t.isForServerOf(o, session) || o.Election || len(all) == maxObjects {
+		comes := isDelivery(o, wire.Before, session) || t.isForServerOf(o, session)
+		if !comes || o.Election || len(all) == maxObjects {
 			continue
 		}
 		since := t.events[at].Time.Sub(t.events[i].Time)

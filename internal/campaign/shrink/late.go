@@ -15,8 +15,9 @@ const (
 	pairedTried  = 6
 )
 
-// makeLate takes the schedule away if the actions alone show the finding. Otherwise it replaces a schedule that a seed or a list of choices makes by one in which a step, or two, are late, if that
-// shows the finding too. The record is that of a run of the plan. The error is that of shows.
+// makeLate takes the schedule away if the actions alone show the finding. Otherwise it replaces a schedule that a seed
+// or a list of choices makes by one in which a step, or two, are late, if that shows the finding too. The record is
+// that of a run of the plan. The error is that of shows.
 func (s *search) makeLate(ctx context.Context, r *record.Run) error {
 	if len(s.best.Actions) > 0 && s.best.Schedule != nil {
 		if ok, err := s.try(ctx, edit{"without the schedule", func(p *plan.Plan) bool {

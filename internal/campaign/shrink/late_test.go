@@ -81,3 +81,31 @@ func TestSeedBecomesLateSteps(t *testing.T) {
 		})
 	}
 }
+
+// A fault that shows the finding in any order needs no schedule.
+func TestFaultInAnyOrder(t *testing.T) {
+	suite, err := plan.ParseSuite([]byte(
+		"controllers: [{name: op, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"), "trommel.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, inOrder := range []bool{false, true} {
+		first, err := plan.Parse([]byte("testName: p\nworkload: w\nschedule: {strategy: swarm, seed: 3}\n"+
+			"actions:\n- actionType: restartController\n  actionTarget: op\n"+
+			"  trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}\n"), "p.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.Complete(suite)
+		s := newSearch(suite, first, func(_ context.Context, p *plan.Plan) (bool, string, error) {
+			seeded := p.Schedule != nil && p.Schedule.Strategy == plan.Swarm
+			return len(p.Actions) == 1 && (seeded || p.Schedule == nil && !inOrder), "", nil
+		})
+		if err := s.makeLate(t.Context(), seeded()); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.best.Schedule != nil; got != inOrder {
+			t.Errorf("the plan needs its order: %v, want %v\n%s", got, inOrder, textOf(s.best))
+		}
+	}
+}

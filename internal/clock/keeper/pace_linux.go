@@ -34,8 +34,8 @@ const (
 	// orderedHold is after what time the clock of an ordered run goes as the machine's while something holds it, which
 	// may wait for time to pass.
 	orderedHold = time.Second
-	// orderedBusy is for how long an ordered run may be busy until its clock goes by an orderedPart-th of the machine's:
-	// a process may work until some time has passed.
+	// orderedBusy is for how long an ordered run may be busy until its clock goes by an orderedPart-th of the
+	// machine's: a process may work until some time has passed.
 	orderedBusy = 5 * time.Second
 	orderedPart = 1024
 	// othersEvery is how often it is measured what others have computed, at most: the kernel counts that in ticks.
