@@ -92,7 +92,8 @@ func TestFaultInAnyOrder(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
 		first, err := plan.Parse([]byte("testName: p\nworkload: w\nschedule: {strategy: swarm, seed: 3}\n"+
 			"actions:\n- actionType: restartController\n  actionTarget: op\n"+
-			"  trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}\n"), "p.yaml")
+			"  trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}\n"),
+			"p.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
