@@ -48,12 +48,13 @@ type process struct {
 	wake  int // its eventfd
 	stat  int // its file with the state; -1: there is none
 
-	seen    uint64    // changes at the last look
-	same    uint64    // changes since when it does the same, which is not waiting
-	since   time.Time // zero: it waits
-	told    time.Time // when it was last notified of a due timer; zero: not since its last change
-	asked   bool      // at the last look there was something that it had not taken yet
-	stopped bool      // by a signal: it takes no part
+	threads *threadStates // nil: not looked at yet
+	seen    uint64        // changes at the last look
+	same    uint64        // changes since when it does the same, which is not waiting
+	since   time.Time     // zero: it waits
+	told    time.Time     // when it was last notified of a due timer; zero: not since its last change
+	asked   bool          // at the last look there was something that it had not taken yet
+	stopped bool          // by a signal: it takes no part
 }
 
 // keeper is the part of Keeper that exists on this system.
@@ -351,6 +352,9 @@ func (k *keeper) remove(p *process) {
 	_ = unix.Close(p.epoll)
 	_ = unix.Close(p.wake)
 	_ = unix.Close(p.stat)
+	if p.threads != nil {
+		p.threads.leave()
+	}
 	_ = unix.Munmap(p.page)
 }
 
@@ -495,7 +499,27 @@ func (k *Keeper) atRest(own *self) bool {
 	}
 	// The looks at the kernel take the longest, so they come last. A thread that leaves the kernel before its turn has
 	// changed something by then, which the second look at the processes finds.
-	return !own.network.delayed() && !own.inKernel() && k.busy(own, now, false) == ""
+	return !own.network.delayed() && !own.inKernel() && (!k.clock.Ordered() || !k.computes()) &&
+		k.busy(own, now, false) == ""
+}
+
+// computes reports whether a thread of a process waits for a processor, although no process says that it works: on a
+// machine that others keep busy, one that was woken gets its turn late. It is called with the lock.
+func (k *Keeper) computes() bool {
+	for _, p := range k.processes {
+		if p.stopped {
+			continue
+		}
+		if p.threads == nil {
+			if p.threads = watchThreads(p.pid, 0); p.threads == nil {
+				continue
+			}
+		}
+		if p.threads.runs() {
+			return true
+		}
+	}
+	return false
 }
 
 // next is when the first timer of any process is due, and whose that is; 0 is this process. It is called with the lock.
@@ -638,8 +662,7 @@ func (k *Keeper) State() State {
 type self struct {
 	samples []metrics.Sample
 	created uint64
-	threads uint64        // of this process
-	stats   []int         // the descriptors of the files with the states of all other threads; nil: not opened yet
+	threads *threadStates // of this process, but the calling one
 	polls   []unix.PollFd // own, and then one for each of polled
 	polled  []*process
 	own     []unix.PollFd
@@ -651,8 +674,8 @@ func newSelf() *self {
 		{Name: "/sched/goroutines/running:goroutines"},
 		{Name: "/sched/goroutines/runnable:goroutines"},
 		{Name: "/sched/goroutines-created:goroutines"},
-		{Name: "/sched/threads/total:threads"},
 	}}
+	s.threads = watchThreads(os.Getpid(), unix.Gettid())
 	s.network.open()
 	if fd := ownEpoll(); fd >= 0 {
 		s.own = []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -724,62 +747,11 @@ func (s *self) arrived(processes map[int]*process) string {
 
 // inKernel reports whether the kernel works for another thread of this process, such as writing to a slow disk. The
 // runtime cannot tell that from a system call that waits for others.
-func (s *self) inKernel() bool {
-	if n := s.samples[3].Value.Uint64(); n != s.threads || s.stats == nil {
-		s.closeStats()
-		if err := s.openStats(); err != nil {
-			return true
-		}
-		s.threads = n
-	}
-	var data [512]byte
-	for i, fd := range s.stats {
-		n, err := unix.Pread(fd, data[:], 0)
-		if err != nil {
-			continue // it has ended
-		}
-		if state := stateIn(data[:n]); state == 'R' || state == 'D' {
-			// It is likely to be the one that works at the next look, too.
-			s.stats[0], s.stats[i] = s.stats[i], s.stats[0]
-			return true
-		}
-	}
-	return false
-}
-
-// openStats opens the files with the states of this process's threads but the calling one.
-func (s *self) openStats() error {
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	own := unix.Gettid()
-	s.stats = []int{}
-	for _, t := range tasks {
-		thread, err := strconv.Atoi(t.Name())
-		if err != nil || thread == own {
-			continue
-		}
-		fd, err := unix.Open("/proc/self/task/"+t.Name()+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-			continue // it has ended
-		}
-		if err != nil {
-			return err
-		}
-		s.stats = append(s.stats, fd)
-	}
-	return nil
-}
+func (s *self) inKernel() bool { return s.threads == nil || s.threads.runs() }
 
 func (s *self) close() {
-	s.closeStats()
-	s.network.close()
-}
-
-func (s *self) closeStats() {
-	for _, fd := range s.stats {
-		_ = unix.Close(fd)
+	if s.threads != nil {
+		s.threads.leave()
 	}
-	s.stats = nil
+	s.network.close()
 }
