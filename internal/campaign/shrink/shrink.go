@@ -102,6 +102,9 @@ func Shrink(ctx context.Context, config Config) (*Result, error) {
 	s.scopes = c.objects()
 	s.told = c.Progress
 	if err = s.makeLate(ctx, c.last); err == nil {
+		err = s.makePauses(ctx, c.last)
+	}
+	if err == nil {
 		err = s.smallest(ctx)
 	}
 	r := &Result{Minimal: err == nil}
