@@ -114,7 +114,8 @@ func (c *campaign) orderedBefore() error {
 
 // addOrder makes a task of a plan. The caller holds the lock.
 func (c *campaign) addOrder(l *learn.Learned, w *orders, p orderPlan) error {
-	signature := fmt.Sprint(*p.schedule, p.label)
+	// A step that is late in one workload, or a seed, is not the same in another one.
+	signature := fmt.Sprint(l.Workload, " ", *p.schedule, " ", p.label)
 	candidate, err := pattern.Scheduled(c.Suite, l.Workload, p.label, signature, p.why, p.schedule, p.actions...)
 	if err != nil {
 		return fmt.Errorf("plan %s: %w", p.label, err)
