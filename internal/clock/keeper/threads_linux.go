@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadStates tells what the kernel does with a process's threads. The files stay open: to look one up by its name
+// threadStates shows what the kernel does with a process's threads. The files stay open: to look one up by its name
 // costs the kernel much more than to read it.
 type threadStates struct {
 	pid    int
@@ -33,7 +33,7 @@ func watchThreads(pid, except int) *threadStates {
 func taskDir(pid int) string { return fmt.Sprintf("/proc/%d/task", pid) }
 
 // runs reports whether a thread has a processor or waits for one, or is in the kernel and cannot be interrupted, as
-// while it writes to a slow disk. If that cannot be told, it is true.
+// while it writes to a slow disk. If that is unknown, it is true.
 func (t *threadStates) runs() bool {
 	var dir unix.Stat_t
 	if err := unix.Fstat(t.dir, &dir); err != nil {
