@@ -189,9 +189,10 @@ fuzz: ## fuzz each fuzz target for FUZZTIME, such as 30s or 10000000x
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) words ## golangci-lint, whose govet has all checks of go vet, and vale
+	@# Without parallel runners it needs a lock file in /tmp, which it cannot open if another user has made it.
 	@set -e; for m in $(CHECKED); do \
 		echo "== golangci-lint in module $$m"; \
-		(cd $$m && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...); \
+		(cd $$m && $(GOLANGCI_LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...); \
 	done
 
 .PHONY: words
