@@ -251,7 +251,11 @@ func (o *Ordering) end() {
 		close(t.goes)
 	}
 	o.turns = nil
-	for _, text := range o.chooser.Missing(o.made) {
+	var held []order.Step
+	for _, s := range o.held {
+		held = append(held, s.Step)
+	}
+	for _, text := range o.chooser.Missing(o.made, held...) {
 		title := "the run did not follow its schedule: " + text
 		c.findings.addOnce(record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeOrder, Time: c.clock.Now(), Title: title,

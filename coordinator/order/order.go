@@ -157,9 +157,12 @@ func (c *Chooser) gone(s Step) {
 	}
 }
 
-// Missing lists what the schedule names and did not come, one sentence each; made is how many choices there were. It
-// includes where the run diverged.
-func (c *Chooser) Missing(made int) []string {
+// Missing lists what the schedule names and did not come, one sentence each; made is how many choices there were, and
+// held are the steps that wait in the end. It includes where the run diverged.
+func (c *Chooser) Missing(made int, held ...Step) []string {
+	for _, s := range held {
+		c.gone(s)
+	}
 	var all []string
 	if c.diverged != "" {
 		all = append(all, c.diverged)

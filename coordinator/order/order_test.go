@@ -194,3 +194,15 @@ func TestSlowest(t *testing.T) {
 		t.Errorf("slowest: %s", text)
 	}
 }
+
+// A late step that waits when the run ends has been late.
+func TestLateUntilTheEnd(t *testing.T) {
+	c, err := New(&plan.Schedule{Late: []plan.LateStep{{Stream: "a", Step: 2}, {Stream: "b", Step: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := c.Missing(3, Step{Stream: "a", Number: 2})
+	if len(missing) != 1 || !strings.Contains(missing[0], `step 1 of the stream "b"`) {
+		t.Errorf("missing: %q", missing)
+	}
+}
