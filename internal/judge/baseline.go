@@ -135,7 +135,9 @@ func Differences(
 func Comparison(
 	ref *baseline.Baseline, p *plan.Plan,
 ) func(run *facts.Follower) []baseline.Difference {
-	comparer, undue := ref.Comparer(), &inTime{ref: ref, atRest: p.Pace == plan.PaceRest}
+	comparer, undue := ref.Comparer(), &inTime{
+		ref: ref, atRest: p.Pace == plan.PaceRest, late: p.Schedule != nil && p.Disturbs(),
+	}
 	upgraded := p.Upgrades()
 	return func(run *facts.Follower) []baseline.Difference {
 		objects := run.Objects()

@@ -11,11 +11,13 @@ import (
 )
 
 // inTime knows what was not created because it could not be created in time: the object that needed it was marked for
-// deletion before the controller that creates it without faults was back, or tried again what the plan had made fail.
+// deletion before the controller that creates it without faults was back, or tried again what the plan had made fail, or
+// had heard of it.
 type inTime struct {
 	ref    *baseline.Baseline
 	run    *facts.Follower
 	atRest bool // each step of the workload begins when nothing is to be done any more
+	late   bool // what reaches and leaves controllers may be late, and the workload goes on meanwhile
 
 	runs   [][]facts.Change            // without faults
 	owners *findings.Owners            // in these runs; nil: not needed yet
@@ -88,7 +90,7 @@ func (t *inTime) undue(d baseline.Difference, owner facts.Key, n int, life facts
 					from = course.Steps[step].Started
 				}
 			}
-			if !t.run.SetBack(c.By, life) && !t.away(c.By, step, life, needs(c.Time.Sub(from))) {
+			if !t.late && !t.run.SetBack(c.By, life) && !t.away(c.By, step, life, needs(c.Time.Sub(from))) {
 				return 0
 			}
 		}

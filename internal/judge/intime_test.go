@@ -51,6 +51,7 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		fails        float64 // when the plan makes a call of it fail
 		upgraded     float64 // when another build is installed
 		unpaced      bool
+		schedule     *plan.Schedule
 		want         []string
 	}{
 		{name: "down when the owner is marked", without: whole, run: half, processes: down(1.3, 6.05)},
@@ -74,6 +75,21 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 			want: []string{ofCluster}},
 		{name: "never down", without: whole, run: half, processes: []record.Process{process(0, 0)},
 			want: []string{ofCluster}},
+		// Regression: of an operator whose workload sleeps for a shorter time than a step is late.
+		{name: "it hears of its owner late", without: whole, run: half, processes: []record.Process{process(0, 0)},
+			schedule: &plan.Schedule{Late: []plan.LateStep{{Stream: "op receives cluster", Step: 1}}}},
+		{name: "ordered, and nothing is late", without: whole, run: half, processes: []record.Process{process(0, 0)},
+			schedule: &plan.Schedule{}, want: []string{ofCluster}},
+		{
+			name: "late, and kept for the owner's successor", processes: []record.Process{process(0, 0)},
+			schedule: &plan.Schedule{Strategy: plan.Swarm, Seed: 1},
+			without: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
+				"6.2 op: deleted " + volume, "8 " + successor, "9 op: created " + volume},
+			run: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
+				"8 " + successor},
+			want: []string{"bug volume claim default/data-db-0 of cluster default/db was not replaced: created once; " +
+				"without faults: created 2 times"},
+		},
 		// Regression: of an operator that tries again only when its informers hand on everything again.
 		{name: "it need not have tried again", without: whole, run: half, fails: 1.3,
 			processes: []record.Process{process(0, 0)}},
@@ -134,6 +150,9 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 			e.Plan = &plan.Plan{Pace: plan.PaceRest, Actions: kills.Actions}
 			if tt.unpaced {
 				e.Plan.Pace = ""
+			}
+			if tt.schedule != nil {
+				e.Plan = &plan.Plan{Schedule: tt.schedule}
 			}
 			expect(t, judged(t, faultFree{}, e), tt.want...)
 		})
