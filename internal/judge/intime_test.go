@@ -41,6 +41,11 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		"6.1 op: deleted " + secret, "6.2 op: deleted " + service, "6.3 op: " + gone,
 	}
 	half := []string{whole[0], whole[1], whole[3], whole[4], whole[6]}
+	replaced := []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
+		"6.2 op: deleted " + volume, "8 " + successor, "9 op: created " + volume}
+	kept := slices.Concat(replaced[:3], replaced[4:5])
+	const notReplaced = "bug volume claim default/data-db-0 of cluster default/db was not replaced: created once; " +
+		"without faults: created 2 times"
 	const ofCluster = "bug service default/db of cluster default/db was left out: never created; without faults: " +
 		"created once"
 	for _, tt := range []struct {
@@ -83,12 +88,7 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		{
 			name: "late, and kept for the owner's successor", processes: []record.Process{process(0, 0)},
 			schedule: &plan.Schedule{Strategy: plan.Swarm, Seed: 1},
-			without: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
-				"6.2 op: deleted " + volume, "8 " + successor, "9 op: created " + volume},
-			run: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
-				"8 " + successor},
-			want: []string{"bug volume claim default/data-db-0 of cluster default/db was not replaced: created once; " +
-				"without faults: created 2 times"},
+			without: replaced, run: kept, want: []string{notReplaced},
 		},
 		// Regression: of an operator that tries again only when its informers hand on everything again.
 		{name: "it need not have tried again", without: whole, run: half, fails: 1.3,
@@ -120,12 +120,7 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		},
 		{
 			name: "kept for the owner's successor", processes: down(3, 8.5),
-			without: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
-				"6.2 op: deleted " + volume, "8 " + successor, "9 op: created " + volume},
-			run: []string{"1 created " + cluster, "1.4 op: created " + volume, "6 deleted " + cluster,
-				"8 " + successor},
-			want: []string{"bug volume claim default/data-db-0 of cluster default/db was not replaced: created once; " +
-				"without faults: created 2 times"},
+			without: replaced, run: kept, want: []string{notReplaced},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -37,16 +37,7 @@ func TestSeedBecomesLateSteps(t *testing.T) {
 		{"more", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			suite, err := plan.ParseSuite([]byte(
-				"controllers: [{name: op, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"), "trommel.yaml")
-			if err != nil {
-				t.Fatal(err)
-			}
-			first, err := plan.Parse([]byte(
-				"testName: p\nworkload: w\nschedule: {strategy: swarm, seed: 3}\n"), "p.yaml")
-			if err != nil {
-				t.Fatal(err)
-			}
+			suite, first := parsed(t, "schedule: {strategy: swarm, seed: 3}\n")
 			shows := func(_ context.Context, p *plan.Plan) (bool, string, error) {
 				if p.Schedule.Strategy == plan.Swarm {
 					return true, "", nil
@@ -82,22 +73,28 @@ func TestSeedBecomesLateSteps(t *testing.T) {
 	}
 }
 
-// A fault that shows the finding in any order needs no schedule.
-func TestFaultInAnyOrder(t *testing.T) {
+// parsed returns a suite and a complete plan of its workload with this text in it.
+func parsed(t *testing.T, text string) (*plan.Suite, *plan.Plan) {
+	t.Helper()
 	suite, err := plan.ParseSuite([]byte(
 		"controllers: [{name: op, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"), "trommel.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	p, err := plan.Parse([]byte("testName: p\nworkload: w\n"+text), "p.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Complete(suite)
+	return suite, p
+}
+
+// A fault that shows the finding in any order needs no schedule.
+func TestFaultInAnyOrder(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
-		first, err := plan.Parse([]byte("testName: p\nworkload: w\nschedule: {strategy: swarm, seed: 3}\n"+
+		suite, first := parsed(t, "schedule: {strategy: swarm, seed: 3}\n"+
 			"actions:\n- actionType: restartController\n  actionTarget: op\n"+
-			"  trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}\n"),
-			"p.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		first.Complete(suite)
+			"  trigger: {definitions: [{triggerName: t, condition: {triggerType: onTimeout, timeout: 1s}}]}\n")
 		s := newSearch(suite, first, func(_ context.Context, p *plan.Plan) (bool, string, error) {
 			seeded := p.Schedule != nil && p.Schedule.Strategy == plan.Swarm
 			return len(p.Actions) == 1 && (seeded || p.Schedule == nil && !inOrder), "", nil

@@ -79,23 +79,13 @@ func TestLateStepsBecomePauses(t *testing.T) {
 
 // Pauses that show the finding replace the schedule.
 func TestPausesReplaceASchedule(t *testing.T) {
-	suite, err := plan.ParseSuite([]byte(
-		"controllers: [{name: op, build: {dir: .}}]\nworkloads: {w: [{sleep: 1s}]}\n"), "trommel.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &record.Run{Events: []record.Event{
 		{Seq: 1, Observation: &record.Observation{By: "op", Point: wire.ControllerRecv, Phase: wire.Before,
 			Op: wire.Create, Kind: "pod", Namespace: "default", Name: "a"}},
 		{Seq: 2, Choice: &record.Choice{Stream: "op receives pod", Step: 1, Event: 1}},
 	}}
 	for _, shown := range []string{"pod/default/a", "pod/default/*", ""} {
-		first, err := plan.Parse([]byte("testName: p\nworkload: w\n"+
-			"schedule: {late: [{stream: op receives pod, step: 1}]}\n"), "p.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		first.Complete(suite)
+		suite, first := parsed(t, "schedule: {late: [{stream: op receives pod, step: 1}]}\n")
 		s := newSearch(suite, first, func(_ context.Context, p *plan.Plan) (bool, string, error) {
 			return p.Schedule == nil && len(p.Actions) == 2 && p.Actions[0].PauseScope.String() == shown, "", nil
 		})
