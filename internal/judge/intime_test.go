@@ -88,7 +88,7 @@ func TestOwnersThatGoWhileTheirControllerIsDown(t *testing.T) {
 		{
 			name: "late, and kept for the owner's successor", processes: []record.Process{process(0, 0)},
 			schedule: &plan.Schedule{Strategy: plan.Swarm, Seed: 1},
-			without: replaced, run: kept, want: []string{notReplaced},
+			without:  replaced, run: kept, want: []string{notReplaced},
 		},
 		// Regression: of an operator that tries again only when its informers hand on everything again.
 		{name: "it need not have tried again", without: whole, run: half, fails: 1.3,
