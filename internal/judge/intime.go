@@ -11,8 +11,8 @@ import (
 )
 
 // inTime knows what was not created because it could not be created in time: the object that needed it was marked for
-// deletion before the controller that creates it without faults was back, or tried again what the plan had made fail, or
-// had heard of it.
+// deletion before the controller that creates it without faults was back, or had heard of it, or tried again what the
+// plan had made fail.
 type inTime struct {
 	ref    *baseline.Baseline
 	run    *facts.Follower
