@@ -114,19 +114,12 @@ func (t *tracks) comesAfter(o *record.Observation, at int) bool {
 	if came, ok := t.answers[[2]uint64{o.Session, o.Call}]; ok {
 		return came > at
 	}
-	return t.receives(o.Session, o.Kind)
-}
-
-// receives reports whether a process ever receives an event of a type.
-func (t *tracks) receives(session uint64, kind string) bool {
-	return slices.ContainsFunc(t.events, func(e record.Event) bool {
-		return isDelivery(e.Observation, wire.After, session) && e.Observation.Kind == kind
-	})
+	return t.takes[reception{o.Session, o.Kind}]
 }
 
 // isForServerOf reports whether an API server is about to receive an event of a type that a process receives.
 func (t *tracks) isForServerOf(o *record.Observation, session uint64) bool {
-	return o != nil && o.Point == wire.APIServerRecv && o.Phase == wire.Before && t.receives(session, o.Kind)
+	return o != nil && o.Point == wire.APIServerRecv && o.Phase == wire.Before && t.takes[reception{session, o.Kind}]
 }
 
 func isDelivery(o *record.Observation, phase wire.Phase, session uint64) bool {

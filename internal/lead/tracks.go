@@ -17,13 +17,20 @@ type tracks struct {
 	begun    map[[2]uint64]int // events before calls, by session and call
 	answers  map[[2]uint64]int // events after calls
 	writers  map[uint64]string // by resource version
-	ordered  bool              // the plan has a schedule
+	takes    map[reception]bool
+	ordered  bool // the plan has a schedule
+}
+
+// reception is that a process receives events of a type.
+type reception struct {
+	session uint64
+	kind    string
 }
 
 func newTracks(r *record.Run) *tracks {
 	t := &tracks{
 		events: r.Events, history: r.History, versions: make([]uint64, len(r.Events)), answers: map[[2]uint64]int{},
-		begun: map[[2]uint64]int{}, writers: map[uint64]string{},
+		begun: map[[2]uint64]int{}, writers: map[uint64]string{}, takes: map[reception]bool{},
 	}
 	for i := range r.Events {
 		t.ordered = t.ordered || r.Events[i].Ordered
@@ -32,6 +39,9 @@ func newTracks(r *record.Run) *tracks {
 			continue
 		}
 		t.versions[i] = metadata.ResourceVersion(o.Object)
+		if isDelivery(o, wire.After, o.Session) {
+			t.takes[reception{o.Session, o.Kind}] = true
+		}
 		if id := [2]uint64{o.Session, o.Call}; o.Phase == wire.After {
 			t.answers[id] = i
 		} else {

@@ -675,7 +675,6 @@ func newSelf() *self {
 		{Name: "/sched/goroutines/runnable:goroutines"},
 		{Name: "/sched/goroutines-created:goroutines"},
 	}}
-	s.threads = watchThreads(os.Getpid(), unix.Gettid())
 	s.network.open()
 	if fd := ownEpoll(); fd >= 0 {
 		s.own = []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -747,7 +746,12 @@ func (s *self) arrived(processes map[int]*process) string {
 
 // inKernel reports whether the kernel works for another thread of this process, such as writing to a slow disk. The
 // runtime cannot tell that from a system call that waits for others.
-func (s *self) inKernel() bool { return s.threads == nil || s.threads.runs() }
+func (s *self) inKernel() bool {
+	if s.threads == nil { // there were too many open files
+		s.threads = watchThreads(os.Getpid(), unix.Gettid())
+	}
+	return s.threads == nil || s.threads.runs()
+}
 
 func (s *self) close() {
 	if s.threads != nil {
