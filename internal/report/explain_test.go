@@ -12,6 +12,7 @@ import (
 	"github.com/trommel-dev/trommel/instrumentation/wire"
 	"github.com/trommel-dev/trommel/internal/report/reporttest"
 	"github.com/trommel-dev/trommel/internal/testing/golden"
+	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -39,6 +40,30 @@ func TestExplain(t *testing.T) {
 	}
 	if Explain(full{}, r, nil) == nil {
 		t.Error("no error of the writer")
+	}
+}
+
+// A plan with both a schedule and actions is explained as a whole.
+func TestExplainSchedule(t *testing.T) {
+	p := reporttest.Plan(t)
+	p.Schedule = &plan.Schedule{Strategy: plan.Swarm, Seed: 7}
+	var b bytes.Buffer
+	if err := Explain(&b, runs()[0], p); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, part := range []string{"What the schedule was to do", "the seed 7", "What the plan was to do", "\n1. "} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing:\n%s", part, text)
+		}
+	}
+	p.Actions = nil
+	b.Reset()
+	if err := Explain(&b, runs()[0], p); err != nil {
+		t.Fatal(err)
+	}
+	if text := b.String(); strings.Contains(text, "What the plan was to do") || strings.Contains(text, "no actions") {
+		t.Errorf("a schedule without actions:\n%s", text)
 	}
 }
 
