@@ -189,11 +189,6 @@ func (c *Coordinator) electing(name string) string {
 	return fmt.Sprintf("%s waits for leader election: it has not acquired %s again", name, strings.Join(names, ", "))
 }
 
-// AwaitLeaders waits until no controller waits to be elected again. One that has never been leader is not waited for.
-func (c *Coordinator) AwaitLeaders(ctx context.Context) error {
-	return c.loop.until(ctx, func() bool { return len(c.allElecting()) == 0 })
-}
-
 // allElecting is [Coordinator.electing] for all controllers.
 func (c *Coordinator) allElecting() []string {
 	var all []string

@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,28 +62,33 @@ func TestLocksOfAControllerAreKnown(t *testing.T) {
 
 // A process that is replaced while it makes its lease leaves a lease that must end before the next one leads.
 func TestLeadersAreAwaited(t *testing.T) {
+	const quiet = 50 * time.Millisecond
 	r := newRig(t, &plan.Plan{}, time.Minute)
-	if err := r.AwaitLeaders(t.Context()); err != nil {
-		t.Fatalf("nobody has ever been leader: %v", err)
+	r.process = r.connect(t, "db")
+	if restless, err := r.Settle(t.Context(), quiet); err != nil || restless != "" {
+		t.Fatalf("nobody has ever been leader: %q, %v", restless, err)
 	}
 	lease := wire.Observation{
 		Call: 1, Point: wire.ControllerWrite, Phase: wire.After, Operation: wire.Create, Kind: "lease",
 		Resource: "leases", Group: leaseGroup, GroupKnown: true, Namespace: "kube-system", Name: "db",
 		Error: "context canceled",
 	}
-	r.process = r.connect(t, "db")
 	r.observe(t, lease)
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 6*quiet)
 	defer cancel()
-	if err := r.AwaitLeaders(short); err == nil {
-		t.Error("the lease of a process without an answer counts as a leader")
+	restless, err := r.Settle(short, quiet)
+	if err != nil || !strings.HasPrefix(restless, "db waits for leader election") {
+		t.Errorf("the lease of a process without an answer counts as a leader: %q, %v", restless, err)
 	}
-	awaited := make(chan error, 1)
-	go func() { awaited <- r.AwaitLeaders(t.Context()) }()
+	settled := make(chan string, 1)
+	go func() {
+		restless, err := r.Settle(t.Context(), quiet)
+		settled <- fmt.Sprint(restless, err)
+	}()
 	lease.Call, lease.Error, lease.Operation = 2, "", wire.Update
 	r.observe(t, lease)
-	if err := <-awaited; err != nil {
-		t.Error(err)
+	if got := <-settled; got != fmt.Sprint("", nil) {
+		t.Errorf("it leads: %s", got)
 	}
 }
 

@@ -19,7 +19,6 @@ func (c *Coordinator) monitored(ctx context.Context, e monitor.Event) {
 		election := c.elections.about(e.Session.Identity, e.Observation)
 		if election {
 			c.elections.note(e.Session, e.Observation)
-			c.loop.changed()
 		}
 		c.settling.note(e.Session.Identity, election || c.elections.delivers(e.Observation), c.clock.Now())
 	}

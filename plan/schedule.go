@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -34,6 +35,11 @@ type Schedule struct {
 type LateStep struct {
 	Stream string `yaml:"stream"`
 	Step   int    `yaml:"step" default:"1"` // its number in the stream, from 1
+}
+
+// Is reports whether it is a step with that number in a stream.
+func (l LateStep) Is(stream string, step int) bool {
+	return l.Stream == stream && cmp.Or(l.Step, 1) == step
 }
 
 // Disturbs reports whether the plan does something to the controllers: it has actions, or a schedule by which steps may

@@ -24,11 +24,9 @@ func orders(controllers []record.Controller, o *record.Observation) bool {
 	if isElection(o) || o.Kind == "lease" || o.Resource == "leases" || o.Kind == "event" || o.Resource == "events" {
 		return false
 	}
-	if o.Point == wire.APIServerRecv {
-		return o.Phase == wire.Before
-	}
-	return slices.ContainsFunc(controllers, func(c record.Controller) bool { return c.Name == o.By }) &&
-		slices.ContainsFunc(OrderRules, func(r wire.Rule) bool { return r.Point == o.Point && r.Phase == o.Phase })
+	isOf := func(r wire.Rule) bool { return r.Point == o.Point && r.Phase == o.Phase }
+	return slices.ContainsFunc(ServerOrderRules, isOf) || slices.ContainsFunc(OrderRules, isOf) &&
+		slices.ContainsFunc(controllers, func(c record.Controller) bool { return c.Name == o.By })
 }
 
 // chosen notes that the schedule lets an observation go on. It reports whether there is one.

@@ -84,8 +84,11 @@ func (c *campaign) ordered(t *task, o *result.Outcome) error {
 	return nil
 }
 
-// faultsOf returns the plans of a workload that are run in other orders, too.
+// faultsOf returns the plans of a workload that are run in other orders, too. Without a budget there are none.
 func (c *campaign) faultsOf(l *learn.Learned) (all []*plan.Plan) {
+	if c.Budget == 0 {
+		return nil
+	}
 	candidates := pattern.GenerateFor(c.Suite, l.Steps, l.Moments(), pattern.Faults()...)
 	for _, at := range pattern.Order(candidates) {
 		all = append(all, candidates[at.Index].Plan)
@@ -146,23 +149,20 @@ func (w *orders) take(p *plan.Plan, o *result.Outcome, choices []record.Choice) 
 		of = &w.covered.Faults
 	case p.Schedule.Strategy != plan.FIFO:
 	case late == 0:
-		points := order.Points(choices, 0)
 		// What only one controller sees late finds more than what all see late, the control plane too.
-		slices.SortStableFunc(points, func(a, b order.Point) int {
-			switch {
-			case a.OfAPIServer() == b.OfAPIServer():
-				return 0
-			case a.OfAPIServer():
-				return 1
-			}
-			return -1
-		})
-		for _, at := range points {
-			w.singles = append(w.singles, orderPlan{
+		var late, lateForAll []orderPlan
+		for _, at := range order.Points(choices, 0) {
+			p := orderPlan{
 				label: fmt.Sprintf("late-%d", at.Number), why: at.What + " comes late", from: at.Number,
 				schedule: &plan.Schedule{Late: []plan.LateStep{at.Late}},
-			})
+			}
+			if at.OfAPIServer() {
+				lateForAll = append(lateForAll, p)
+			} else {
+				late = append(late, p)
+			}
 		}
+		w.singles = append(late, lateForAll...)
 		w.covered.One.Of = len(w.singles)
 		return
 	case late == 1:
@@ -199,10 +199,8 @@ func (w *orders) goOn(p *plan.Plan, choices []record.Choice) {
 
 // next returns the next plans to make.
 func (w *orders) next(budget bool) (all []orderPlan) {
-	if n := len(w.singles); n > 0 {
-		n = min(n, orderBatch)
-		all, w.singles = w.singles[:n], w.singles[n:]
-		return all
+	if len(w.singles) > 0 {
+		return takeBatch(&w.singles)
 	}
 	if !budget {
 		if w.seed >= seedsUnbudgeted {
@@ -218,11 +216,16 @@ func (w *orders) next(budget bool) (all []orderPlan) {
 		case w.turn%3 == 2 && len(w.faults) > 0:
 			return w.withFaults()
 		case w.turn%3 == 0 && len(w.pairs) > 0:
-			n := min(len(w.pairs), orderBatch)
-			all, w.pairs = w.pairs[:n], w.pairs[n:]
-			return all
+			return takeBatch(&w.pairs)
 		}
 	}
+}
+
+// takeBatch takes the next plans from a list.
+func takeBatch(from *[]orderPlan) (all []orderPlan) {
+	n := min(len(*from), orderBatch)
+	all, *from = (*from)[:n], (*from)[n:]
+	return all
 }
 
 // seeds returns plans in which a seed chooses the order.

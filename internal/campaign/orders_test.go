@@ -95,7 +95,7 @@ func TestSeedsAndFaultsTakeTurns(t *testing.T) {
 	}
 }
 
-// What is late for one controller comes before what is late for all.
+// Plans in which an event is late for one controller come before plans in which it is late for everybody.
 func TestLateControllersComeFirst(t *testing.T) {
 	w := &orders{traces: map[string]bool{}, known: map[string]bool{}, made: map[string]orderPlan{}}
 	fifo := &plan.Plan{Schedule: &plan.Schedule{Strategy: plan.FIFO}}

@@ -32,9 +32,7 @@ func HeldSteps(r *record.Run, p *plan.Plan) (lines []string) {
 		return lines
 	}
 	for _, l := range late {
-		i := slices.IndexFunc(all, func(s OrderedStep) bool {
-			return s.Choice.Stream == l.Stream && s.Choice.Step == cmp.Or(l.Step, 1)
-		})
+		i := slices.IndexFunc(all, func(s OrderedStep) bool { return l.Is(s.Choice.Stream, s.Choice.Step) })
 		if i < 0 {
 			lines = append(lines, fmt.Sprintf("step %d of the stream %q did not come", cmp.Or(l.Step, 1), l.Stream))
 			continue

@@ -1,7 +1,6 @@
 package shrink
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -41,9 +40,7 @@ func pausesFor(r *record.Run, late []plan.LateStep, whole bool) (all []plan.Acti
 	choices, _ := r.Choices()
 	b := build.Plan("pauses")
 	for _, l := range late {
-		i := slices.IndexFunc(choices, func(c record.Choice) bool {
-			return c.Stream == l.Stream && c.Step == cmp.Or(l.Step, 1)
-		})
+		i := slices.IndexFunc(choices, func(c record.Choice) bool { return l.Is(c.Stream, c.Step) })
 		if i < 0 || choices[i].Event == 0 {
 			return nil, false
 		}
@@ -121,16 +118,16 @@ func conditionOf(o *record.Observation) (c *build.Condition, timing plan.Timing,
 			timing = t.timing
 		}
 	}
-	key := keyOf(o).String()
-	switch changes(o.Op) {
-	case plan.OnObjectCreation:
-		c = build.Created(key)
-	case plan.OnObjectUpdate:
-		c = build.Updated(key)
-	case plan.OnObjectDeletion:
-		c = build.Deleted(key)
+	waits := conditions[changes(o.Op)]
+	if waits == nil || timing == "" || o.Name == "" {
+		return nil, "", false
 	}
-	return c, timing, c != nil && timing != "" && o.Name != ""
+	return waits(keyOf(o).String()), timing, true
+}
+
+// conditions are those of the triggers that changes returns.
+var conditions = map[plan.TriggerType]func(key string) *build.Condition{
+	plan.OnObjectCreation: build.Created, plan.OnObjectUpdate: build.Updated, plan.OnObjectDeletion: build.Deleted,
 }
 
 func keyOf(o *record.Observation) plan.ResourceKey {

@@ -52,7 +52,7 @@ type process struct {
 	seen    uint64        // changes at the last look
 	same    uint64        // changes since when it does the same, which is not waiting
 	since   time.Time     // zero: it waits
-	told    time.Time     // when it was last notified of a due timer; zero: not since its last change
+	told    time.Time     // the last notification of a due timer since it changed; zero: there was none
 	asked   bool          // at the last look there was something that it had not taken yet
 	stopped bool          // by a signal: it takes no part
 }

@@ -70,7 +70,7 @@ type count struct {
 // read it.
 type threads struct {
 	dir   int               // open
-	links uint64            // of the directory, which tell how many threads there were
+	links uint64            // the directory's link count at the last look, which grows with each thread
 	files map[int]openUsage // by thread
 }
 
@@ -100,22 +100,12 @@ func (k *Keeper) keepPace(moved bool) {
 		k.clock.Slow(0)
 		return
 	}
-	if !k.clock.Ordered() {
-		k.rested = time.Time{}
-	} else {
+	if k.clock.Ordered() {
 		p.forget()
-		slow := int64(clock.Whole - 1)
-		switch {
-		case k.heldFor() > orderedHold:
-			slow = 0
-		case moved || k.rested.IsZero():
-			k.rested = time.Now()
-		case time.Since(k.rested) > orderedBusy:
-			slow = clock.Whole - clock.Whole/orderedPart
-		}
-		k.clock.Slow(slow)
+		k.clock.Slow(k.orderedSlow(moved))
 		return
 	}
+	k.rested = time.Time{}
 	if moved {
 		p.debt = 0
 	}
@@ -141,6 +131,19 @@ func (k *Keeper) keepPace(moved bool) {
 		p.slow = p.next(u, since)
 		k.clock.Slow(p.slow)
 	}
+}
+
+// orderedSlow is how slow the clock of an ordered run shall be, of which a step may just have gone on.
+func (k *Keeper) orderedSlow(moved bool) int64 {
+	switch {
+	case k.heldFor() > orderedHold:
+		return 0
+	case moved || k.rested.IsZero():
+		k.rested = time.Now()
+	case time.Since(k.rested) > orderedBusy:
+		return clock.Whole - clock.Whole/orderedPart
+	}
+	return clock.Whole - 1
 }
 
 // heldFor is for how long something has held the clock, by the machine's clock.
@@ -209,7 +212,7 @@ func (p *pace) look(processes []int) used {
 
 // open opens the list of a process's threads; nil if it has ended, or there are too many open files.
 func (p *pace) open(pid int) *threads {
-	dir, ok := p.openFile(fmt.Sprintf("/proc/%d/task", pid), unix.O_DIRECTORY)
+	dir, ok := p.openFile(taskDir(pid), unix.O_DIRECTORY)
 	if !ok {
 		return nil
 	}
@@ -254,13 +257,13 @@ func (p *pace) read(pid int, of *threads) (sum used) {
 	var dir unix.Stat_t
 	if err := unix.Fstat(of.dir, &dir); err == nil && uint64(dir.Nlink) != of.links {
 		of.links = uint64(dir.Nlink)
-		entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)) // it may have ended
+		entries, _ := os.ReadDir(taskDir(pid)) // it may have ended
 		for _, e := range entries {
 			tid, err := strconv.Atoi(e.Name())
 			if _, known := of.files[tid]; err != nil || known {
 				continue
 			}
-			if fd, ok := p.openFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid), 0); ok {
+			if fd, ok := p.openFile(fmt.Sprintf("%s/%d/schedstat", taskDir(pid), tid), 0); ok {
 				of.files[tid] = openUsage{file: fd}
 			}
 		}

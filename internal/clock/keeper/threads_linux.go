@@ -16,7 +16,7 @@ type threadStates struct {
 	pid    int
 	except int    // a thread that does not count; 0: all do
 	dir    int    // of the threads, open
-	links  uint64 // of the directory, which tell how many threads there were; 0: unknown
+	links  uint64 // the directory's link count at the last look, which grows with each thread; 0: not looked at
 	files  []int
 }
 
@@ -39,12 +39,12 @@ func (t *threadStates) runs() bool {
 	if err := unix.Fstat(t.dir, &dir); err != nil {
 		return true
 	}
-	if links := uint64(dir.Nlink); links != t.links { //nolint:unconvert // other systems have other types
+	if uint64(dir.Nlink) != t.links {
 		t.close()
 		if err := t.open(); err != nil {
 			return true
 		}
-		t.links = links
+		t.links = uint64(dir.Nlink)
 	}
 	var data [512]byte
 	for i, fd := range t.files {

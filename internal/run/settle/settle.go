@@ -18,7 +18,6 @@ type Controllers struct {
 	Plan interface {
 		Settle(ctx context.Context, quiet time.Duration) (restless string, err error)
 		Stir(ctx context.Context) error
-		AwaitLeaders(ctx context.Context) error
 	}
 	Node interface {
 		Status(ctx context.Context, controller string) ([]cluster.Process, error)
@@ -121,8 +120,6 @@ func (s *Controllers) Start(ctx context.Context, usual time.Duration) time.Durat
 	began := clock.Now(ctx)
 	ctx, cancel := clock.WithTimeout(ctx, s.Timeouts.Settle)
 	defer cancel()
-	// The first process may have been replaced as soon as it was leader, and its lease must end.
-	_ = s.Plan.AwaitLeaders(ctx)
 	if usual > 0 {
 		_ = clock.Sleep(ctx, usual)
 		s.Pause(ctx)

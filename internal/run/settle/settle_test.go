@@ -65,8 +65,6 @@ func (s settler) Settle(ctx context.Context, _ time.Duration) (restless string, 
 
 func (s settler) Stir(context.Context) error { return nil }
 
-func (s settler) AwaitLeaders(context.Context) error { return nil }
-
 // ran are the processes of each controller.
 type ran map[string][]cluster.Process
 
