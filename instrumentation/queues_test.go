@@ -52,15 +52,19 @@ func TestQueues(t *testing.T) {
 					!q.Earliest.Before(before.Add(30*time.Second)) && q.Earliest.Before(after.Add(time.Minute))
 			})
 			q.do("1h")
-			q.do("10s")
-			q.wait("moved ahead", func(q wire.Queue) bool {
+			q.do("20s")
+			moved := func(q wire.Queue) bool {
 				return !q.Busy() && q.Delayed == 1 && q.Earliest.Equal(q.Latest) &&
-					q.Earliest.Before(before.Add(20*time.Second))
-			})
+					q.Earliest.Before(before.Add(29*time.Second))
+			}
+			q.wait("moved ahead", moved)
 			q.do("1ms")
 			q.do("get")
 			q.wait("taken after a delay", func(q wire.Queue) bool {
-				return q.Queued == 0 && q.Working == 1 && q.Delayed == 0
+				taken := q.Queued == 0 && q.Working == 1
+				q.Working = 0
+				// A delay that is over before the queue sees it does not replace the item's other delay.
+				return taken && (q.Delayed == 0 || moved(q))
 			})
 			q.do("done")
 			q.do("30s")
