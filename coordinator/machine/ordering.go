@@ -7,10 +7,12 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// OrderRules are what every controller under test reports while a run is ordered: what reaches it, and its writes with
-// their answers.
+// OrderRules are what every controller under test reports while a run is ordered: what reaches it, its writes with their
+// answers, and what it reads from an API server.
 var OrderRules = []wire.Rule{
 	{Point: wire.ControllerRecv, Phase: wire.Before, AnyGroup: true},
+	{Point: wire.ControllerRead, Phase: wire.Before, AnyGroup: true, Live: true,
+		Operations: []wire.Operation{wire.Get, wire.List}},
 	{Point: wire.ControllerWrite, Phase: wire.Before, AnyGroup: true},
 	{Point: wire.ControllerWrite, Phase: wire.After, AnyGroup: true},
 }
@@ -24,7 +26,8 @@ func orders(controllers []record.Controller, o *record.Observation) bool {
 	if isElection(o) || o.Kind == "lease" || o.Resource == "leases" || o.Kind == "event" || o.Resource == "events" {
 		return false
 	}
-	isOf := func(r wire.Rule) bool { return r.Point == o.Point && r.Phase == o.Phase }
+	call := wire.Observation{Point: o.Point, Phase: o.Phase, Operation: o.Op, Live: o.Live}
+	isOf := func(r wire.Rule) bool { return r.Takes(&call) }
 	return slices.ContainsFunc(ServerOrderRules, isOf) || slices.ContainsFunc(OrderRules, isOf) &&
 		slices.ContainsFunc(controllers, func(c record.Controller) bool { return c.Name == o.By })
 }

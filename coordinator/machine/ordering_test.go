@@ -14,6 +14,10 @@ func TestScheduleHolds(t *testing.T) {
 		return &record.Observation{By: "op", Point: wire.ControllerWrite, Phase: wire.Before, Resource: resource,
 			Namespace: "default", Name: "a"}
 	}
+	read := func(op wire.Operation, live bool) *record.Observation {
+		return &record.Observation{By: "op", Point: wire.ControllerRead, Phase: wire.Before, Op: op, Live: live,
+			Resource: "pods"}
+	}
 	tests := []struct {
 		name string
 		o    *record.Observation
@@ -31,6 +35,10 @@ func TestScheduleHolds(t *testing.T) {
 			Phase: wire.After, Kind: "pod"}, false},
 		{"an API server's lease", &record.Observation{By: "apiserver-1", Point: wire.APIServerRecv, Phase: wire.Before,
 			Kind: "lease"}, false},
+		{"live read", read(wire.Get, true), true},
+		{"live list", read(wire.List, true), true},
+		{"live watch", read(wire.Watch, true), false},
+		{"read of the cache", read(wire.Get, false), false},
 		{"lease", write("leases"), false},
 		{"event", write("events"), false},
 		{"another process", &record.Observation{By: "apiserver-1", Point: wire.ControllerWrite, Phase: wire.Before},

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -337,5 +338,8 @@ func callName(o *record.Observation) string {
 		return "call of " + o.CallName
 	}
 	kind := o.KindOrResource()
+	if o.Name == "" && o.Op == wire.List {
+		return fmt.Sprintf("list of %s in %s", kind, cmp.Or(o.Namespace, "all namespaces"))
+	}
 	return fmt.Sprintf("%s of %s/%s/%s", o.Op, kind, o.Namespace, o.Name)
 }

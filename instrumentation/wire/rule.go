@@ -14,6 +14,7 @@ type Rule struct {
 	Namespace  string
 	Name       string
 	Operations []Operation
+	Live       bool // only reads that go to the API server
 	// Items asks for those objects of a list whose namespace and name match ItemNamespace and ItemName, which are
 	// patterns like Namespace and Name.
 	Items         bool
@@ -26,7 +27,7 @@ type Rule struct {
 // Takes reports whether the rule selects the observation. An observation without a phase is one of a call that has yet
 // to begin: the rule takes it if it takes one of the phases.
 func (r *Rule) Takes(o *Observation) bool {
-	return r.Point == o.Point && (o.Phase == "" || r.Phase == o.Phase) && r.takesType(o) &&
+	return r.Point == o.Point && (o.Phase == "" || r.Phase == o.Phase) && (o.Live || !r.Live) && r.takesType(o) &&
 		matches(r.Namespace, o.Namespace) && matches(r.Name, o.Name) && (r.Call == "" || r.Call == o.CallName) &&
 		r.takesOperation(o.Operation)
 }

@@ -37,6 +37,8 @@ func TestRuleTakes(t *testing.T) {
 		{name: "star at the end", rule: Rule{Name: "web-0*"}, o: pod, want: true},
 		{name: "star does not match less", rule: Rule{Name: "web-0*0"}, o: pod},
 		{name: "a list names no object", rule: Rule{Name: "web-0"}, o: with(func(o *Observation) { o.Name = "" })},
+		{name: "only live reads, of a read of the cache", rule: Rule{Live: true}, o: pod},
+		{name: "only live reads", rule: Rule{Live: true}, o: with(func(o *Observation) { o.Live = true }), want: true},
 		{name: "operation", rule: Rule{Operations: []Operation{Create, Update}}, o: pod, want: true},
 		{name: "other operation", rule: Rule{Operations: []Operation{Delete}}, o: pod},
 		{name: "call", rule: Rule{Call: "x"}, o: pod},

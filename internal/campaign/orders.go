@@ -17,12 +17,12 @@ import (
 // Without a budget, seedsUnbudgeted is how many plans with a seed there are, and there are none with two late steps or
 // with faults.
 const (
-	orderBatch      = 20
+	orderBatch      = 5
 	seedsUnbudgeted = 40
 )
 
-// orders are a workload's plans of the pattern order: first those with one late step, then seeds, seeds with faults,
-// and two late steps in turn.
+// orders are a workload's plans of the pattern order: those with one late step, or two when there are no more of these,
+// seeds, and seeds with faults in turn.
 type orders struct {
 	covered result.Orders
 	traces  map[string]bool      // the different orders that were run
@@ -34,7 +34,7 @@ type orders struct {
 	faults  []*plan.Plan         // of other patterns, the most promising first; one begins again after the last
 	seed    int                  // the last one without faults
 	faulty  int                  // the last one with
-	turn    int                  // batches since the plans with one late step
+	turn    int                  // batches made, with a budget
 }
 
 // orderPlan is a plan that may still have to be made.
@@ -199,23 +199,25 @@ func (w *orders) goOn(p *plan.Plan, choices []record.Choice) {
 
 // next returns the next plans to make.
 func (w *orders) next(budget bool) (all []orderPlan) {
-	if len(w.singles) > 0 {
-		return takeBatch(&w.singles)
-	}
 	if !budget {
-		if w.seed >= seedsUnbudgeted {
-			return nil
+		switch {
+		case len(w.singles) > 0:
+			return takeBatch(&w.singles)
+		case w.seed < seedsUnbudgeted:
+			return w.seeds()
 		}
-		return w.seeds()
+		return nil
 	}
 	for {
 		w.turn++
 		switch {
-		case w.turn%3 == 1:
+		case w.turn%3 == 2:
 			return w.seeds()
-		case w.turn%3 == 2 && len(w.faults) > 0:
+		case w.turn%3 == 0 && len(w.faults) > 0:
 			return w.withFaults()
-		case w.turn%3 == 0 && len(w.pairs) > 0:
+		case w.turn%3 == 1 && len(w.singles) > 0:
+			return takeBatch(&w.singles)
+		case w.turn%3 == 1 && len(w.pairs) > 0:
 			return takeBatch(&w.pairs)
 		}
 	}

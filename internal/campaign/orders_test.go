@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -49,17 +51,16 @@ func TestOrdersAreCounted(t *testing.T) {
 	}
 	end(seeds[0], result.Passed, "b a a workload c") // an order that was run before
 	var pairs []string
-	for _, p := range w.next(true) {
+	for _, p := range w.pairs {
 		pairs = append(pairs, fmt.Sprintf("%s: %v", p.label, p.schedule.Late))
-		p.schedule.Strategy = plan.FIFO
 	}
 	want := []string{
-		"late-1-2: [{a 1} {a 2}]", "late-1-1: [{a 1} {b 1}]", "late-1-5: [{a 1} {c 1}]",
+		"late-1-1: [{a 1} {b 1}]", "late-1-3: [{a 1} {a 2}]", "late-1-5: [{a 1} {c 1}]",
 		"late-2-2: [{b 1} {a 2}]", "late-2-5: [{b 1} {c 1}]",
 		"late-3-5: [{a 2} {c 1}]",
 	}
-	if len(pairs) != len(want) {
-		t.Errorf("pairs %q, want %d of them", pairs, len(want))
+	if diff := cmp.Diff(want, pairs); diff != "" {
+		t.Error(diff)
 	}
 	w.covered.Workload = "w"
 	const text = "w: all orders with one late step: 4 of 4 run, 1 finding; with two: 0 of 6 run, 0 findings; " +
@@ -69,27 +70,27 @@ func TestOrdersAreCounted(t *testing.T) {
 	}
 }
 
-// With a budget, seeds, seeds with faults and two late steps take turns, as long as there are any. A fault gets a seed
-// of its own.
+// With a budget, late steps, seeds, and seeds with faults take turns, as long as there are any. A fault gets a seed of
+// its own.
 func TestSeedsAndFaultsTakeTurns(t *testing.T) {
 	kill := []plan.Action{{Type: plan.RestartController, Target: "op"}}
 	w := &orders{
-		pairs: []orderPlan{{label: "late-1-2"}},
+		singles: []orderPlan{{label: "late-1"}}, pairs: []orderPlan{{label: "late-1-2"}},
 		faults: []*plan.Plan{
 			{TestName: "w-kill-1", Workload: "w", Actions: kill},
 			{TestName: "w-kill-2", Workload: "w", Actions: kill},
 		},
 	}
 	var labels []string
-	for range 5 {
+	for range 7 {
 		all := w.next(true)
 		labels = append(labels, all[0].label, all[len(all)-1].label)
 		if want := strings.Contains(all[0].label, "kill"); want != (len(all[0].actions) == 1) {
 			t.Errorf("%s has %d actions", all[0].label, len(all[0].actions))
 		}
 	}
-	got, want := strings.Join(labels, " "), "swarm-1 swarm-20 swarm-1-kill-1 swarm-20-kill-2 late-1-2 late-1-2 "+
-		"swarm-21 swarm-40 swarm-21-kill-1 swarm-40-kill-2"
+	got, want := strings.Join(labels, " "), "late-1 late-1 swarm-1 swarm-5 swarm-1-kill-1 swarm-5-kill-1 "+
+		"late-1-2 late-1-2 swarm-6 swarm-10 swarm-6-kill-2 swarm-10-kill-2 swarm-11 swarm-15"
 	if got != want {
 		t.Errorf("plans %s,\nwant %s", got, want)
 	}

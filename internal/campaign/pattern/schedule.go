@@ -22,9 +22,9 @@ var schedules = Pattern{
 	},
 }
 
-// Faults are the patterns whose plans are run in other orders, too: a controller is killed, gets no answer, or is shown
-// the past by another API server.
-func Faults() []string { return []string{intermediate.Name, lostAnswer.Name, stale.Name} }
+// Faults are the patterns whose plans are run in other orders, too: a controller is killed, gets no answer, is refused
+// calls, or is shown the past by another API server.
+func Faults() []string { return []string{intermediate.Name, lostAnswer.Name, denied.Name, stale.Name} }
 
 // Scheduled returns a plan of the pattern order. Label ends its name; the signature distinguishes it from the others of
 // all workloads. The actions are those of a plan of another pattern, or none.
