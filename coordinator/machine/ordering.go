@@ -7,8 +7,8 @@ import (
 	"github.com/trommel-dev/trommel/record"
 )
 
-// OrderRules are what every controller under test reports while a run is ordered: what reaches it, its writes with their
-// answers, and what it reads from an API server.
+// OrderRules are what every controller under test reports while a run is ordered: what reaches it, its writes with
+// their answers, and what it reads from an API server.
 var OrderRules = []wire.Rule{
 	{Point: wire.ControllerRecv, Phase: wire.Before, AnyGroup: true},
 	{Point: wire.ControllerRead, Phase: wire.Before, AnyGroup: true, Live: true,

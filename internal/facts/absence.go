@@ -122,7 +122,12 @@ func (f *Follower) SetBack(controller string, life Life) bool {
 }
 
 // Life is the time in which an object was there and not marked for deletion.
-type Life struct{ From, To time.Time } // zero: it was there before, or in the end
+type Life struct {
+	From, To time.Time // when that was observed; zero: it was there before, or in the end
+
+	cluster    string
+	begun, end uint64 // the resource versions; 0: as From and To
+}
 
 // Lives are the lives of the objects of a key, one after the other.
 func Lives(changes []Change, key Key) []Life {
@@ -133,13 +138,14 @@ func Lives(changes []Change, key Key) []Life {
 		switch {
 		case c.Key != key:
 		case c.Event == record.Created:
-			all, living = append(all, Life{From: c.Time}), true
+			all, living = append(all, Life{From: c.Time, cluster: key.Cluster(), begun: c.Version}), true
 		case len(all) == 0:
-			all, living = append(all, Life{}), true
+			all, living = append(all, Life{cluster: key.Cluster()}), true
 			fallthrough
 		default:
 			if living && (c.Event == record.Deleted || c.Marked()) {
-				all[len(all)-1].To, living = c.Time, false
+				last := &all[len(all)-1]
+				last.To, last.end, living = c.Time, c.Version, false
 			}
 		}
 	}
@@ -148,3 +154,12 @@ func Lives(changes []Change, key Key) []Life {
 
 // Has reports whether a time belongs to the life.
 func (l Life) Has(at time.Time) bool { return !at.Before(l.From) && (l.To.IsZero() || at.Before(l.To)) }
+
+// HasChange reports whether an object was changed in the life. In one cluster the resource versions decide: the changes
+// of different types may be observed in another order than they were made.
+func (l Life) HasChange(c *Change) bool {
+	if c.Key.Cluster() != l.cluster || c.Version == 0 {
+		return l.Has(c.Time)
+	}
+	return c.Version >= l.begun && (l.To.IsZero() || c.Version < l.end)
+}

@@ -100,3 +100,34 @@ func TestAway(t *testing.T) {
 		})
 	}
 }
+
+// A late watch event shows a change at a time when others, made after it, were seen already.
+func TestLifeHasChange(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	change := func(key string, event string, version uint64, second int) Change {
+		return Change{Key: Key(key), Event: event, Version: version, Time: at(second)}
+	}
+	owner := change("set/default/web", record.Created, 10, 1)
+	lives := Lives([]Change{owner, change("set/default/web", record.Deleted, 20, 9)}, owner.Key)
+	if len(lives) != 1 {
+		t.Fatalf("lives: %v", lives)
+	}
+	for _, tt := range []struct {
+		name string
+		c    Change
+		want bool
+	}{
+		{"made after the end, seen before it", change("pod/default/a", record.Created, 21, 5), false},
+		{"made before the end, seen after it", change("pod/default/a", record.Created, 19, 30), true},
+		{"made before the beginning, seen after it", change("pod/default/a", record.Created, 9, 5), false},
+		{"in another cluster, by the time", change("west: pod/default/a", record.Created, 90, 5), true},
+		{"without a version, by the time", change("pod/default/a", record.Created, 0, 30), false},
+	} {
+		if got := lives[0].HasChange(&tt.c); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+	if still := Lives([]Change{owner}, owner.Key)[0]; !still.HasChange(&Change{Key: owner.Key, Version: 11}) {
+		t.Error("it has not ended")
+	}
+}

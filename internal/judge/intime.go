@@ -154,7 +154,7 @@ func (t *inTime) away(controller string, step int, life facts.Life, needs time.D
 func creations(changes []facts.Change, key facts.Key, life facts.Life) []*facts.Change {
 	var all []*facts.Change
 	for i := range changes {
-		if c := &changes[i]; c.Key == key && c.Event == record.Created && life.Has(c.Time) {
+		if c := &changes[i]; c.Key == key && c.Event == record.Created && life.HasChange(c) {
 			all = append(all, c)
 		}
 	}

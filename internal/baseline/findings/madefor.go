@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/trommel-dev/trommel/internal/facts"
 	"github.com/trommel-dev/trommel/internal/metadata"
@@ -89,7 +88,7 @@ func (o *Owners) namedBy(c *facts.Change, changes []facts.Change) []facts.Key {
 	for key, object := range o.last {
 		meta := metadata.Of(object)
 		if key == c.Key || key.Cluster() != c.Key.Cluster() || metadata.Text(meta, "name") != name ||
-			metadata.Text(meta, "namespace") != namespace || !lived(changes, key, c.Time) {
+			metadata.Text(meta, "namespace") != namespace || !lived(changes, key, c) {
 			continue
 		}
 		key = cmp.Or(o.Of(key), key)
@@ -101,9 +100,9 @@ func (o *Owners) namedBy(c *facts.Change, changes []facts.Change) []facts.Key {
 	return all
 }
 
-// lived reports whether an object was there at a time, and not marked for deletion.
-func lived(changes []facts.Change, key facts.Key, at time.Time) bool {
-	return slices.ContainsFunc(facts.Lives(changes, key), func(l facts.Life) bool { return l.Has(at) })
+// lived reports whether an object was there at another one's change, and not marked for deletion.
+func lived(changes []facts.Change, key facts.Key, at *facts.Change) bool {
+	return slices.ContainsFunc(facts.Lives(changes, key), func(l facts.Life) bool { return l.HasChange(at) })
 }
 
 // isNamedAfter reports whether an object has the name of another one in its own name or in a label.

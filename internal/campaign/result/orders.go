@@ -13,7 +13,7 @@ type Orders struct {
 	One      Covered `json:"one"`    // orders with one late step
 	Two      Covered `json:"two"`    // with two, as far as they are known from those with one
 	Seeds    Covered `json:"seeds"`  // orders that a seed has chosen
-	Faults   Covered `json:"faults"` // the same, with a kill, a lost answer or a stale API server
+	Faults   Covered `json:"faults"` // the same, with a kill, a lost answer, refused calls or a stale API server
 	// Different is how many of the orders that were run are different.
 	Different int `json:"different"`
 }
