@@ -16,7 +16,17 @@ import (
 // and without a hint where they are. It finds none in the operator without a patch, whose known bugs are fixed. The
 // first line of a patch describes its bug. The second one says what must be found, as a regular expression: something
 // else is a false alarm.
-func TestMutations(t *testing.T) {
+//
+// Some bugs hide behind what the operator does right, so one in fifteen may be missed.
+func TestMutations(t *testing.T) { findMutations(t, 1) }
+
+// TestMutationsByOrder is TestMutations when only the order of events and calls changes, and a fault at most.
+func TestMutationsByOrder(t *testing.T) { findMutations(t, 4, "--pattern", "order") }
+
+// findMutations looks for the bug of each patch by trommel test with these arguments. It allows for some that are
+// missed.
+func findMutations(t *testing.T, mayMiss int, args ...string) {
+	t.Helper()
 	if os.Getenv("TROMMEL_TEST_LONG") == "" {
 		t.Skip("takes about an hour; set TROMMEL_TEST_LONG")
 	}
@@ -26,7 +36,7 @@ func TestMutations(t *testing.T) {
 		t.Fatalf("%d patches, %v", len(patches), err)
 	}
 	t.Run("none", func(t *testing.T) {
-		if code, out := campaign(t, trommel, database); code != pass {
+		if code, out := campaign(t, trommel, database, args...); code != pass {
 			t.Errorf("exit code %d, want %d\n%s", code, pass, out)
 		}
 	})
@@ -37,7 +47,7 @@ func TestMutations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
 			finds := whatToFind(t, patch)
-			code, out := campaign(t, trommel, mutant(t, patch))
+			code, out := campaign(t, trommel, mutant(t, patch), args...)
 			_, bugs, _ := strings.Cut("\n"+out, "\nbugs\n")
 			t.Logf("exit code %d after %s\n%s", code, time.Since(began).Round(time.Second), bugs)
 			switch code {
@@ -55,8 +65,7 @@ func TestMutations(t *testing.T) {
 			}
 		})
 	}
-	// Some bugs hide behind what the operator does right, so one in fifteen may be missed.
-	if len(missed) > len(patches)/15 {
+	if len(missed) > mayMiss {
 		t.Errorf("%d of %d bugs were missed: %s", len(missed), len(patches), strings.Join(missed, ", "))
 	}
 	// Where what is missing was left out, the summary has no line for it.
@@ -165,13 +174,14 @@ func notFoundBy(finds *regexp.Regexp, bugs string) []string {
 	return others
 }
 
-// campaign tests the variant of a database operator whose known bugs are fixed, until it finds a bug. It returns the
-// exit code and the output.
-func campaign(t *testing.T, trommel, example string) (int, string) {
+// campaign tests the variant of a database operator whose known bugs are fixed, until it finds a bug, with these
+// further arguments. It returns the exit code and the output.
+func campaign(t *testing.T, trommel, example string, args ...string) (int, string) {
 	t.Helper()
 	dir := t.TempDir()
-	code, out := runTrommel(t, trommel, ".", 40*time.Minute, "test", "-c", example, "--variant", "fixed", "--fail-fast",
-		"--budget", "10m", "--dir", filepath.Join(dir, "campaign"), "--baseline", filepath.Join(dir, "baselines"))
+	all := []string{"test", "-c", example, "--variant", "fixed", "--fail-fast", "--budget", "10m", "--dir",
+		filepath.Join(dir, "campaign"), "--baseline", filepath.Join(dir, "baselines")}
+	code, out := runTrommel(t, trommel, ".", 40*time.Minute, append(all, args...)...)
 	return code, string(out)
 }
 

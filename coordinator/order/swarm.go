@@ -11,6 +11,9 @@ import (
 // (Groce et al., ISSTA 2012).
 type swarm struct{ dice }
 
+// seldom is how much less likely time is than a step. Otherwise the first half of a run would use up MostPasses.
+const seldom = 0.1
+
 func (s swarm) choose(number int, steps []Step, time bool) int {
 	best, most := Time, math.Inf(-1)
 	if time {
@@ -28,5 +31,8 @@ func (s swarm) choose(number int, steps []Step, time bool) int {
 // Spirakis, 2006).
 func (s swarm) key(stream string, words ...any) float64 {
 	weight := math.Exp(-4 * s.throw("weight", stream))
+	if stream == record.TimeStream {
+		weight *= seldom
+	}
 	return math.Log(s.throw("key", stream, words)) / weight
 }
