@@ -288,7 +288,8 @@ func (r *Recorder) Stop(ctx context.Context) ([]record.HistoryEntry, error) {
 }
 
 // History returns what was recorded so far, ordered by resource version. With several clusters, the entries of each are
-// in that order, and those of different clusters in the order of their arrival.
+// in that order, and those of different clusters in the order of their arrival. No entry has a later time than one after
+// it in its cluster: a watch that was behind shows a change later than what was made after it.
 func (r *Recorder) History() []record.HistoryEntry {
 	r.mu.Lock()
 	history := slices.Clone(r.entries)
@@ -299,6 +300,11 @@ func (r *Recorder) History() []record.HistoryEntry {
 	}
 	for _, entries := range of {
 		sortByVersion(entries)
+		for i := len(entries) - 2; i >= 0; i-- {
+			if next := entries[i+1].Time; next.Before(entries[i].Time) {
+				entries[i].Time = next
+			}
+		}
 	}
 	for i := range history {
 		cluster := history[i].Cluster
