@@ -288,8 +288,8 @@ func (r *Recorder) Stop(ctx context.Context) ([]record.HistoryEntry, error) {
 }
 
 // History returns what was recorded so far, ordered by resource version. With several clusters, the entries of each are
-// in that order, and those of different clusters in the order of their arrival. No entry has a later time than one after
-// it in its cluster: a watch that was behind shows a change later than what was made after it.
+// in that order, and those of different clusters in the order of their arrival. No entry has a later time than one
+// after it in its cluster: a watch that was behind shows a change later than what was made after it.
 func (r *Recorder) History() []record.HistoryEntry {
 	r.mu.Lock()
 	history := slices.Clone(r.entries)
