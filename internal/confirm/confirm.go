@@ -15,8 +15,13 @@ func Bugs(all []record.Finding) []record.Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f record.Finding) bool { return !f.IsBug() })
 }
 
-// Idle reports whether a run carried out none of its plan's actions. What it has found is then not due to the plan.
-func Idle(p *plan.Plan, m *record.Meta) bool { return len(p.Actions) > 0 && m.ActionsFired == 0 }
+// Idle reports whether a run carried out none of its plan's actions, and had no schedule that disturbs. What it has
+// found is then not due to the plan.
+func Idle(p *plan.Plan, m *record.Meta) bool {
+	without := *p
+	without.Actions = nil
+	return len(p.Actions) > 0 && m.ActionsFired == 0 && !without.Disturbs()
+}
 
 // Within reports whether others have all of some findings, each at least as bad. If an object is replaced after one
 // plan, that does not confirm that it is missing after another one.
