@@ -21,8 +21,8 @@ const (
 	seedsUnbudgeted = 40
 )
 
-// orders are a workload's plans of the pattern order: those with one late step, or two when there are no more of these,
-// seeds, and seeds with faults in turn.
+// orders are a workload's plans of the pattern order. Plans with a late step, seeds, and seeds with faults take turns.
+// When each step was late once, two steps are late.
 type orders struct {
 	covered result.Orders
 	traces  map[string]bool      // the different orders that were run
