@@ -59,13 +59,14 @@ type Chooser struct {
 	schedule *plan.Schedule
 	strategy strategy
 	met      map[plan.LateStep]bool // the late steps that have gone on
+	received types
 	passes   int                    // choices that let time pass
 	diverged string
 }
 
 // New returns a chooser for a complete, valid schedule.
 func New(s *plan.Schedule) (*Chooser, error) {
-	c := &Chooser{schedule: s, met: map[plan.LateStep]bool{}}
+	c := &Chooser{schedule: s, met: map[plan.LateStep]bool{}, received: types{}}
 	switch s.Strategy {
 	case plan.FIFO, "":
 		c.strategy = fifo{}
@@ -84,6 +85,7 @@ func New(s *plan.Schedule) (*Chooser, error) {
 // Choose returns the index of the step that goes on, or Time. Diverged says that the schedule expects another choice
 // here, which is impossible; from then on its choices do not count any more.
 func (c *Chooser) Choose(m Moment) (index int, diverged string) {
+	c.received.note(Streams(m.Steps))
 	if n := m.Number - 1; n < len(c.schedule.Choices) && c.diverged == "" {
 		want := c.schedule.Choices[n]
 		if want == record.TimeStream && !m.Draining {
@@ -124,6 +126,8 @@ func (c *Chooser) pick(m Moment) int {
 			overdue = append(overdue, i)
 		case c.isLate(s):
 			late = append(late, i)
+		case c.received.lack(s.Stream) && len(overdue) == 0:
+			return i
 		default:
 			prompt = append(prompt, i)
 		}

@@ -206,3 +206,45 @@ func TestLateUntilTheEnd(t *testing.T) {
 		t.Errorf("missing: %q", missing)
 	}
 }
+
+// Orders that differ only in steps that commute have the same trace.
+func TestTrace(t *testing.T) {
+	const (
+		op, other = "op receives pod", "other receives pod"
+		call      = "op reconciles default/db (db)"
+		server    = "apiserver-1 receives pod"
+		second    = "apiserver-2 receives pod"
+	)
+	// Each choice is a stream; all that go on later wait from the beginning on, but for those that begin with ">", which
+	// the choice before makes come.
+	run := func(streams ...string) string {
+		choices := make([]record.Choice, len(streams))
+		for i, stream := range streams {
+			stream, comes := strings.CutPrefix(stream, ">")
+			choices[i].Stream = stream
+			for j := i; j >= 0 && stream != record.TimeStream && (j == i || !comes); j-- {
+				choices[j].Enabled = append(choices[j].Enabled, stream)
+			}
+		}
+		return Trace(choices)
+	}
+	for _, test := range []struct {
+		a, b []string
+		same bool
+	}{
+		{[]string{op, other}, []string{other, op}, true},
+		{[]string{call, other}, []string{other, call}, true},
+		{[]string{server, second}, []string{second, server}, true},
+		{[]string{server, op}, []string{op, server}, true},
+		{[]string{op, other, ">" + call}, []string{other, op, ">" + call}, false}, // another step makes the call come
+		{[]string{call, server}, []string{server, call}, false},
+		{[]string{op, call}, []string{call, op}, false},
+		{[]string{op, record.TimeStream}, []string{record.TimeStream, op}, false},
+		{[]string{op, Workload}, []string{Workload, op}, false},
+		{[]string{op, other, op}, []string{other, op, op}, true},
+	} {
+		if same := run(test.a...) == run(test.b...); same != test.same {
+			t.Errorf("%q and %q have the same trace: %t", test.a, test.b, same)
+		}
+	}
+}

@@ -22,24 +22,26 @@ func (p Point) OfAPIServer() bool {
 }
 
 // Points are the choices at which a step went on that can be late, from one on, in order. Steps of the workload are
-// left out: they only go on when nothing else can.
+// left out: they only go on when nothing else can. So are events that only the control plane receives.
 func Points(choices []record.Choice, from int) (all []Point) {
-	for _, c := range choices {
-		if c.Number < from || c.Stream == record.TimeStream || c.Stream == Workload {
-			continue
+	for _, p := range pointsOf(choices) {
+		if p != nil && p.Number >= from {
+			all = append(all, *p)
 		}
-		all = append(all, Point{c.Number, plan.LateStep{Stream: c.Stream, Step: c.Step}, c.What})
 	}
 	return all
 }
 
-// Trace identifies the order of a run's steps, in a text. Where time has passed counts, too.
-func Trace(choices []record.Choice) string {
-	var text []byte
-	for _, c := range choices {
-		text = append(append(text, c.Stream...), '\n')
+// pointsOf returns the point of each choice; nil: its step cannot be late.
+func pointsOf(choices []record.Choice) []*Point {
+	all, received := make([]*Point, len(choices)), types{}
+	for i, c := range choices {
+		received.note(c.Enabled)
+		if c.Stream != record.TimeStream && c.Stream != Workload && !received.lack(c.Stream) {
+			all[i] = &Point{c.Number, plan.LateStep{Stream: c.Stream, Step: c.Step}, c.What}
+		}
 	}
-	return string(text)
+	return all
 }
 
 // Slowest are the points of a run at which a step went on that had waited while others went on, or while time passed;
@@ -50,6 +52,7 @@ func Slowest(choices []record.Choice) []Point {
 		length int
 	}
 	var all []waited
+	points := pointsOf(choices)
 	for i, first := range record.Waited(choices) {
 		cost := 0
 		for _, other := range choices[first:i] {
@@ -58,16 +61,16 @@ func Slowest(choices []record.Choice) []Point {
 				cost += passCounts
 			}
 		}
-		if points := Points(choices[i:i+1], 0); cost > 0 && len(points) > 0 {
-			all = append(all, waited{points[0], cost})
+		if points[i] != nil && cost > 0 {
+			all = append(all, waited{*points[i], cost})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b waited) int { return b.length - a.length })
-	points := make([]Point, len(all))
+	slowest := make([]Point, len(all))
 	for i, w := range all {
-		points[i] = w.Point
+		slowest[i] = w.Point
 	}
-	return points
+	return slowest
 }
 
 // passCounts is as how many further choices one counts that lets time pass.

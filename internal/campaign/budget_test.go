@@ -174,13 +174,15 @@ func TestBudgetOfAResumedCampaign(t *testing.T) {
 // The result describes the most valuable plans that were not run, in the order in which they would come, and says how
 // to go on.
 func TestWhatWasNotRun(t *testing.T) {
-	whole := mustRun(t, config(t, &fake{}, "v", "w"))
+	all := config(t, &fake{}, "v", "w")
+	all.Patterns = acting()
+	whole := mustRun(t, all)
 	if len(whole.Next) > 0 || whole.GoOn != "" {
 		t.Errorf("all were run, and then %+v: %s", whole.Next, whole.GoOn)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, lasting(time.Second, 4*time.Second), "v", "w")
-		c.Budget = 36 * time.Second
+		c.Budget, c.Patterns = 36*time.Second, acting()
 		r := mustRun(t, c)
 		ran := len(r.Outcomes)
 		if ran == 0 || len(r.Next) != unrunPlans || len(r.NotRun) != len(whole.Outcomes)-ran {

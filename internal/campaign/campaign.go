@@ -163,6 +163,8 @@ type campaign struct {
 	paired map[*learn.Learned]bool    // builds of which plans that upgrade were made; see between
 	tasks  map[*learn.Learned][]*task // one for each candidate; nil: it has no plan, or that is in another shard
 	orders map[string]*orders         // by ID of the workload
+	// ordering is how long the plans of the pattern order ran.
+	ordering time.Duration
 	result *result.Result
 }
 

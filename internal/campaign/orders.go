@@ -25,7 +25,7 @@ const (
 // When each step was late once, two steps are late.
 type orders struct {
 	covered result.Orders
-	traces  map[string]bool      // the different orders that were run
+	traces  map[string]bool      // see order.Trace: the different orders that were run
 	pending int                  // plans that were made and have not ended
 	singles []orderPlan          // with one late step, not made yet
 	pairs   []orderPlan          // with two
@@ -72,6 +72,9 @@ func (c *campaign) ordered(t *task, o *result.Outcome) error {
 		c.orders[l.ID()] = w
 	}
 	w.take(t.plan, o, choices)
+	if c.ordering += o.Took; !slices.Contains(c.Patterns, pattern.Schedules) && c.ordering >= c.Budget/orderShare {
+		return nil
+	}
 	if w.pending >= max(1, len(c.Runners)) {
 		return nil
 	}
@@ -139,8 +142,10 @@ func (c *campaign) addOrder(l *learn.Learned, w *orders, p orderPlan) error {
 // take takes in a plan's run.
 func (w *orders) take(p *plan.Plan, o *result.Outcome, choices []record.Choice) {
 	w.pending--
+	trace := order.Trace(choices)
+	ran := w.traces[trace] // in this order, as far as steps do not commute
 	if o.Status != result.Inconclusive && o.Status != result.Failed {
-		w.traces[order.Trace(choices)] = true
+		w.traces[trace] = true
 		w.covered.Different = len(w.traces)
 	}
 	of := &w.covered.Seeds
@@ -167,7 +172,7 @@ func (w *orders) take(p *plan.Plan, o *result.Outcome, choices []record.Choice) 
 		return
 	case late == 1:
 		of = &w.covered.One
-		if o.Status == result.Passed { // what has found something already is not continued
+		if o.Status == result.Passed && !ran { // what has found something already is not continued
 			w.goOn(p, choices)
 		}
 	default:
@@ -256,4 +261,37 @@ func (w *orders) withFaults() (all []orderPlan) {
 	}
 	w.covered.Faults.Of = w.faulty
 	return all
+}
+
+// orderShare is how many plans there are for each one of the pattern order, it included, and the part of the budget
+// that the pattern has, unless a user asks for it.
+const orderShare = 4
+
+// share returns the tasks in an order in which those of the pattern order take turns with the others, of which those
+// that have begun count. Otherwise neither their order nor that of the others changes.
+func share(tasks []*task, begun map[*task]bool) (all []*task) {
+	var ordered, others []*task
+	n := 0 // of the pattern order, in all
+	for _, t := range tasks {
+		switch {
+		case begun[t]:
+			all = append(all, t)
+			if t.pattern == pattern.Schedules {
+				n++
+			}
+		case t.pattern == pattern.Schedules:
+			ordered = append(ordered, t)
+		default:
+			others = append(others, t)
+		}
+	}
+	for len(ordered) > 0 && len(others) > 0 {
+		if (n+1)*orderShare <= len(all)+1 {
+			all, ordered = append(all, ordered[0]), ordered[1:]
+			n++
+		} else {
+			all, others = append(all, others[0]), others[1:]
+		}
+	}
+	return slices.Concat(all, others, ordered)
 }

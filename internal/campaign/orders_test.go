@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/trommel-dev/trommel/internal/campaign/pattern"
 	"github.com/trommel-dev/trommel/internal/campaign/result"
 	"github.com/trommel-dev/trommel/plan"
 	"github.com/trommel-dev/trommel/record"
@@ -107,6 +110,63 @@ func TestLateControllersComeFirst(t *testing.T) {
 	}
 	if got, want := strings.Join(labels, " "), "late-2 late-5 late-1 late-3 late-4"; got != want {
 		t.Errorf("plans %s, want %s", got, want)
+	}
+}
+
+// With a budget, a quarter of the plans are of the pattern order, if the runs have a clock of their own. When all others
+// have run, the pattern ends after a quarter of the budget.
+func TestOrdersHaveAShare(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		budget  time.Duration
+		virtual bool
+		least   int // plans of the pattern order
+		most    int
+	}{
+		{"a budget", 100 * time.Second, true, 25, 25 + 2*orderBatch},
+		{"no budget", 0, true, 0, 0},
+		{"real time", 100 * time.Second, false, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := config(t, &fake{answer: func(
+					_ *plan.Plan, _ int, m *record.Meta, _ *[]record.Finding, _ *[]string,
+				) error {
+					time.Sleep(time.Second)
+					m.Clock = &record.Clock{Virtual: tt.virtual, Took: time.Second}
+					return nil
+				}}, "v", "w")
+				c.Budget = tt.budget
+				orders := 0
+				for i, o := range mustRun(t, c).Outcomes {
+					if o.Pattern == pattern.Schedules {
+						orders++
+					} else if (orders+1)*orderShare <= i && tt.most > 0 {
+						t.Errorf("only %d of the first %d plans are of the pattern order", orders, i)
+					}
+				}
+				if orders < tt.least || orders > tt.most {
+					t.Errorf("%d plans of the pattern order", orders)
+				}
+			})
+		})
+	}
+}
+
+// Those that have begun count, and the rest take turns.
+func TestShare(t *testing.T) {
+	begun, all := map[*task]bool{}, []*task{}
+	for i, p := range []string{"order", "stale", "order", "down", "stale", "stale", "order", "stale", "stale"} {
+		all = append(all, &task{pattern: p})
+		begun[all[i]] = i == 0
+	}
+	var got []string
+	for _, t := range share(all, begun) {
+		got = append(got, t.pattern)
+	}
+	const want = "order stale down stale stale stale stale order order"
+	if text := strings.Join(got, " "); text != want {
+		t.Errorf("got  %s\nwant %s", text, want)
 	}
 }
 

@@ -132,8 +132,11 @@ func (c *campaign) makePlans(l *learn.Learned) error {
 		return nil
 	}
 	patterns := c.Patterns
-	if l.Steps != nil {
+	switch {
+	case l.Steps != nil:
 		patterns = []string{pattern.Time} // what the others strike at, they do in the workload before
+	case len(patterns) == 0 && c.Budget > 0 && l.Baseline.Virtual:
+		patterns = append(pattern.ByDefault(), pattern.Schedules)
 	}
 	if l.Candidates == nil {
 		l.Candidates = pattern.GenerateFor(c.Suite, l.Steps, l.Moments(), patterns...)
@@ -204,7 +207,7 @@ func (c *campaign) inOrder(begun map[*task]bool) (tasks []*task) {
 			tasks = append(tasks, t)
 		}
 	}
-	return tasks
+	return share(tasks, begun)
 }
 
 // run runs the campaign.
@@ -508,9 +511,9 @@ func (c *campaign) unreached(all []*learn.Learned) map[string][]string {
 	return missing
 }
 
-// causeOf is what a plan does to the controllers.
+// causeOf is what a plan does to the controllers. If it has faults and a schedule, the faults count.
 func causeOf(p *plan.Plan) string {
-	if p.Schedule != nil {
+	if p.Schedule != nil && len(p.Actions) == 0 {
 		return findings.Ordered
 	}
 	return findings.CauseOf(p.Actions)

@@ -40,6 +40,16 @@ func (p Pattern) In(names []string) bool {
 	return len(names) == 0 && !p.OnRequest || slices.Contains(names, p.Name)
 }
 
+// ByDefault are the names of all patterns but those on request.
+func ByDefault() (names []string) {
+	for _, p := range Patterns() {
+		if !p.OnRequest {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
 // Chosen reports whether plans of the pattern with that name are made if a user has chosen these patterns.
 func Chosen(name string, choice []string) bool {
 	return slices.ContainsFunc(Patterns(), func(p Pattern) bool { return p.Name == name && p.In(choice) })
