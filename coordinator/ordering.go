@@ -25,6 +25,7 @@ type Ordering struct {
 	// Owned by the goroutine of Run; the clock's keeper only uses rests and offers.
 	chooser  *order.Chooser // nil: the plan has no schedule
 	on       bool
+	began    time.Time
 	draining bool
 	diverged string         // why the run could not follow the schedule; empty: it did
 	made     int            // choices
@@ -127,7 +128,7 @@ func (o *Ordering) Begin(ctx context.Context) error {
 		if c.machine.Ended() {
 			return
 		}
-		o.on = true
+		o.on, o.began = true, c.clock.Now()
 		c.step(ctx, record.Event{Ordered: true})
 		c.push(ctx)
 		c.clock.Order(o.atRest)
@@ -190,7 +191,7 @@ func (o *Ordering) choose(ctx context.Context) {
 		return
 	}
 	now := c.clock.Now()
-	m := order.Moment{Number: o.made + 1, Draining: o.draining}
+	m := order.Moment{Number: o.made + 1, Draining: o.draining, Elapsed: now.Sub(o.began)}
 	var events []int // by step: the Seq of its observation, or -1-i for a turn
 	first := map[string]int{}
 	add := func(s step, event int) {

@@ -163,7 +163,8 @@ func (o *testOptions) register(c *cobra.Command) {
 // registerPatterns adds the flags of commands that generate plans.
 func (o *testOptions) registerPatterns(c *cobra.Command) {
 	c.Flags().StringSliceVar(&o.Patterns, "pattern", nil,
-		"`name` of a pattern; may be repeated, or a list with commas (default: all that need not be asked for)")
+		"`name` of a pattern; may be repeated, or a list with commas (default: all that need not be asked for; with a "+
+			"budget, order too)")
 	c.Flags().StringVar((*string)(&o.Pace), "pace", "", "none: the steps of the workloads do not wait for rest; "+
 		"finds races, and compares only what holds data (default: as they were learned)")
 }
@@ -172,7 +173,10 @@ func patternHelp() string {
 	var text strings.Builder
 	for _, p := range pattern.Patterns() {
 		request := ""
-		if p.OnRequest {
+		switch {
+		case p.Endless:
+			request = " (only with --pattern or --budget)"
+		case p.OnRequest:
 			request = " (only with --pattern)"
 		}
 		fmt.Fprintf(&text, "  %-16s %s%s\n", p.Name, p.Finds, request)

@@ -30,6 +30,7 @@ type Moment struct {
 	// Draining: the workload is over. Time must not pass before all steps have gone on, because what judges a run waits
 	// for rest.
 	Draining bool
+	Elapsed  time.Duration // since the run is ordered, by the run's clock
 }
 
 // Time is chosen to let time pass instead of a step. It passes until another step waits, or for Quantum.
@@ -44,6 +45,15 @@ const Longest = 10 * time.Second
 
 // MostPasses is how many choices of a run let time pass at most. What the workload waits for must come in time.
 const MostPasses = 60
+
+// A controller may be busy for ever without waiting for anything: what it writes makes it write again. Then time would
+// never pass, and the run would never end. So after busyAfter choices, in which less than busyLess has passed, time
+// passes at every busyEvery-th one, also at the end.
+const (
+	busyAfter = 500
+	busyEvery = 10
+	busyLess  = 100 * time.Millisecond
+)
 
 // Workload is the stream of the workload's steps.
 const Workload = "workload"
@@ -60,8 +70,13 @@ type Chooser struct {
 	strategy strategy
 	met      map[plan.LateStep]bool // the late steps that have gone on
 	received types
-	passes   int                    // choices that let time pass
-	diverged string
+	passes   int // choices that let time pass
+	// Of isBusy: choices since time last passed without need, and when that was; when the last choice was made, and
+	// whether it let time pass because the run is busy.
+	busy       int
+	calm, last time.Duration
+	forced     bool
+	diverged   string
 }
 
 // New returns a chooser for a complete, valid schedule.
@@ -86,9 +101,10 @@ func New(s *plan.Schedule) (*Chooser, error) {
 // here, which is impossible; from then on its choices do not count any more.
 func (c *Chooser) Choose(m Moment) (index int, diverged string) {
 	c.received.note(Streams(m.Steps))
+	busy := c.isBusy(m.Elapsed)
 	if n := m.Number - 1; n < len(c.schedule.Choices) && c.diverged == "" {
 		want := c.schedule.Choices[n]
-		if want == record.TimeStream && !m.Draining {
+		if want == record.TimeStream && (busy || !m.Draining) {
 			return Time, ""
 		}
 		if i := slices.IndexFunc(m.Steps, func(s Step) bool { return s.Stream == want }); i >= 0 {
@@ -98,6 +114,9 @@ func (c *Chooser) Choose(m Moment) (index int, diverged string) {
 		c.diverged = fmt.Sprintf("choice %d: the schedule expects %q, but these wait: %s", m.Number, want,
 			strings.Join(Streams(m.Steps), ", "))
 		diverged = c.diverged
+	}
+	if busy {
+		return Time, diverged
 	}
 	if c.passes >= MostPasses {
 		m.Draining = true
@@ -109,6 +128,21 @@ func (c *Chooser) Choose(m Moment) (index int, diverged string) {
 		c.gone(m.Steps[index])
 	}
 	return index, diverged
+}
+
+// isBusy reports whether time passes because the controllers are busy without it.
+func (c *Chooser) isBusy(elapsed time.Duration) bool {
+	if c.forced {
+		c.calm += elapsed - c.last
+	}
+	c.last, c.forced = elapsed, false
+	if elapsed-c.calm >= busyLess {
+		c.calm, c.busy = elapsed, 0
+	}
+	if c.busy++; c.busy > busyAfter {
+		c.busy, c.forced = busyAfter-busyEvery, true
+	}
+	return c.forced
 }
 
 // pick chooses by the strategy and the late steps.

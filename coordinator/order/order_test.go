@@ -248,3 +248,38 @@ func TestTrace(t *testing.T) {
 		}
 	}
 }
+
+// If steps go on for ever, time passes all the same, also at the end.
+func TestBusy(t *testing.T) {
+	for _, draining := range []bool{false, true} {
+		c, err := New(&plan.Schedule{Strategy: plan.FIFO, Late: []plan.LateStep{{Stream: "late", Step: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var elapsed time.Duration
+		n := 0
+		for ; elapsed < Longest; n++ {
+			i, _ := c.Choose(Moment{Number: n + 1, Draining: draining, Elapsed: elapsed, Steps: []Step{
+				{Stream: "late", Number: 1, Since: 1, Waited: elapsed}, {Stream: "loop", Number: n + 1, Since: n + 1},
+			}})
+			switch {
+			case i == Time:
+				elapsed += Quantum
+			case i != 1:
+				t.Fatalf("choice %d: %d", n, i)
+			case n > 1000:
+				t.Fatal("time does not pass")
+			}
+		}
+		if want := busyAfter + 10 + 9*busyEvery; n < busyAfter || n > want {
+			t.Errorf("time has passed after %d choices", n)
+		}
+		// Time that passes without need ends that.
+		c.Choose(Moment{Number: n + 1, Elapsed: elapsed + time.Second, Steps: []Step{{Stream: "loop"}}})
+		for range 2 * busyEvery {
+			if i, _ := c.Choose(Moment{Number: n + 2, Elapsed: elapsed + 2*time.Second, Steps: []Step{{Stream: "loop"}}}); i == Time {
+				t.Error("time passes without need")
+			}
+		}
+	}
+}

@@ -165,7 +165,7 @@ type campaign struct {
 	orders map[string]*orders         // by ID of the workload
 	// ordering is how long the plans of the pattern order ran.
 	ordering time.Duration
-	result *result.Result
+	result   *result.Result
 }
 
 // begun returns the context of everything that the campaign does. The caller calls end when the campaign has ended.

@@ -136,7 +136,7 @@ func (c *campaign) makePlans(l *learn.Learned) error {
 	case l.Steps != nil:
 		patterns = []string{pattern.Time} // what the others strike at, they do in the workload before
 	case len(patterns) == 0 && c.Budget > 0 && l.Baseline.Virtual:
-		patterns = append(pattern.ByDefault(), pattern.Schedules)
+		patterns = pattern.WithBudget()
 	}
 	if l.Candidates == nil {
 		l.Candidates = pattern.GenerateFor(c.Suite, l.Steps, l.Moments(), patterns...)

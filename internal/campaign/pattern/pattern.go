@@ -23,6 +23,8 @@ type Pattern struct {
 	Finds string
 	// OnRequest: its plans are made only if the pattern is asked for by name, because what they find may be intended.
 	OnRequest bool
+	// Endless: there is no end of its plans, so that they are made without a request only if there is a budget.
+	Endless bool
 
 	// drafts makes the plans of a workload; nil: they need more than one baseline, see Upgrades.
 	drafts func(*moment.Set) drafts
@@ -40,10 +42,10 @@ func (p Pattern) In(names []string) bool {
 	return len(names) == 0 && !p.OnRequest || slices.Contains(names, p.Name)
 }
 
-// ByDefault are the names of all patterns but those on request.
-func ByDefault() (names []string) {
+// WithBudget are the names of the patterns of which plans are made if there is a budget and no request.
+func WithBudget() (names []string) {
 	for _, p := range Patterns() {
-		if !p.OnRequest {
+		if !p.OnRequest || p.Endless {
 			names = append(names, p.Name)
 		}
 	}
