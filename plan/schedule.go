@@ -44,9 +44,11 @@ func (l LateStep) Is(stream string, step int) bool {
 
 // Disturbs reports whether the plan does something to the controllers: it has actions, or a schedule by which steps may
 // be late.
-func (p *Plan) Disturbs() bool {
-	s := p.Schedule
-	return len(p.Actions) > 0 || s != nil && (s.Strategy != FIFO && s.Strategy != "" || len(s.Late)+len(s.Choices) > 0)
+func (p *Plan) Disturbs() bool { return len(p.Actions) > 0 || p.Schedule.Disturbs() }
+
+// Disturbs reports whether steps may be late by the schedule. Nil is none.
+func (s *Schedule) Disturbs() bool {
+	return s != nil && (s.Strategy != FIFO && s.Strategy != "" || len(s.Late)+len(s.Choices) > 0)
 }
 
 // Explain says in sentences what the schedule does.

@@ -18,9 +18,7 @@ func Bugs(all []record.Finding) []record.Finding {
 // Idle reports whether a run carried out none of its plan's actions, and had no schedule that disturbs. What it has
 // found is then not due to the plan.
 func Idle(p *plan.Plan, m *record.Meta) bool {
-	without := *p
-	without.Actions = nil
-	return len(p.Actions) > 0 && m.ActionsFired == 0 && !without.Disturbs()
+	return len(p.Actions) > 0 && m.ActionsFired == 0 && !p.Schedule.Disturbs()
 }
 
 // Within reports whether others have all of some findings, each at least as bad. If an object is replaced after one

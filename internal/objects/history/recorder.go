@@ -3,6 +3,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -299,7 +300,7 @@ func (r *Recorder) History() []record.HistoryEntry {
 		of[e.Cluster] = append(of[e.Cluster], e)
 	}
 	for _, entries := range of {
-		sortByVersion(entries)
+		slices.SortStableFunc(entries, ByVersion)
 		for i := len(entries) - 2; i >= 0; i-- {
 			if next := entries[i+1].Time; next.Before(entries[i].Time) {
 				entries[i].Time = next
@@ -313,16 +314,9 @@ func (r *Recorder) History() []record.HistoryEntry {
 	return history
 }
 
-func sortByVersion(history []record.HistoryEntry) {
-	slices.SortStableFunc(history, func(a, b record.HistoryEntry) int {
-		switch {
-		case a.ResourceVersion < b.ResourceVersion:
-			return -1
-		case a.ResourceVersion > b.ResourceVersion:
-			return 1
-		}
-		return 0
-	})
+// ByVersion compares entries of one cluster by their resource versions.
+func ByVersion(a, b record.HistoryEntry) int {
+	return cmp.Compare(a.ResourceVersion, b.ResourceVersion)
 }
 
 // Gaps returns, one line each, where states may be missing because the API server no longer knew what had happened

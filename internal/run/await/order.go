@@ -1,11 +1,11 @@
 package await
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"github.com/trommel-dev/trommel/internal/facts"
+	"github.com/trommel-dev/trommel/internal/objects/history"
 	"github.com/trommel-dev/trommel/record"
 )
 
@@ -24,10 +24,6 @@ func newOrdered(upgrades bool, began time.Time) *ordered {
 	return o
 }
 
-func byVersion(a, b record.HistoryEntry) int {
-	return cmp.Compare(a.ResourceVersion, b.ResourceVersion)
-}
-
 // add takes the next entries to arrive. If some of them are older than others that have arrived before, all are
 // followed again.
 func (o *ordered) add(entries []record.HistoryEntry) error {
@@ -35,11 +31,11 @@ func (o *ordered) add(entries []record.HistoryEntry) error {
 		return nil
 	}
 	entries = slices.Clone(entries)
-	slices.SortStableFunc(entries, byVersion)
+	slices.SortStableFunc(entries, history.ByVersion)
 	late := len(o.entries) > 0 && entries[0].ResourceVersion < o.entries[len(o.entries)-1].ResourceVersion
 	o.entries = append(o.entries, entries...)
 	if late {
-		slices.SortStableFunc(o.entries, byVersion)
+		slices.SortStableFunc(o.entries, history.ByVersion)
 		o.follower, entries = newOrdered(o.follower.Upgrades, o.follower.Began).follower, o.entries
 	}
 	return o.follower.Add(entries...)
