@@ -215,8 +215,8 @@ func TestTrace(t *testing.T) {
 		server    = "apiserver-1 receives pod"
 		second    = "apiserver-2 receives pod"
 	)
-	// Each choice is a stream; all that go on later wait from the beginning on, but for those that begin with ">", which
-	// the choice before makes come.
+	// Each choice is a stream. All that go on later wait from the beginning on, but for those that begin with ">": the
+	// choice before makes them come.
 	run := func(streams ...string) string {
 		choices := make([]record.Choice, len(streams))
 		for i, stream := range streams {
@@ -277,9 +277,52 @@ func TestBusy(t *testing.T) {
 		// Time that passes without need ends that.
 		c.Choose(Moment{Number: n + 1, Elapsed: elapsed + time.Second, Steps: []Step{{Stream: "loop"}}})
 		for range 2 * busyEvery {
-			if i, _ := c.Choose(Moment{Number: n + 2, Elapsed: elapsed + 2*time.Second, Steps: []Step{{Stream: "loop"}}}); i == Time {
+			m := Moment{Number: n + 2, Elapsed: elapsed + 2*time.Second, Steps: []Step{{Stream: "loop"}}}
+			if i, _ := c.Choose(m); i == Time {
 				t.Error("time passes without need")
 			}
 		}
+	}
+}
+
+// What only the control plane receives goes on first and has no point, until a controller receives that type, too.
+func TestOnlyTheControlPlane(t *testing.T) {
+	const set, pod, delivery = "apiserver-1 receives replicaset", "west/apiserver-1 receives pod", "op receives pod"
+	for _, tt := range []struct {
+		name     string
+		strategy plan.Strategy
+		late     []plan.LateStep
+		first    []string // the streams that may go on first
+	}{
+		{"seeds", plan.Swarm, nil, []string{set}},
+		{"fifo", plan.FIFO, nil, []string{set}},
+		{"late", plan.FIFO, []plan.LateStep{{Stream: set, Step: 1}}, []string{delivery}},
+	} {
+		for seed := range 20 {
+			c, err := New(&plan.Schedule{Strategy: tt.strategy, Seed: seed, Late: tt.late})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := Moment{Number: 1, Steps: []Step{
+				{Stream: delivery, Number: 1, Since: 1}, {Stream: pod, Number: 1, Since: 1},
+				{Stream: set, Number: 1, Since: 1},
+			}}
+			i, _ := c.Choose(m)
+			if i == Time || !slices.Contains(tt.first, m.Steps[i].Stream) {
+				t.Errorf("%s, seed %d: choice %d", tt.name, seed, i)
+			}
+		}
+	}
+	var got []int
+	for _, p := range Points([]record.Choice{
+		{Number: 1, Stream: pod, Enabled: []string{pod, set}},
+		{Number: 2, Stream: set, Enabled: []string{delivery, set}},
+		{Number: 3, Stream: delivery, Enabled: []string{delivery, pod}},
+		{Number: 4, Stream: pod, Enabled: []string{pod}},
+	}, 0) {
+		got = append(got, p.Number)
+	}
+	if !slices.Equal(got, []int{3, 4}) {
+		t.Errorf("points %v", got)
 	}
 }

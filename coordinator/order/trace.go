@@ -49,7 +49,8 @@ func Trace(choices []record.Choice) string {
 	return text.String()
 }
 
-// commute reports whether the steps of two streams have the same effect in both orders, if neither makes the other come.
+// commute reports whether the steps of two streams have the same effect in both orders, if neither makes the other
+// come.
 func commute(a, b string) bool {
 	byA, doesA, ok := strings.Cut(a, " ")
 	byB, doesB, okB := strings.Cut(b, " ")

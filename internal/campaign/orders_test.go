@@ -113,8 +113,8 @@ func TestLateControllersComeFirst(t *testing.T) {
 	}
 }
 
-// With a budget, a quarter of the plans are of the pattern order, if the runs have a clock of their own. When all others
-// have run, the pattern ends after a quarter of the budget.
+// With a budget, a quarter of the plans are of the pattern order, if the runs have a clock of their own. When all
+// others have run, the pattern ends after a quarter of the budget.
 func TestOrdersHaveAShare(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

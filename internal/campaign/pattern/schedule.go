@@ -13,8 +13,8 @@ import (
 const Schedules = "order"
 
 var schedules = Pattern{
-	Name: Schedules, Finds: "what depends on the order of deliveries, writes and answers", OnRequest: true, Endless: true,
-	chance: 1,
+	Name: Schedules, Finds: "what depends on the order of deliveries, writes and answers", OnRequest: true,
+	Endless: true, chance: 1,
 	drafts: func(m *moment.Set) drafts {
 		return drafts{{
 			signature: "workload " + m.Baseline.Workload, chance: 1, schedule: &plan.Schedule{},
