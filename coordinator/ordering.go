@@ -256,7 +256,7 @@ func (o *Ordering) end() {
 	for _, s := range o.held {
 		held = append(held, s.Step)
 	}
-	for _, text := range o.chooser.Missing(o.made, held...) {
+	for _, text := range o.chooser.Missing(held...) {
 		title := "the run did not follow its schedule: " + text
 		c.findings.addOnce(record.Finding{
 			Severity: record.SeverityInconclusive, Judge: record.JudgeOrder, Time: c.clock.Now(), Title: title,

@@ -70,6 +70,8 @@ type Chooser struct {
 	strategy strategy
 	met      map[plan.LateStep]bool // the late steps that have gone on
 	received types
+	number   int // of the choice, without those of first
+	next     int // the index of the next one of the schedule's choices
 	passes   int // choices that let time pass
 	// Of isBusy: choices since time last passed without need, and when that was; when the last choice was made, and
 	// whether it let time pass because the run is busy.
@@ -102,8 +104,11 @@ func New(s *plan.Schedule) (*Chooser, error) {
 func (c *Chooser) Choose(m Moment) (index int, diverged string) {
 	c.received.note(Streams(m.Steps))
 	busy := c.isBusy(m.Elapsed)
-	if n := m.Number - 1; n < len(c.schedule.Choices) && c.diverged == "" {
-		want := c.schedule.Choices[n]
+	if i := c.first(m.Steps); i >= 0 {
+		return i, ""
+	}
+	c.number++
+	if want := c.given(); want != "" && c.diverged == "" {
 		if want == record.TimeStream && (busy || !m.Draining) {
 			return Time, ""
 		}
@@ -128,6 +133,30 @@ func (c *Chooser) Choose(m Moment) (index int, diverged string) {
 		c.gone(m.Steps[index])
 	}
 	return index, diverged
+}
+
+// first returns the index of the step that goes on first, because only the control plane receives it; -1: there is none.
+// In which order these come is not repeatable: several controllers of Kubernetes work at the same time. So they are no
+// choices of the schedule.
+func (c *Chooser) first(steps []Step) int {
+	first := -1
+	for i, s := range steps {
+		if c.received.lack(s.Stream) && !c.isLate(s) && (first < 0 || before(s, steps[first]) < 0) {
+			first = i
+		}
+	}
+	return first
+}
+
+// given returns the next one of the schedule's choices, and takes it; empty: there is none.
+func (c *Chooser) given() (stream string) {
+	for c.next < len(c.schedule.Choices) {
+		stream, c.next = c.schedule.Choices[c.next], c.next+1
+		if !c.received.lack(stream) {
+			return stream
+		}
+	}
+	return ""
 }
 
 // isBusy reports whether time passes because the controllers are busy without it.
@@ -160,8 +189,6 @@ func (c *Chooser) pick(m Moment) int {
 			overdue = append(overdue, i)
 		case c.isLate(s):
 			late = append(late, i)
-		case c.received.lack(s.Stream) && len(overdue) == 0:
-			return i
 		default:
 			prompt = append(prompt, i)
 		}
@@ -179,7 +206,7 @@ func (c *Chooser) pick(m Moment) int {
 	for n, i := range prompt {
 		steps[n] = m.Steps[i]
 	}
-	if n := c.strategy.choose(m.Number, steps, !m.Draining); n != Time {
+	if n := c.strategy.choose(c.number, steps, !m.Draining); n != Time {
 		return prompt[n]
 	}
 	return Time
@@ -195,17 +222,17 @@ func (c *Chooser) gone(s Step) {
 	}
 }
 
-// Missing lists what the schedule names and did not come, one sentence each; made is how many choices there were, and
-// held are the steps that wait in the end. It includes where the run diverged.
-func (c *Chooser) Missing(made int, held ...Step) []string {
+// Missing lists what the schedule names and did not come, one sentence each; held are the steps that wait in the end. It
+// includes where the run diverged.
+func (c *Chooser) Missing(held ...Step) []string {
 	for _, s := range held {
 		c.gone(s)
 	}
 	var all []string
 	if c.diverged != "" {
 		all = append(all, c.diverged)
-	} else if n := len(c.schedule.Choices); made < n {
-		all = append(all, fmt.Sprintf("the schedule has %d choices, but the run only %d", n, made))
+	} else if n := len(c.schedule.Choices); c.next < n {
+		all = append(all, fmt.Sprintf("the schedule has %d choices, but the run only %d", n, c.number))
 	}
 	for _, l := range c.schedule.Late {
 		if !c.met[l] {

@@ -60,7 +60,7 @@ func run(t *testing.T, s *plan.Schedule, streams map[string]int, draining bool) 
 			delete(m.left, name)
 		}
 	}
-	return choices, append(diverged, c.Missing(len(choices))...)
+	return choices, append(diverged, c.Missing()...)
 }
 
 func TestFIFO(t *testing.T) {
@@ -201,7 +201,7 @@ func TestLateUntilTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing := c.Missing(3, Step{Stream: "a", Number: 2})
+	missing := c.Missing(Step{Stream: "a", Number: 2})
 	if len(missing) != 1 || !strings.Contains(missing[0], `step 1 of the stream "b"`) {
 		t.Errorf("missing: %q", missing)
 	}
@@ -237,7 +237,8 @@ func TestTrace(t *testing.T) {
 		{[]string{server, second}, []string{second, server}, true},
 		{[]string{server, op}, []string{op, server}, true},
 		{[]string{op, other, ">" + call}, []string{other, op, ">" + call}, false}, // another step makes the call come
-		{[]string{call, server}, []string{server, call}, false},
+		{[]string{call, server, op}, []string{server, call, op}, false},
+		{[]string{call, server}, []string{server, call}, true}, // no controller receives that type
 		{[]string{op, call}, []string{call, op}, false},
 		{[]string{op, record.TimeStream}, []string{record.TimeStream, op}, false},
 		{[]string{op, Workload}, []string{Workload, op}, false},
@@ -324,5 +325,48 @@ func TestOnlyTheControlPlane(t *testing.T) {
 	}
 	if !slices.Equal(got, []int{3, 4}) {
 		t.Errorf("points %v", got)
+	}
+}
+
+// In which order the control plane receives what no controller does changes no choice of a seed, and choices that are
+// given again need not say it.
+func TestOrderOfTheControlPlane(t *testing.T) {
+	const set, budget = "apiserver-1 receives replicaset", "apiserver-1 receives poddisruptionbudget"
+	choices := func(s *plan.Schedule, control ...string) (real, all []string) {
+		c, err := New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 1; len(all) < 20; n++ {
+			m := Moment{Number: n, Steps: []Step{{Stream: "a", Number: n}, {Stream: "b", Number: n}}}
+			if n%3 == 0 {
+				for _, stream := range control {
+					m.Steps = append(m.Steps, Step{Stream: stream, Number: n, Since: n})
+				}
+			}
+			stream := record.TimeStream
+			i, diverged := c.Choose(m)
+			if i != Time {
+				stream = m.Steps[i].Stream
+			}
+			if all = append(all, stream); stream != set && stream != budget {
+				real = append(real, stream)
+			}
+			if diverged != "" {
+				t.Error(diverged)
+			}
+		}
+		return real, all
+	}
+	for seed := range 10 {
+		for _, s := range strategies(seed) {
+			want, all := choices(s, set)
+			if got, _ := choices(s, budget); !slices.Equal(got, want) {
+				t.Errorf("%s, seed %d: %q, want %q", s.Strategy, seed, got, want)
+			}
+			if got, _ := choices(&plan.Schedule{Choices: all}, budget); !slices.Equal(got, want) {
+				t.Errorf("%s, seed %d, given: %q, want %q", s.Strategy, seed, got, want)
+			}
+		}
 	}
 }

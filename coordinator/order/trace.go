@@ -15,7 +15,8 @@ import (
 // Two steps that follow each other commute if the second one already waited when the first one went on, and both are
 // receipts by different processes, or one is a delivery to a controller and the other a call of another one. What makes
 // a step come is always the choice before it first waited, because choices are made at rest. Time, steps of the
-// workload, and API servers' receipts and calls commute with nothing that they may have an effect on.
+// workload, and API servers' receipts and calls commute with nothing that they may have an effect on. What only the
+// control plane receives is left out.
 func Trace(choices []record.Choice) string {
 	waited := record.Waited(choices)
 	// after lists, for each choice, those that come after it in each order of the class; before counts the opposite.
@@ -28,6 +29,11 @@ func Trace(choices []record.Choice) string {
 			}
 		}
 	}
+	received, lacks := types{}, make([]bool, len(choices))
+	for i, c := range choices {
+		received.note(c.Enabled)
+		lacks[i] = received.lack(c.Stream)
+	}
 	compare := func(a, b int) int { return strings.Compare(choices[a].Stream, choices[b].Stream) }
 	var ready []int
 	for i := range choices {
@@ -39,7 +45,9 @@ func Trace(choices []record.Choice) string {
 	for len(ready) > 0 {
 		next := slices.MinFunc(ready, compare) // two of the same stream never are ready together
 		ready = slices.DeleteFunc(ready, func(i int) bool { return i == next })
-		fmt.Fprintln(&text, choices[next].Stream)
+		if !lacks[next] {
+			fmt.Fprintln(&text, choices[next].Stream)
+		}
 		for _, i := range after[next] {
 			if before[i]--; before[i] == 0 {
 				ready = append(ready, i)
