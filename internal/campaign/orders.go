@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/trommel-dev/trommel/coordinator/order"
 	"github.com/trommel-dev/trommel/internal/campaign/learn"
@@ -72,7 +73,8 @@ func (c *campaign) ordered(t *task, o *result.Outcome) error {
 		c.orders[l.ID()] = w
 	}
 	w.take(t.plan, o, choices)
-	if c.ordering += o.Took; !slices.Contains(c.Patterns, pattern.Schedules) && c.ordering >= c.Budget/orderShare {
+	share := c.Budget * time.Duration(max(1, len(c.Runners))) / orderShare
+	if c.ordering += o.Took; !slices.Contains(c.Patterns, pattern.Schedules) && c.ordering >= share {
 		return nil
 	}
 	if w.pending >= max(1, len(c.Runners)) {
