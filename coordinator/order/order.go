@@ -46,15 +46,6 @@ const Longest = 10 * time.Second
 // MostPasses is how many choices of a run let time pass at most. What the workload waits for must come in time.
 const MostPasses = 60
 
-// A controller may be busy for ever without waiting for anything: what it writes makes it write again. Then time would
-// never pass, and the run would never end. So after busyAfter choices, in which less than busyLess has passed, time
-// passes at every busyEvery-th one, also at the end.
-const (
-	busyAfter = 500
-	busyEvery = 10
-	busyLess  = 100 * time.Millisecond
-)
-
 // Workload is the stream of the workload's steps.
 const Workload = "workload"
 
@@ -73,12 +64,8 @@ type Chooser struct {
 	number   int // of the choice, without those of first
 	next     int // the index of the next one of the schedule's choices
 	passes   int // choices that let time pass
-	// Of isBusy: choices since time last passed without need, and when that was; when the last choice was made, and
-	// whether it let time pass because the run is busy.
-	busy       int
-	calm, last time.Duration
-	forced     bool
-	diverged   string
+	busy     busy
+	diverged string
 }
 
 // New returns a chooser for a complete, valid schedule.
@@ -103,8 +90,8 @@ func New(s *plan.Schedule) (*Chooser, error) {
 // here, which is impossible; from then on its choices do not count any more.
 func (c *Chooser) Choose(m Moment) (index int, diverged string) {
 	c.received.note(Streams(m.Steps))
-	busy := c.isBusy(m.Elapsed)
-	if i := c.first(m.Steps); i >= 0 {
+	busy := c.busy.passes(m.Elapsed)
+	if i := c.first(m.Steps); i >= 0 && !busy {
 		return i, ""
 	}
 	c.number++
@@ -157,21 +144,6 @@ func (c *Chooser) given() (stream string) {
 		}
 	}
 	return ""
-}
-
-// isBusy reports whether time passes because the controllers are busy without it.
-func (c *Chooser) isBusy(elapsed time.Duration) bool {
-	if c.forced {
-		c.calm += elapsed - c.last
-	}
-	c.last, c.forced = elapsed, false
-	if elapsed-c.calm >= busyLess {
-		c.calm, c.busy = elapsed, 0
-	}
-	if c.busy++; c.busy > busyAfter {
-		c.busy, c.forced = busyAfter-busyEvery, true
-	}
-	return c.forced
 }
 
 // pick chooses by the strategy and the late steps.
