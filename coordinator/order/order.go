@@ -122,9 +122,9 @@ func (c *Chooser) Choose(m Moment) (index int, diverged string) {
 	return index, diverged
 }
 
-// first returns the index of the step that goes on first, because only the control plane receives it; -1: there is none.
-// In which order these come is not repeatable: several controllers of Kubernetes work at the same time. So they are no
-// choices of the schedule.
+// first returns the index of the step that goes on first, because only the control plane receives it; -1: there is
+// none. In which order these come is not repeatable: several controllers of Kubernetes work at the same time. So they
+// are no choices of the schedule.
 func (c *Chooser) first(steps []Step) int {
 	first := -1
 	for i, s := range steps {
@@ -194,8 +194,8 @@ func (c *Chooser) gone(s Step) {
 	}
 }
 
-// Missing lists what the schedule names and did not come, one sentence each; held are the steps that wait in the end. It
-// includes where the run diverged.
+// Missing lists what the schedule names and did not come, one sentence each; held are the steps that wait in the end.
+// It includes where the run diverged.
 func (c *Chooser) Missing(held ...Step) []string {
 	for _, s := range held {
 		c.gone(s)
