@@ -124,7 +124,7 @@ func (c *Chooser) Choose(m Moment) (index int, diverged string) {
 
 // first returns the index of the step that goes on first, because only the control plane receives it; -1: there is
 // none. In which order these come is not repeatable: several controllers of Kubernetes work at the same time. So they
-// are no choices of the schedule.
+// are left out of the schedule.
 func (c *Chooser) first(steps []Step) int {
 	first := -1
 	for i, s := range steps {
