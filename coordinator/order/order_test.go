@@ -286,7 +286,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// What only the control plane receives goes on first and has no point, until a controller receives that type, too.
+// An event goes on first, and cannot be late, as long as no controller has received one of its type.
 func TestOnlyTheControlPlane(t *testing.T) {
 	const set, pod, delivery = "apiserver-1 receives replicaset", "west/apiserver-1 receives pod", "op receives pod"
 	for _, tt := range []struct {

@@ -34,10 +34,9 @@ func Points(choices []record.Choice, from int) (all []Point) {
 
 // pointsOf returns the point of each choice; nil: its step cannot be late.
 func pointsOf(choices []record.Choice) []*Point {
-	all, received := make([]*Point, len(choices)), types{}
+	all, lacks := make([]*Point, len(choices)), lacking(choices)
 	for i, c := range choices {
-		received.note(c.Enabled)
-		if c.Stream != record.TimeStream && c.Stream != Workload && !received.lack(c.Stream) {
+		if c.Stream != record.TimeStream && c.Stream != Workload && !lacks[i] {
 			all[i] = &Point{c.Number, plan.LateStep{Stream: c.Stream, Step: c.Step}, c.What}
 		}
 	}

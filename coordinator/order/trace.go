@@ -29,11 +29,7 @@ func Trace(choices []record.Choice) string {
 			}
 		}
 	}
-	received, lacks := types{}, make([]bool, len(choices))
-	for i, c := range choices {
-		received.note(c.Enabled)
-		lacks[i] = received.lack(c.Stream)
-	}
+	lacks := lacking(choices)
 	compare := func(a, b int) int { return strings.Compare(choices[a].Stream, choices[b].Stream) }
 	var ready []int
 	for i := range choices {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/trommel-dev/trommel/plan"
+	"github.com/trommel-dev/trommel/record"
 )
 
 // types are the types of objects of which a controller under test has received an event so far.
@@ -25,4 +26,14 @@ func (t types) note(streams []string) {
 func (t types) lack(stream string) bool {
 	by, typ, ok := strings.Cut(stream, receives)
 	return ok && plan.IsAPIServer(strings.TrimSpace(by)) && !t[typ]
+}
+
+// lacking reports, for each choice of a run, whether its step was one that only the control plane receives.
+func lacking(choices []record.Choice) []bool {
+	all, received := make([]bool, len(choices)), types{}
+	for i, c := range choices {
+		received.note(c.Enabled)
+		all[i] = received.lack(c.Stream)
+	}
+	return all
 }

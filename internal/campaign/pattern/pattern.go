@@ -23,7 +23,7 @@ type Pattern struct {
 	Finds string
 	// OnRequest: its plans are made only if the pattern is asked for by name, because what they find may be intended.
 	OnRequest bool
-	// Endless: there is no end of its plans, so that they are made without a request only if there is a budget.
+	// Endless: the pattern never runs out of plans. Without a request, they are made only if there is a budget.
 	Endless bool
 
 	// drafts makes the plans of a workload; nil: they need more than one baseline, see Upgrades.
